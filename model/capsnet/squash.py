@@ -1,0 +1,36 @@
+"""The capsule non-linearity and the length that stands for a probability."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-7
+"""Keeps square roots away from zero, where their gradient is infinite."""
+
+
+def squash(capsules: Tensor) -> Tensor:
+    """Shrink each vector to a length below one and keep its direction (paper, equation 1).
+
+    v = |s|^2 / (1 + |s|^2) * s / |s|; a unit vector is halved.
+
+    Args:
+        capsules: (..., D), any floating type.
+
+    Returns:
+        (..., D), the same type.
+    """
+    squared = capsules.square().sum(dim=-1, keepdim=True)
+    return capsules * (squared / (1 + squared) * torch.rsqrt(squared + EPSILON))
+
+
+def length(capsules: Tensor) -> Tensor:
+    """Length of each vector: the probability that the capsule's entity is present.
+
+    Args:
+        capsules: (..., D).
+
+    Returns:
+        (...); a zero vector has length 3e-4, so that its gradient is finite.
+    """
+    return torch.sqrt(capsules.square().sum(dim=-1) + EPSILON)

@@ -1,0 +1,1 @@
+"""Offline training: data sets, recipes, the trainer, evaluation, export and plots."""

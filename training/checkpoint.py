@@ -1,0 +1,65 @@
+"""The state of a training run on disk: written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training.recipes import Recipe
+
+_VERSION = 1
+
+
+class CheckpointError(Exception):
+    """A checkpoint is missing, corrupt or of another run."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stands: enough to continue it as if it had never stopped."""
+
+    recipe: Recipe
+    seed: int
+    held_out: int
+    """How many training examples are kept for validation."""
+    step: int
+    """Steps done."""
+    seconds: float
+    """Training time so far."""
+    network: dict[str, Any]
+    optimiser: dict[str, Any]
+
+    def save(self, path: Path) -> None:
+        """Write to `path` in one step, so that a kill leaves the old file or the new one."""
+        temporary = path.with_name(f"{path.name}.tmp")
+        values = {**self.__dict__, "recipe": self.recipe.to_dict(), "version": _VERSION}
+        with temporary.open("wb") as file:
+            torch.save(values, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    @staticmethod
+    def load(path: Path) -> Checkpoint:
+        """Read what `save` wrote; tensors arrive on the CPU.
+
+        Raises:
+            CheckpointError: missing, corrupt, or written by another version.
+        """
+        if not path.exists():
+            raise CheckpointError(f"there is no checkpoint at {path}")
+        try:
+            values = torch.load(path, map_location="cpu", weights_only=True)
+            if values.pop("version") != _VERSION:
+                raise CheckpointError(f"{path} was written by another version of the trainer")
+            return Checkpoint(**{**values, "recipe": Recipe.from_dict(values["recipe"])})
+        except (
+            OSError, EOFError, RuntimeError, KeyError, ValueError, TypeError, AttributeError,
+            pickle.UnpicklingError,
+        ) as error:
+            raise CheckpointError(f"{path} is not a readable checkpoint: {error}") from error

@@ -1,0 +1,99 @@
+"""The presets: one recipe for each published network, and the paper's own."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Self
+
+from model.capsnet import CapsNetConfig
+
+RECONSTRUCTION_WEIGHTS = {"none": 0.0, "paper": 0.0005, "paper-code": 0.01}
+"""Weight of the summed squared error beside the margin loss summed over classes.
+
+`paper` is the text's 0.0005. The paper's released code halves the margin loss and averages it over
+the ten classes too, which makes its reconstruction term twenty times stronger: `paper-code`.
+"""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that, with a seed, decides how a network is trained.
+
+    Raises:
+        ValueError: a setting is out of range.
+    """
+
+    name: str
+    dataset: str = "mnist"
+    network: CapsNetConfig = field(default_factory=CapsNetConfig)
+    epochs: float = 30.0
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    """Of Adam, at its highest."""
+    schedule: Literal["exponential", "cosine"] = "cosine"
+    """Cosine falls to zero at the last step; exponential multiplies by `decay_rate`."""
+    decay_rate: float = 0.96
+    decay_steps: int = 2000
+    warmup_steps: int = 0
+    """Steps over which the rate rises from zero."""
+    reconstruction: Literal["none", "paper", "paper-code"] = "paper"
+    """Key of RECONSTRUCTION_WEIGHTS."""
+    shift_px: int = 2
+    """Training images are moved by up to this many pixels each way."""
+
+    def __post_init__(self) -> None:
+        if self.epochs <= 0 or self.batch_size < 1 or self.learning_rate <= 0:
+            raise ValueError("epochs, batch size and learning rate must be positive")
+        if self.schedule not in ("exponential", "cosine"):
+            raise ValueError(f"unknown schedule {self.schedule!r}")
+        if self.reconstruction not in RECONSTRUCTION_WEIGHTS:
+            raise ValueError(f"unknown reconstruction weight {self.reconstruction!r}")
+
+    @property
+    def reconstruction_weight(self) -> float:
+        """The weight that `reconstruction` names."""
+        return RECONSTRUCTION_WEIGHTS[self.reconstruction]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The recipe as JSON-ready values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError, TypeError: a key is unknown or a value out of range.
+        """
+        return cls(**{**values, "network": CapsNetConfig.from_dict(values["network"])})
+
+
+_PAPER = Recipe(
+    name="mnist-paper", epochs=640, batch_size=128, schedule="exponential", reconstruction="paper"
+)
+_MNIST = Recipe(name="mnist", epochs=120, batch_size=128, warmup_steps=500)
+
+PRESETS = {
+    recipe.name: recipe
+    for recipe in (
+        _PAPER,
+        replace(
+            _PAPER,
+            name="mnist-paper-code",
+            reconstruction="paper-code",
+            network=CapsNetConfig(
+                class_bias=True, primary_scale=1 / 32, initialisation="truncated-normal"
+            ),
+        ),
+        _MNIST,
+        replace(_MNIST, name="mnist-cpu", epochs=4, batch_size=64, warmup_steps=300),
+        replace(
+            _MNIST,
+            name="mnist-compact",
+            network=CapsNetConfig(conv_channels=64, primary_types=8),
+            epochs=10,
+            batch_size=64,
+            warmup_steps=300,
+        ),
+    )
+}

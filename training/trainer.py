@@ -1,0 +1,293 @@
+"""The training loop: the same code on a CPU and on a GPU."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from torch import Tensor, nn
+
+from model.capsnet import CapsNet
+from training.batches import Batch, BatchStream
+from training.checkpoint import Checkpoint, CheckpointError
+from training.curves import draw_curves
+from training.datasets import Examples
+from training.evaluation import error_percent
+from training.losses import margin_loss, reconstruction_loss
+from training.recipes import Recipe
+
+CHECKPOINT = "checkpoint.pt"
+METRICS = "metrics.jsonl"
+CURVES = "curves.png"
+
+
+class TrainingError(Exception):
+    """Training cannot start or go on; the message says why and nothing was overwritten."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run: a recipe, a seed, what it learns from and where it keeps its state."""
+
+    recipe: Recipe
+    seed: int
+    training: Examples
+    validation: Examples | None
+    directory: Path
+
+    @property
+    def total_steps(self) -> int:
+        """Steps after which the run is complete."""
+        images = self.recipe.epochs * len(self.training.labels)
+        return math.ceil(images / self.recipe.batch_size)
+
+
+class Trainer:
+    """Trains one network step by step; `run` is the loop around `step`.
+
+    Args:
+        resume: continue from the directory's checkpoint instead of starting anew.
+
+    Raises:
+        TrainingError: the directory already holds a run and `resume` was not asked for, or the
+            checkpoint there belongs to another recipe, seed or split.
+        CheckpointError: the checkpoint is missing or corrupt.
+    """
+
+    def __init__(self, plan: Plan, *, device: torch.device, resume: bool = False) -> None:
+        self.plan = plan
+        self.device = device
+        torch.manual_seed(plan.seed)
+        self.network = CapsNet(plan.recipe.network)
+        self.network.to(device=device, memory_format=torch.channels_last)
+        self.optimiser = torch.optim.Adam(
+            self.network.parameters(), lr=plan.recipe.learning_rate, eps=1e-8, fused=True
+        )
+        self.done_steps = 0
+        self.seconds = 0.0
+        self._checkpoint_path = plan.directory / CHECKPOINT
+        if resume:
+            self._restore()
+        elif self._checkpoint_path.exists():
+            raise TrainingError(
+                f"{plan.directory} already holds a run; continue it with --resume or choose "
+                "another directory"
+            )
+        plan.directory.mkdir(parents=True, exist_ok=True)
+        self._metrics = MetricsLog(plan.directory / METRICS, keep_until=self.done_steps)
+        self._stream = BatchStream(
+            plan.training,
+            batch_size=plan.recipe.batch_size,
+            shift_px=plan.recipe.shift_px,
+            seed=plan.seed,
+            device=device,
+        )
+
+    def run(
+        self,
+        *,
+        max_minutes: float = math.inf,
+        log_every: int = 100,
+        save_every_s: float = 120,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> bool:
+        """Train until the recipe ends, the time is up or SIGTERM or SIGINT arrives.
+
+        The state is saved at every way out, and every `save_every_s` seconds.
+
+        Returns:
+            whether the recipe was completed.
+        """
+        total = self.plan.total_steps
+        per_epoch = math.ceil(len(self._stream) / self.plan.recipe.batch_size)
+        started, before = clock(), self.seconds
+        saved, logged, logged_step = started, started, self.done_steps
+        sums = torch.zeros(2, device=self.device)
+        with _stop_signals() as stop, _progress() as progress:
+            bar = progress.add_task(
+                self.plan.recipe.name, total=total, completed=self.done_steps, shown=""
+            )
+            while self.done_steps < total:
+                sums += self.step()
+                now = clock()
+                self.seconds = before + now - started
+                progress.update(bar, completed=self.done_steps)
+                steps = self.done_steps
+                if steps % log_every == 0 or steps == total:
+                    count = steps - logged_step
+                    rate = count * self.plan.recipe.batch_size / max(now - logged, 1e-9)
+                    values = self._log(sums / count, rate)
+                    progress.update(bar, **_shown(values))
+                    sums.zero_()
+                    logged, logged_step = now, steps
+                if self.plan.validation is not None and (steps % per_epoch == 0 or steps == total):
+                    values = self._validate(self.plan.validation)
+                    progress.console.print(_sentence(values))
+                if now - saved > save_every_s:
+                    self.save()
+                    saved = now
+                if stop() or now - started > 60 * max_minutes:
+                    break
+        self.save()
+        draw_curves(self._metrics.path, self.plan.directory / CURVES, title=self.plan.recipe.name)
+        return self.done_steps >= total
+
+    def step(self) -> Tensor:
+        """One gradient step.
+
+        Returns:
+            (2,) margin and reconstruction loss, on the training device and detached.
+        """
+        batch = self._stream.batch(self.done_steps)
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(
+                self.plan.recipe, self.done_steps, total=self.plan.total_steps
+            )
+        margin, reconstruction = losses(self.network, batch, self.plan.recipe)
+        self.optimiser.zero_grad(set_to_none=True)
+        (margin + self.plan.recipe.reconstruction_weight * reconstruction).backward()
+        self.optimiser.step()
+        self.done_steps += 1
+        return torch.stack((margin, reconstruction)).detach()
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        Checkpoint(
+            recipe=self.plan.recipe,
+            seed=self.plan.seed,
+            held_out=0 if self.plan.validation is None else len(self.plan.validation.labels),
+            step=self.done_steps,
+            seconds=self.seconds,
+            network=self.network.state_dict(),
+            optimiser=self.optimiser.state_dict(),
+        ).save(self._checkpoint_path)
+
+    def _restore(self) -> None:
+        checkpoint = Checkpoint.load(self._checkpoint_path)
+        held_out = 0 if self.plan.validation is None else len(self.plan.validation.labels)
+        asked = (self.plan.recipe, self.plan.seed, held_out)
+        if asked != (checkpoint.recipe, checkpoint.seed, checkpoint.held_out):
+            raise TrainingError(
+                f"{self._checkpoint_path} was trained with another recipe, seed or split"
+            )
+        try:
+            self.network.load_state_dict(checkpoint.network)
+            self.optimiser.load_state_dict(checkpoint.optimiser)
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise CheckpointError(f"{self._checkpoint_path} does not fit: {error}") from error
+        self.done_steps, self.seconds = checkpoint.step, checkpoint.seconds
+
+    def _log(self, mean_losses: Tensor, images_per_s: float) -> dict[str, Any]:
+        margin, reconstruction = mean_losses.tolist()
+        if not math.isfinite(margin + reconstruction):
+            raise TrainingError(
+                f"the loss is not finite at step {self.done_steps}; the last checkpoint is kept"
+            )
+        return self._metrics.add(
+            step=self.done_steps,
+            epoch=self.done_steps * self.plan.recipe.batch_size / len(self._stream),
+            margin_loss=margin,
+            reconstruction_loss=reconstruction,
+            learning_rate=self.optimiser.param_groups[0]["lr"],
+            images_per_s=images_per_s,
+            seconds=self.seconds,
+        )
+
+    def _validate(self, validation: Examples) -> dict[str, Any]:
+        error = error_percent(self.network, validation, device=self.device)
+        return self._metrics.add(
+            step=self.done_steps,
+            epoch=self.done_steps * self.plan.recipe.batch_size / len(self._stream),
+            validation_error_percent=error,
+        )
+
+
+def losses(network: CapsNet, batch: Batch, recipe: Recipe) -> tuple[Tensor, Tensor]:
+    """Margin and reconstruction loss of one batch; bfloat16 convolutions on a GPU."""
+    images = batch.images.contiguous(memory_format=torch.channels_last)
+    with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
+        lengths, poses = network(images)
+        present = nn.functional.one_hot(batch.labels, recipe.network.num_classes)
+        margin = margin_loss(lengths, present.to(lengths.dtype))
+        if recipe.reconstruction_weight == 0:
+            return margin, torch.zeros_like(margin)
+        own = poses[torch.arange(len(poses), device=poses.device), batch.labels]
+        drawn = network.decode(own, batch.labels)
+        return margin, reconstruction_loss(drawn.float(), batch.images)
+
+
+def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:
+    """Adam's rate at a step of a run of `total` steps."""
+    warmup = min(1.0, (step + 1) / recipe.warmup_steps) if recipe.warmup_steps else 1.0
+    if recipe.schedule == "exponential":
+        return recipe.learning_rate * warmup * recipe.decay_rate ** (step / recipe.decay_steps)
+    return recipe.learning_rate * warmup * 0.5 * (1 + math.cos(math.pi * step / total))
+
+
+class MetricsLog:
+    """`metrics.jsonl`: one JSON object a line. Lines past `keep_until` steps are dropped."""
+
+    def __init__(self, path: Path, *, keep_until: int) -> None:
+        self.path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        kept = [line for line in lines if json.loads(line)["step"] <= keep_until]
+        path.write_text("".join(f"{line}\n" for line in kept))
+
+    def add(self, **values: float) -> dict[str, Any]:
+        """Append one line and give it back."""
+        with self.path.open("a") as file:
+            file.write(json.dumps(values) + "\n")
+        return values
+
+
+@contextmanager
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """Within it, SIGTERM and SIGINT do not kill but make the yielded function say True."""
+    received: list[int] = []
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        received.append(signum)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[shown]}"),
+        TimeElapsedColumn(),
+        TextColumn("ETA"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+    )
+
+
+def _shown(values: dict[str, Any]) -> dict[str, str]:
+    return {"shown": f"{values['images_per_s']:,.0f} images/s, margin {values['margin_loss']:.4f}"}
+
+
+def _sentence(values: dict[str, Any]) -> str:
+    return f"epoch {values['epoch']:.2f}: {values['validation_error_percent']:.2f} % validation error"
