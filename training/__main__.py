@@ -2,48 +2,152 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from training.datasets import DATASETS, hold_out, load
-from training.recipes import PRESETS
-from training.trainer import Plan, Trainer
+from model.bundle import Bundle, BundleError
+from training.checkpoint import CheckpointError
+from training.datasets import DATASETS, DatasetError, Examples, hold_out, load
+from training.download import DownloadError
+from training.recipes import PRESETS, Recipe
+from training.trainer import CHECKPOINT, Plan, Trainer, TrainingError
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+HELD_OUT = 5000
+"""Training examples kept for validation: the last ones of the file."""
 
-DataDir = Annotated[Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Folder of the data sets.")]
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Train, export and evaluate capsule networks.",
+)
+console = Console()
 
-
-@app.callback()
-def main() -> None:
-    """Train, evaluate and export capsule networks."""
+DataDir = Annotated[
+    Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
+]
+_DATA = Path("data")
 
 
 @app.command()
 def train(
-    preset: str,
-    data_dir: DataDir = Path("data"),
-    run_dir: Path | None = None,
+    preset: Annotated[str, typer.Argument(help=f"One of {', '.join(PRESETS)}.")],
+    *,
     seed: int = 1,
-    resume: bool = False,
-    max_minutes: float = float("inf"),
-    threads: int = 0,
-    final: bool = False,
-    device: str = "auto",
+    run_dir: Annotated[Path | None, typer.Option(help="By default runs/<preset>-<seed>.")] = None,
+    data_dir: DataDir = _DATA,
+    final: Annotated[
+        bool, typer.Option("--final", help="Train on all training examples, without validation.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in run-dir.")] = False,
+    max_minutes: Annotated[
+        float, typer.Option(help="Save and stop after this long; --resume goes on.")
+    ] = math.inf,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 takes them all.")] = 0,
 ) -> None:
-    """Train PRESET."""
+    """Train PRESET. Interrupting saves; --resume continues exactly."""
+    recipe = _recipe(preset)
+    examples = load(DATASETS[recipe.dataset], "train", data_dir)
+    training, validation = (examples, None) if final else hold_out(examples, HELD_OUT)
+    directory = run_dir or Path("runs") / f"{preset}-{seed}"
     if threads:
         torch.set_num_threads(threads)
-    recipe = PRESETS[preset]
-    data = load(DATASETS[recipe.dataset], "train", data_dir)
-    training, validation = (data, None) if final else hold_out(data, 5000)
-    plan = Plan(recipe, seed, training, validation, run_dir or Path("runs") / f"{preset}-{seed}")
-    trainer = Trainer(plan, device=torch.device("cpu"), resume=resume)
-    trainer.run(max_minutes=max_minutes)
+    plan = Plan(recipe, seed, training, validation, directory)
+    trainer = Trainer(plan, device=_device(device), resume=resume)
+    if trainer.run(max_minutes=max_minutes):
+        console.print(f"{preset} is trained: {directory / CHECKPOINT}")
+    else:
+        console.print(f"stopped at step {trainer.done_steps}; --resume goes on")
+
+
+@app.command()
+def export(
+    run_dir: Annotated[Path, typer.Argument(help="A run of `train`.")],
+    *,
+    name: Annotated[str | None, typer.Option(help="By default the preset's name.")] = None,
+    bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path(
+        "model/bundles"
+    ),
+    data_dir: DataDir = _DATA,
+) -> None:
+    """Write the bundle of a run, after checking that it computes what the network does."""
+    from training.publication import publish  # noqa: PLC0415  training itself needs no onnx
+
+    bundle = publish(run_dir, bundles, name=name, data_dir=data_dir)
+    console.print(f"wrote {bundle.path}")
+
+
+@app.command()
+def evaluate(
+    bundle_dir: Annotated[Path, typer.Argument(help="A folder that `export` wrote.")],
+    *,
+    data_dir: DataDir = _DATA,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write the scores into the manifest and the card.")
+    ] = False,
+) -> None:
+    """Read the test split once, through the bundle, and print error and confusion."""
+    from training.publication import score  # noqa: PLC0415  training itself needs no onnx
+
+    bundle = Bundle.open(bundle_dir)
+    scores = score(bundle, data_dir=data_dir, record=record)
+    console.print(
+        f"{bundle.manifest.name}: {scores.errors} of {scores.images} wrong, "
+        f"{scores.error_percent:.2f} % error (paper: 0.25 +- 0.005 %)"
+    )
+    table = Table("true \\ answer", *bundle.manifest.class_names)
+    for true, row in zip(bundle.manifest.class_names, scores.confusion, strict=True):
+        table.add_row(true, *(str(count) if count else "" for count in row))
+    console.print(table)
+
+
+@app.command()
+def download(
+    dataset: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
+    *,
+    data_dir: DataDir = _DATA,
+) -> None:
+    """Fetch a data set and check it."""
+    if dataset not in DATASETS:
+        raise typer.BadParameter(f"{dataset} is none of {', '.join(DATASETS)}")
+    splits: list[Examples] = [
+        load(DATASETS[dataset], split, data_dir) for split in ("train", "test")
+    ]
+    console.print(f"{dataset}: {' + '.join(str(len(one.labels)) for one in splits)} images")
+
+
+def main() -> None:
+    """Run the command line; expected failures are one line, not a traceback."""
+    expected = (TrainingError, CheckpointError, DatasetError, DownloadError, BundleError)
+    try:
+        app()
+    except expected as error:
+        console.print(f"[red]{error}[/red]", soft_wrap=True)
+        raise SystemExit(1) from error
+
+
+def _recipe(preset: str) -> Recipe:
+    if preset not in PRESETS:
+        raise typer.BadParameter(f"{preset} is none of {', '.join(PRESETS)}")
+    return PRESETS[preset]
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise TrainingError(f"device {name} does not work: {str(error).splitlines()[0]}") from error
+    return device
 
 
 if __name__ == "__main__":
-    app()
+    main()

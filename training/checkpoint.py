@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ class Checkpoint:
     """Training time so far."""
     network: dict[str, Any]
     optimiser: dict[str, Any]
+    device: str = "CPU"
+    """What it was trained on: CPU, or the name of the GPU."""
 
     def save(self, path: Path) -> None:
         """Write to `path` in one step, so that a kill leaves the old file or the new one."""
@@ -54,12 +57,22 @@ class Checkpoint:
         if not path.exists():
             raise CheckpointError(f"there is no checkpoint at {path}")
         try:
+            with zipfile.ZipFile(path) as archive:
+                if archive.testzip():  # torch does not look at the checksums
+                    raise CheckpointError(f"{path} is corrupt")
             values = torch.load(path, map_location="cpu", weights_only=True)
             if values.pop("version") != _VERSION:
                 raise CheckpointError(f"{path} was written by another version of the trainer")
             return Checkpoint(**{**values, "recipe": Recipe.from_dict(values["recipe"])})
         except (
-            OSError, EOFError, RuntimeError, KeyError, ValueError, TypeError, AttributeError,
+            OSError,
+            EOFError,
+            RuntimeError,
+            LookupError,
+            ValueError,
+            TypeError,
+            AttributeError,
             pickle.UnpicklingError,
+            zipfile.BadZipFile,
         ) as error:
             raise CheckpointError(f"{path} is not a readable checkpoint: {error}") from error

@@ -12,7 +12,9 @@ from training.datasets import Examples
 _BATCH = 500
 
 
-def predict(network: CapsNet, images: NDArray[np.uint8], *, device: torch.device) -> NDArray[np.int64]:
+def predict(
+    network: CapsNet, images: NDArray[np.uint8], *, device: torch.device
+) -> NDArray[np.int64]:
     """The longest capsule's class of each image (N, H, W)."""
     answers = []
     with torch.inference_mode():
@@ -29,7 +31,9 @@ def error_percent(network: CapsNet, examples: Examples, *, device: torch.device)
     return 100 * float(np.mean(answers != examples.labels))
 
 
-def confusion(labels: NDArray[np.integer], answers: NDArray[np.integer], classes: int) -> NDArray[np.int64]:
+def confusion(
+    labels: NDArray[np.integer], answers: NDArray[np.integer], classes: int
+) -> NDArray[np.int64]:
     """Counts (K, K): row is the true class, column the answer."""
     counts = np.zeros((classes, classes), np.int64)
     np.add.at(counts, (labels, answers), 1)

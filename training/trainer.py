@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 from rich.progress import (
@@ -75,8 +74,8 @@ class Trainer:
         self.plan = plan
         self.device = device
         torch.manual_seed(plan.seed)
-        self.network = CapsNet(plan.recipe.network)
-        self.network.to(device=device, memory_format=torch.channels_last)
+        self.network = CapsNet(plan.recipe.network).to(device)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimiser = torch.optim.Adam(
             self.network.parameters(), lr=plan.recipe.learning_rate, eps=1e-8, fused=True
         )
@@ -114,32 +113,28 @@ class Trainer:
 
         Returns:
             whether the recipe was completed.
+
+        Raises:
+            TrainingError: the loss is no longer finite; the last checkpoint is kept.
         """
         total = self.plan.total_steps
-        per_epoch = math.ceil(len(self._stream) / self.plan.recipe.batch_size)
         started, before = clock(), self.seconds
-        saved, logged, logged_step = started, started, self.done_steps
-        sums = torch.zeros(2, device=self.device)
+        saved = started
+        meter = Meter(self.device, started)
         with _stop_signals() as stop, _progress() as progress:
             bar = progress.add_task(
                 self.plan.recipe.name, total=total, completed=self.done_steps, shown=""
             )
             while self.done_steps < total:
-                sums += self.step()
+                meter.add(self.step())
                 now = clock()
                 self.seconds = before + now - started
                 progress.update(bar, completed=self.done_steps)
-                steps = self.done_steps
-                if steps % log_every == 0 or steps == total:
-                    count = steps - logged_step
-                    rate = count * self.plan.recipe.batch_size / max(now - logged, 1e-9)
-                    values = self._log(sums / count, rate)
-                    progress.update(bar, **_shown(values))
-                    sums.zero_()
-                    logged, logged_step = now, steps
-                if self.plan.validation is not None and (steps % per_epoch == 0 or steps == total):
-                    values = self._validate(self.plan.validation)
-                    progress.console.print(_sentence(values))
+                if self.done_steps % log_every == 0 or self.done_steps == total:
+                    values = self._log(meter, now)
+                    progress.update(bar, shown=_state(values))
+                if self.plan.validation is not None and self._ends_epoch():
+                    progress.console.print(_verdict(self._validate(self.plan.validation)))
                 if now - saved > save_every_s:
                     self.save()
                     saved = now
@@ -162,13 +157,21 @@ class Trainer:
             )
         margin, reconstruction = losses(self.network, batch, self.plan.recipe)
         self.optimiser.zero_grad(set_to_none=True)
-        (margin + self.plan.recipe.reconstruction_weight * reconstruction).backward()
+        (margin + self.plan.recipe.reconstruction_weight * reconstruction).backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
         self.done_steps += 1
         return torch.stack((margin, reconstruction)).detach()
 
     def save(self) -> None:
-        """Write the checkpoint."""
+        """Write the checkpoint.
+
+        Raises:
+            TrainingError: a weight is not finite; the last checkpoint is kept.
+        """
+        if not all(weight.isfinite().all() for weight in self.network.parameters()):
+            raise TrainingError(
+                f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
+            )
         Checkpoint(
             recipe=self.plan.recipe,
             seed=self.plan.seed,
@@ -177,6 +180,7 @@ class Trainer:
             seconds=self.seconds,
             network=self.network.state_dict(),
             optimiser=self.optimiser.state_dict(),
+            device=_device_name(self.device),
         ).save(self._checkpoint_path)
 
     def _restore(self) -> None:
@@ -194,29 +198,57 @@ class Trainer:
             raise CheckpointError(f"{self._checkpoint_path} does not fit: {error}") from error
         self.done_steps, self.seconds = checkpoint.step, checkpoint.seconds
 
-    def _log(self, mean_losses: Tensor, images_per_s: float) -> dict[str, Any]:
-        margin, reconstruction = mean_losses.tolist()
+    def _ends_epoch(self) -> bool:
+        steps_per_epoch = math.ceil(len(self._stream) / self.plan.recipe.batch_size)
+        return self.done_steps % steps_per_epoch == 0 or self.done_steps == self.plan.total_steps
+
+    def _log(self, meter: Meter, now: float) -> dict[str, float]:
+        (margin, reconstruction), steps_per_s = meter.read(now)
         if not math.isfinite(margin + reconstruction):
             raise TrainingError(
                 f"the loss is not finite at step {self.done_steps}; the last checkpoint is kept"
             )
         return self._metrics.add(
             step=self.done_steps,
-            epoch=self.done_steps * self.plan.recipe.batch_size / len(self._stream),
+            epoch=self._epoch(),
             margin_loss=margin,
             reconstruction_loss=reconstruction,
             learning_rate=self.optimiser.param_groups[0]["lr"],
-            images_per_s=images_per_s,
+            images_per_s=steps_per_s * self.plan.recipe.batch_size,
             seconds=self.seconds,
         )
 
-    def _validate(self, validation: Examples) -> dict[str, Any]:
-        error = error_percent(self.network, validation, device=self.device)
+    def _validate(self, validation: Examples) -> dict[str, float]:
         return self._metrics.add(
             step=self.done_steps,
-            epoch=self.done_steps * self.plan.recipe.batch_size / len(self._stream),
-            validation_error_percent=error,
+            epoch=self._epoch(),
+            validation_error_percent=error_percent(self.network, validation, device=self.device),
         )
+
+    def _epoch(self) -> float:
+        return self.done_steps * self.plan.recipe.batch_size / len(self._stream)
+
+
+class Meter:
+    """Mean losses and speed since it was last read. Adding does not wait for the device."""
+
+    def __init__(self, device: torch.device, now: float) -> None:
+        self._sums = torch.zeros(2, device=device)
+        self._steps = 0
+        self._since = now
+
+    def add(self, losses: Tensor) -> None:
+        """Count one step and its losses (2,)."""
+        self._sums += losses
+        self._steps += 1
+
+    def read(self, now: float) -> tuple[list[float], float]:
+        """Mean losses and steps a second; starts anew."""
+        means = (self._sums / self._steps).tolist()
+        rate = self._steps / max(now - self._since, 1e-9)
+        self._sums.zero_()
+        self._steps, self._since = 0, now
+        return means, rate
 
 
 def losses(network: CapsNet, batch: Batch, recipe: Recipe) -> tuple[Tensor, Tensor]:
@@ -237,8 +269,10 @@ def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:
     """Adam's rate at a step of a run of `total` steps."""
     warmup = min(1.0, (step + 1) / recipe.warmup_steps) if recipe.warmup_steps else 1.0
     if recipe.schedule == "exponential":
-        return recipe.learning_rate * warmup * recipe.decay_rate ** (step / recipe.decay_steps)
-    return recipe.learning_rate * warmup * 0.5 * (1 + math.cos(math.pi * step / total))
+        decay = math.pow(recipe.decay_rate, step / recipe.decay_steps)
+    else:
+        decay = 0.5 * (1 + math.cos(math.pi * step / total))
+    return recipe.learning_rate * warmup * decay
 
 
 class MetricsLog:
@@ -247,14 +281,22 @@ class MetricsLog:
     def __init__(self, path: Path, *, keep_until: int) -> None:
         self.path = path
         lines = path.read_text().splitlines() if path.exists() else []
-        kept = [line for line in lines if json.loads(line)["step"] <= keep_until]
+        kept = [line for line in lines if _step(line) <= keep_until]
         path.write_text("".join(f"{line}\n" for line in kept))
 
-    def add(self, **values: float) -> dict[str, Any]:
+    def add(self, **values: float) -> dict[str, float]:
         """Append one line and give it back."""
         with self.path.open("a") as file:
             file.write(json.dumps(values) + "\n")
         return values
+
+
+def _step(line: str) -> float:
+    """The step of a line of metrics; that of one cut off by a kill is infinite."""
+    try:
+        return float(json.loads(line)["step"])
+    except json.JSONDecodeError:
+        return math.inf
 
 
 @contextmanager
@@ -262,7 +304,7 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
     """Within it, SIGTERM and SIGINT do not kill but make the yielded function say True."""
     received: list[int] = []
 
-    def note(signum: int, frame: FrameType | None) -> None:
+    def note(signum: int, _frame: FrameType | None) -> None:
         received.append(signum)
 
     before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -271,6 +313,10 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
 def _progress() -> Progress:
@@ -285,9 +331,11 @@ def _progress() -> Progress:
     )
 
 
-def _shown(values: dict[str, Any]) -> dict[str, str]:
-    return {"shown": f"{values['images_per_s']:,.0f} images/s, margin {values['margin_loss']:.4f}"}
+def _state(values: dict[str, float]) -> str:
+    return f"{values['images_per_s']:,.0f} images/s, margin {values['margin_loss']:.4f}"
 
 
-def _sentence(values: dict[str, Any]) -> str:
-    return f"epoch {values['epoch']:.2f}: {values['validation_error_percent']:.2f} % validation error"
+def _verdict(values: dict[str, float]) -> str:
+    return (
+        f"epoch {values['epoch']:.2f}: {values['validation_error_percent']:.2f} % validation error"
+    )

@@ -43,7 +43,9 @@ class CapsNetConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             sizes = value if isinstance(value, tuple) else (value,)
-            if any(isinstance(size, (int, float)) and size <= 0 for size in sizes if size is not False):
+            if any(
+                isinstance(size, (int, float)) and size <= 0 for size in sizes if size is not False
+            ):
                 raise ValueError(f"{field.name} must be positive, got {value!r}")
         if self.conv_size < self.primary_kernel:
             raise ValueError(

@@ -33,7 +33,7 @@ class RoutingView(NamedTuple):
 
 
 class CapsNet(nn.Module):
-    """Convolution, primary capsules, routed class capsules and a decoder (paper, figures 1 and 2)."""
+    """Convolution, primary capsules, routed class capsules, decoder (paper, figures 1 and 2)."""
 
     def __init__(self, config: CapsNetConfig) -> None:
         super().__init__()
@@ -67,7 +67,9 @@ class CapsNet(nn.Module):
     def _initialise(self) -> None:
         paper_code = self.config.initialisation == "truncated-normal"
         nn.init.trunc_normal_(self.classes.weight, std=0.1, a=-0.2, b=0.2)
-        nn.init.xavier_uniform_(self.decoder.class_weight.view(-1, self.decoder.class_weight.shape[-1]))
+        nn.init.xavier_uniform_(
+            self.decoder.class_weight.view(-1, self.decoder.class_weight.shape[-1])
+        )
         if self.classes.bias is not None:
             nn.init.constant_(self.classes.bias, 0.1)
         for conv, std in ((self.conv, 0.05), (self.primary.conv, 0.1)):

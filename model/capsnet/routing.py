@@ -62,7 +62,7 @@ def trace(votes: Tensor, *, iterations: int, bias: Tensor | None = None) -> Rout
         iterations: R, at least one.
         bias: (K, D), added before the squash.
     """
-    logits = torch.zeros_like(votes[..., 0])  # (N, K, I)
+    logits = votes[..., 0] * 0  # (N, K, I); zeros_like would put a Shape node into the graph
     steps = []
     for _ in range(iterations):
         couplings = logits.softmax(dim=1)

@@ -20,7 +20,7 @@ def squash(capsules: Tensor) -> Tensor:
     Returns:
         (..., D), the same type.
     """
-    squared = capsules.square().sum(dim=-1, keepdim=True)
+    squared = (capsules * capsules).sum(dim=-1, keepdim=True)
     return capsules * (squared / (1 + squared) * torch.rsqrt(squared + EPSILON))
 
 
@@ -33,4 +33,4 @@ def length(capsules: Tensor) -> Tensor:
     Returns:
         (...); a zero vector has length 3e-4, so that its gradient is finite.
     """
-    return torch.sqrt(capsules.square().sum(dim=-1) + EPSILON)
+    return torch.sqrt((capsules * capsules).sum(dim=-1) + EPSILON)

@@ -1,0 +1,54 @@
+# Two commands to know: `make serve` and `make test`. All of them set up .venv first.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+HOST ?= 127.0.0.1
+PORT ?= 8000
+PRESET ?= mnist
+RUN ?= runs/$(PRESET)-1
+BUNDLE ?= model/bundles/$(PRESET)
+ARGS ?=
+
+.PHONY: help serve test check train export evaluate release-check clean
+
+help: ## Name the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+serve: $(VENV)/.serve ## Serve the shipped bundles on http://HOST:PORT.
+	HOST=$(HOST) PORT=$(PORT) $(BIN)/python -m service
+
+test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## Lint, types and architecture.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+train: $(VENV)/.dev ## Train PRESET (ARGS="--final --seed 2 --resume ...").
+	$(BIN)/python -m training train $(PRESET) $(ARGS)
+
+export: $(VENV)/.dev ## Write the bundle of RUN to model/bundles.
+	$(BIN)/python -m training export $(RUN) $(ARGS)
+
+evaluate: $(VENV)/.dev ## Score BUNDLE on the test split.
+	$(BIN)/python -m training evaluate $(BUNDLE) $(ARGS)
+
+release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect evaluate's score.
+	$(BIN)/python -m pytest -m release $(ARGS)
+
+clean: ## Remove the environment.
+	rm -rf $(VENV)
+
+# The gpu extra where an NVIDIA driver new enough for CUDA 13 answers, the cpu extra elsewhere.
+$(VENV)/.serve: pyproject.toml constraints.txt tools/choose_extra.sh
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@extra=$$(sh tools/choose_extra.sh) && \
+		$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$$extra]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.serve
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@

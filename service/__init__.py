@@ -1,0 +1,1 @@
+"""The HTTP service: HTTP -> tensor -> batch -> bundle -> answer. Never imports torch."""

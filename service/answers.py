@@ -1,0 +1,167 @@
+"""The JSON answers of the API, field by field."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+
+from model.bundle import Manifest
+from model.preprocess import Prepared
+from service.images import encode_png
+from service.problems import Problem
+
+DECIMALS = 6
+
+Lengths = Annotated[list[float], Field(description="All K capsule lengths, by label.")]
+Pose = Annotated[list[float], Field(description="The class capsule, D numbers.")]
+DataUrl = Annotated[str, Field(description="A PNG as data:image/png;base64,…")]
+
+
+class FitReport(BaseModel):
+    """What was done to the picture before the network saw it."""
+
+    fit: Literal["none", "stretch", "digit"]
+    polarity: Literal["light-on-dark", "dark-on-light"] = Field(description="As it came.")
+    box: tuple[int, int, int, int] | None = Field(
+        description="Left, top, right and bottom of the strokes, in pixels of the decoded picture; "
+        "null where they were not looked for or nothing was found."
+    )
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> Self:
+        """The report on one prepared picture."""
+        return cls(fit=prepared.fit, polarity=prepared.polarity, box=prepared.box)
+
+
+class ProblemDetails(BaseModel):
+    """RFC 9457 problem details."""
+
+    type: str
+    title: str
+    status: int
+    detail: str | None = None
+    parameter: str | None = Field(None, description="The parameter at fault.")
+    request_id: str | None = None
+
+
+class Prediction(BaseModel):
+    """What the network says of one picture."""
+
+    label: int
+    class_name: str
+    length: float = Field(description="Length of the label's capsule: how sure, in [0, 1).")
+    lengths: Lengths
+    poses: list[Pose] | None = Field(None, description="All K poses, with poses=true.")
+    fit: FitReport
+
+    @classmethod
+    def of(
+        cls,
+        manifest: Manifest,
+        lengths: NDArray[np.float32],
+        poses: NDArray[np.float32] | None,
+        prepared: Prepared,
+    ) -> Self:
+        """From capsule lengths (K,) and, if wanted, poses (K, D)."""
+        label = int(lengths.argmax())
+        return cls(
+            label=label,
+            class_name=manifest.class_names[label],
+            length=rounded(lengths[label]),
+            lengths=rounded(lengths),
+            poses=None if poses is None else rounded(poses),
+            fit=FitReport.of(prepared),
+        )
+
+
+class FailedPrediction(BaseModel):
+    """Why one picture of several has no prediction."""
+
+    problem: ProblemDetails
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        """From the problem."""
+        return cls(problem=ProblemDetails(**problem.to_dict()))
+
+
+class ClassifyAnswer(BaseModel):
+    """One entry for each picture, in order."""
+
+    model: str
+    predictions: list[Prediction | FailedPrediction]
+
+
+class ReconstructAnswer(BaseModel):
+    """What the network imagined."""
+
+    model: str
+    label: int = Field(description="The class whose capsule was decoded.")
+    class_name: str
+    length: float
+    reconstruction: DataUrl
+    error: float = Field(description="Mean squared error against the input, pixels in [0, 1].")
+    fit: FitReport
+
+
+class PerturbAnswer(BaseModel):
+    """A picture before and after one pose dimension was moved."""
+
+    model: str
+    label: int
+    class_name: str
+    length: float
+    dim: int
+    delta: float
+    pose: Pose
+    perturbed_pose: Pose
+    reconstruction: DataUrl
+    perturbed: DataUrl
+    fit: FitReport
+
+
+class ModelSummary(BaseModel):
+    """One loaded bundle."""
+
+    name: str
+    dataset: str
+    class_names: list[str]
+    image_size: int = Field(description="Height and width of the network's images, in pixels.")
+    class_dim: int = Field(description="D, the size of a pose.")
+    default: bool = Field(description="Whether requests that name no model are answered by it.")
+    metrics: dict[str, Any]
+
+
+class ModelsAnswer(BaseModel):
+    """All loaded bundles."""
+
+    provider: str = Field(description="The onnxruntime provider in use.")
+    models: list[ModelSummary]
+
+
+class Liveness(BaseModel):
+    """The process is up."""
+
+    status: Literal["alive"] = "alive"
+
+
+class Readiness(BaseModel):
+    """The service takes requests."""
+
+    status: Literal["ready"] = "ready"
+    provider: str
+    models: list[str]
+
+
+def rounded(values: Any) -> Any:
+    """A float32 array or scalar as Python floats, without the digits that float32 never had."""
+    return np.asarray(values, np.float64).round(DECIMALS).tolist()
+
+
+def data_url(image: NDArray[np.float32]) -> str:
+    """An image (H, W) in [0, 1] as a PNG data URL."""
+    return f"data:image/png;base64,{base64.b64encode(encode_png(image)).decode()}"

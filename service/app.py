@@ -1,0 +1,51 @@
+"""The composition root: everything else takes what it needs as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
+from starlette.middleware import Middleware
+from starlette.responses import RedirectResponse
+
+from service import problems
+from service.engine import Engine
+from service.inspector import Inspector
+from service.middleware import BodyLimit, RequestId
+from service.routes import router
+from service.settings import Settings
+
+
+def create_app(settings: Settings, engine: Engine) -> FastAPI:
+    """Wire the service around an engine, which it closes when it stops."""
+    inspector = Inspector(
+        engine,
+        default_model=settings.default_model,
+        max_pixels=settings.max_pixels,
+        threads=settings.decode_threads,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        inspector.close()
+
+    app = FastAPIOffline(
+        title="CapsNet service",
+        summary="Look inside a capsule network.",
+        version="0.1.0",
+        redoc_url=None,
+        lifespan=lifespan,
+        middleware=[
+            Middleware(RequestId),
+            Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
+        ],
+    )
+    app.state.settings = settings
+    app.state.inspector = inspector
+    problems.install(app)
+    app.include_router(router)
+    app.add_api_route("/", lambda: RedirectResponse("/docs"), include_in_schema=False)
+    return app

@@ -1,0 +1,47 @@
+"""Which bundles are served: found, verified and loaded at start."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from model.bundle import MANIFEST, Bundle, BundleError
+from model.runtime import Runtime
+from service.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class NothingToServe(Exception):
+    """No bundle could be loaded, or not the default one."""
+
+
+def load_runtimes(settings: Settings) -> dict[str, Runtime]:
+    """Load the bundles that the settings name. A broken one is named and left out.
+
+    Raises:
+        NothingToServe: the default bundle is not among the loaded ones.
+        model.runtime.DeviceError: the device that was asked for does not work.
+    """
+    runtimes = {}
+    for path in _folders(settings):
+        try:
+            bundle = Bundle.open(path)
+        except BundleError as error:
+            log.error("bundle refused: %s", error)  # noqa: TRY400  a sentence, not a trace
+            continue
+        runtimes[bundle.manifest.name] = Runtime(
+            bundle, device=settings.device, threads=settings.threads
+        )
+    if settings.default_model not in runtimes:
+        raise NothingToServe(
+            f"the default model {settings.default_model!r} is not among the loaded bundles "
+            f"({', '.join(sorted(runtimes)) or 'none'}) of {settings.bundles}"
+        )
+    return runtimes
+
+
+def _folders(settings: Settings) -> list[Path]:
+    if settings.models:
+        return [settings.bundles / name for name in settings.models]
+    return sorted(manifest.parent for manifest in settings.bundles.glob(f"*/{MANIFEST}"))

@@ -1,0 +1,148 @@
+"""What can be asked of a picture, in terms of pictures and answers: no HTTP here."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from model.bundle import Manifest
+from model.preprocess import Fit, Floats, Polarity, Prepared, PreprocessError, prepare
+from service.engine import Engine
+from service.images import decode
+from service.problems import InvalidParameter, Problem, UnknownModel
+from service.uploads import Upload
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How the sender wants pictures fitted; see `model.preprocess.prepare`."""
+
+    fit: Fit = "auto"
+    polarity: Polarity = "auto"
+
+
+class Reading(NamedTuple):
+    """One picture, and what the network says of it."""
+
+    prepared: Prepared
+    lengths: Floats
+    """(K,)."""
+    poses: Floats
+    """(K, D)."""
+
+
+class Portrait(NamedTuple):
+    """One picture, the class that was looked at, and what its capsule imagines."""
+
+    reading: Reading
+    label: int
+    image: Floats
+    """(H, W) in [0, 1]."""
+
+    @property
+    def pose(self) -> Floats:
+        """(D,), the capsule of the label."""
+        return np.asarray(self.reading.poses[self.label])
+
+
+class Inspector:
+    """Takes pictures' bytes through decoding, preprocessing and the engine.
+
+    Args:
+        engine: where inference happens.
+        default_model: for requests that name none.
+        max_pixels: largest picture.
+        threads: of the pool that decodes and prepares pictures.
+    """
+
+    def __init__(
+        self, engine: Engine, *, default_model: str, max_pixels: int, threads: int
+    ) -> None:
+        self.engine = engine
+        self.manifests = engine.manifests
+        self.default_model = default_model
+        self._max_pixels = max_pixels
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pictures")
+
+    def manifest(self, model: str | None) -> Manifest:
+        """The manifest of a loaded bundle, or of the default one.
+
+        Raises:
+            UnknownModel: it is not loaded.
+        """
+        name = model or self.default_model
+        if name not in self.manifests:
+            known = ", ".join(sorted(self.manifests))
+            raise UnknownModel(f"{name!r} is not loaded; loaded: {known}", parameter="model")
+        return self.manifests[name]
+
+    async def read(
+        self, uploads: list[Upload], manifest: Manifest, fitting: Fitting
+    ) -> list[Reading | Problem]:
+        """Encode all pictures that can be read, as one batch; problems keep their places."""
+        prepared = await asyncio.gather(
+            *(self._prepare_or_explain(upload, manifest, fitting) for upload in uploads)
+        )
+        images = [one.image for one in prepared if isinstance(one, Prepared)]
+        if not images:
+            return [one for one in prepared if isinstance(one, Problem)]
+        encodings = zip(*await self.engine.encode(manifest.name, np.stack(images)), strict=True)
+        return [
+            one if isinstance(one, Problem) else Reading(one, *next(encodings)) for one in prepared
+        ]
+
+    async def reconstruct(
+        self, picture: bytes, manifest: Manifest, fitting: Fitting, *, target: int | None
+    ) -> Portrait:
+        """Decode the pose of the target class, or of the longest capsule.
+
+        Raises:
+            Problem: the picture cannot be read or the target is out of range.
+        """
+        if target is not None and target >= manifest.num_classes:
+            raise InvalidParameter(
+                f"target is a label from 0 to {manifest.num_classes - 1}", parameter="target"
+            )
+        (reading,) = await self.read([picture], manifest, fitting)
+        if isinstance(reading, Problem):
+            raise reading
+        label = int(reading.lengths.argmax()) if target is None else target
+        (image,) = await self.draw(manifest, reading.poses[label][None], label)
+        return Portrait(reading, label, image)
+
+    async def draw(self, manifest: Manifest, poses: Floats, label: int) -> Floats:
+        """Images (M, H, W) of poses (M, D) of one class, as one batch."""
+        classes = np.full(len(poses), label, np.int64)
+        images = await self.engine.decode(manifest.name, poses, classes)
+        return images[:, 0]
+
+    def close(self) -> None:
+        """Stop the pool and the engine, once they have finished."""
+        self._pool.shutdown()
+        self.engine.close()
+
+    async def _prepare_or_explain(
+        self, upload: Upload, manifest: Manifest, fitting: Fitting
+    ) -> Prepared | Problem:
+        if isinstance(upload, Problem):
+            return upload
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._pool, self._prepare, upload, manifest, fitting)
+        except PreprocessError as error:
+            return InvalidParameter(str(error), parameter="fit")
+        except Problem as problem:
+            return problem
+
+    def _prepare(self, content: bytes, manifest: Manifest, fitting: Fitting) -> Prepared:
+        return prepare(
+            decode(content, max_pixels=self._max_pixels),
+            manifest.image_size,
+            rule=manifest.preprocess,
+            fit=fitting.fit,
+            polarity=fitting.polarity,
+        )

@@ -1,0 +1,71 @@
+"""What wraps every request: its id and the limit on its body."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.problems import TooLarge
+
+REQUEST_ID = "X-Request-ID"
+_ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class RequestId:
+    """Gives each request an id, its sender's if that is well formed, and echoes it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        sent = Headers(scope=scope).get(REQUEST_ID, "")
+        request_id = sent if _ACCEPTED_ID.fullmatch(sent) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[REQUEST_ID] = request_id
+            await send(message)
+
+        await self._app(scope, receive, send_with_id)
+
+
+class BodyLimit:
+    """Refuses bodies over a size, by their announcement or as they arrive.
+
+    Sits inside the exception handlers: what it raises becomes a problem.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        announced = Headers(scope=scope).get("content-length", "")
+        received = 0
+
+        async def receive_within_limit() -> Message:
+            nonlocal received
+            if announced.isdecimal() and int(announced) > self._max_bytes:
+                raise TooLarge(self._sentence())
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._max_bytes:
+                raise TooLarge(self._sentence())
+            return message
+
+        await self._app(scope, receive_within_limit, send)
+
+    def _sentence(self) -> str:
+        return f"a request body may have {self._max_bytes:,} bytes"

@@ -1,0 +1,49 @@
+"""Which of its media types an answer takes, from the `Accept` header (RFC 9110, section 12.5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.problems import NotAcceptable
+
+JSON = "application/json"
+PNG = "image/png"
+
+
+def choose_media_type(accept: str | None, offers: Sequence[str]) -> str:
+    """The offer that the client likes best; the first of those it likes equally.
+
+    Args:
+        accept: the header's value; None or empty takes anything.
+        offers: media types, the default first.
+
+    Raises:
+        NotAcceptable: the client takes none of them.
+    """
+    ranges = [_parse(part) for part in (accept or "*/*").split(",") if part.strip()]
+    liking = {offer: _quality(offer, ranges) for offer in offers}
+    best = max(offers, key=lambda offer: liking[offer])
+    if liking[best] <= 0:
+        raise NotAcceptable(f"this route answers with {' or '.join(offers)}, not with {accept}")
+    return best
+
+
+def _parse(part: str) -> tuple[str, float]:
+    media_range, *parameters = (piece.strip().lower() for piece in part.split(";"))
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return media_range, float(value)
+            except ValueError:
+                return media_range, 0.0
+    return media_range, 1.0
+
+
+def _quality(offer: str, ranges: list[tuple[str, float]]) -> float:
+    """How much the most specific range that covers an offer likes it."""
+    for pattern in (offer, f"{offer.partition('/')[0]}/*", "*/*"):
+        matching = [quality for media_range, quality in ranges if media_range == pattern]
+        if matching:
+            return max(matching)
+    return 0.0

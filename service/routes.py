@@ -1,0 +1,162 @@
+"""The routes: what comes in over HTTP, who answers it, and in which form it goes out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from service.answers import (
+    ClassifyAnswer,
+    FailedPrediction,
+    FitReport,
+    Liveness,
+    ModelsAnswer,
+    ModelSummary,
+    PerturbAnswer,
+    Prediction,
+    Readiness,
+    ReconstructAnswer,
+    data_url,
+    rounded,
+)
+from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS
+from service.images import encode_png
+from service.inspector import Inspector
+from service.negotiation import JSON, PNG, choose_media_type
+from service.problems import InvalidParameter, Problem
+from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery
+from service.uploads import read_picture, read_pictures
+
+router = APIRouter(responses=PROBLEMS)
+
+
+def _inspector(request: Request) -> Inspector:
+    inspector: Inspector = request.app.state.inspector
+    return inspector
+
+
+TheInspector = Annotated[Inspector, Depends(_inspector)]
+
+
+@router.post("/classify", openapi_extra=PICTURE_BODY, response_model_exclude_none=True)
+async def classify(
+    request: Request, query: Annotated[ClassifyQuery, Query()], inspector: TheInspector
+) -> ClassifyAnswer:
+    """Say which class each picture shows, by the lengths of the class capsules."""
+    choose_media_type(request.headers.get("accept"), [JSON])
+    manifest = inspector.manifest(query.model)
+    uploads = await read_pictures(request, max_pictures=request.app.state.settings.max_pictures)
+    readings = await inspector.read(uploads, manifest, query.fitting)
+    if len(readings) == 1 and isinstance(readings[0], Problem):
+        raise readings[0]
+    predictions = [
+        FailedPrediction.of(one)
+        if isinstance(one, Problem)
+        else Prediction.of(manifest, one.lengths, one.poses if query.poses else None, one.prepared)
+        for one in readings
+    ]
+    return ClassifyAnswer(model=manifest.name, predictions=predictions)
+
+
+@router.post(
+    "/reconstruct",
+    openapi_extra=PICTURE_BODY,
+    response_model=ReconstructAnswer,
+    responses=PICTURE_OR_PNG,
+)
+async def reconstruct(
+    request: Request, query: Annotated[ReconstructQuery, Query()], inspector: TheInspector
+) -> Any:
+    """Draw what the network imagines: the decoded pose of one class capsule."""
+    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    manifest = inspector.manifest(query.model)
+    picture = await read_picture(request)
+    portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
+    if media_type == PNG:
+        return Response(encode_png(portrait.image, scale=query.scale), media_type=PNG)
+    reading = portrait.reading
+    return ReconstructAnswer(
+        model=manifest.name,
+        label=portrait.label,
+        class_name=manifest.class_names[portrait.label],
+        length=rounded(reading.lengths[portrait.label]),
+        reconstruction=data_url(portrait.image),
+        error=rounded(np.square(portrait.image - reading.prepared.image[0]).mean()),
+        fit=FitReport.of(reading.prepared),
+    )
+
+
+@router.post(
+    "/perturb",
+    openapi_extra=PICTURE_BODY,
+    response_model=PerturbAnswer,
+    responses=PICTURE_OR_PNG,
+)
+async def perturb(
+    request: Request, query: Annotated[PerturbQuery, Query()], inspector: TheInspector
+) -> Any:
+    """Move one dimension of the pose and draw the picture again (paper, section 5.1)."""
+    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    manifest = inspector.manifest(query.model)
+    if query.dim >= manifest.class_dim:
+        raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
+    picture = await read_picture(request)
+    portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
+    pose = portrait.pose.copy()
+    pose[query.dim] += query.delta
+    (perturbed,) = await inspector.draw(manifest, pose[None], portrait.label)
+    if media_type == PNG:
+        return Response(encode_png(perturbed, scale=query.scale), media_type=PNG)
+    return PerturbAnswer(
+        model=manifest.name,
+        label=portrait.label,
+        class_name=manifest.class_names[portrait.label],
+        length=rounded(portrait.reading.lengths[portrait.label]),
+        dim=query.dim,
+        delta=query.delta,
+        pose=rounded(portrait.pose),
+        perturbed_pose=rounded(pose),
+        reconstruction=data_url(portrait.image),
+        perturbed=data_url(perturbed),
+        fit=FitReport.of(portrait.reading.prepared),
+    )
+
+
+@router.get("/models")
+async def list_models(inspector: TheInspector) -> ModelsAnswer:
+    """Name the loaded bundles."""
+    return ModelsAnswer(
+        provider=inspector.engine.provider,
+        models=[
+            ModelSummary(
+                name=name,
+                dataset=manifest.dataset,
+                class_names=list(manifest.class_names),
+                image_size=manifest.image_size,
+                class_dim=manifest.class_dim,
+                default=name == inspector.default_model,
+                metrics=manifest.metrics,
+            )
+            for name, manifest in sorted(inspector.manifests.items())
+        ],
+    )
+
+
+@router.get("/models/{name}")
+async def show_model(name: str, inspector: TheInspector) -> dict[str, Any]:
+    """Give one bundle's whole manifest."""
+    return inspector.manifest(name).to_dict()
+
+
+@router.get("/livez")
+async def livez() -> Liveness:
+    """Say that the process is up."""
+    return Liveness()
+
+
+@router.get("/readyz")
+async def readyz(inspector: TheInspector) -> Readiness:
+    """Say that requests are taken, and on which device."""
+    return Readiness(provider=inspector.engine.provider, models=sorted(inspector.manifests))

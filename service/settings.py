@@ -1,0 +1,65 @@
+"""Every setting of the service, read once from the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+import model
+from model.runtime import Device
+
+_PREFIX = "CAPSNET_"
+_FOREIGN = frozenset({"CAPSNET_DATA_DIR"})
+"""Variables of the same prefix that belong to training."""
+
+
+class SettingsError(Exception):
+    """A setting is unknown or out of range."""
+
+
+class Settings(BaseSettings):
+    """Each field is the environment variable of the same name in capitals, after `CAPSNET_`."""
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=1, le=65535, description="TCP port to listen on.")
+    device: Device = Field("auto", description="`cuda` refuses to fall back to the CPU.")
+    threads: int = Field(
+        0, ge=0, description="CPU threads of one inference; 0 takes the container's CPU quota."
+    )
+    bundles: Path = Field(
+        Path(model.__file__).parent / "bundles", description="Folder with a folder per bundle."
+    )
+    models: tuple[str, ...] = Field((), description="JSON list of bundles to load; empty: all.")
+    default_model: str = Field("mnist", description="Bundle of requests that name none.")
+    max_body_bytes: int = Field(20_000_000, ge=1, description="Largest request body.")
+    max_pixels: int = Field(50_000_000, ge=1, description="Largest picture, width x height.")
+    max_pictures: int = Field(256, ge=1, description="Most pictures in one request.")
+    decode_threads: int = Field(2, ge=1, description="Threads that decode pictures.")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Read the settings, and `HOST` and `PORT` without prefix as a convenience.
+
+        Raises:
+            SettingsError: an unknown `CAPSNET_` variable, or a value out of range.
+        """
+        known = {f"{_PREFIX}{name.upper()}" for name in cls.model_fields} | _FOREIGN
+        unknown = sorted(
+            name for name in environment if name.startswith(_PREFIX) and name not in known
+        )
+        if unknown:
+            raise SettingsError(f"unknown settings: {', '.join(unknown)}")
+        short = {
+            name.lower(): environment[name] for name in ("HOST", "PORT") if name in environment
+        }
+        try:
+            return cls(**short)  # type: ignore[arg-type]
+        except ValueError as error:
+            raise SettingsError(str(error)) from error

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from model.capsnet import CapsNet
+from training.datasets import Examples
+from training.evaluation import confusion, error_percent, predict
+
+CPU = torch.device("cpu")
+
+
+def test_the_answer_is_the_longest_capsule(trained: CapsNet, bars: Examples) -> None:
+    """A network that knows the bars names each one's class."""
+    np.testing.assert_array_equal(bars.labels, predict(trained, bars.images, device=CPU))
+
+
+def test_answers_keep_the_order_of_many_images(trained: CapsNet, bars: Examples) -> None:
+    """More images than are looked at together are answered one for one, in their order."""
+    order = np.random.default_rng(0).integers(0, len(bars.labels), 501)
+    answers = predict(trained, bars.images[order], device=CPU)
+    np.testing.assert_array_equal(bars.labels[order], answers)
+
+
+def test_images_are_seen_as_they_are(trained: CapsNet, bars: Examples) -> None:
+    """Nothing is shifted: the network gets the pixels, divided by 255."""
+    seen: list[torch.Tensor] = []
+    hook = trained.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    predict(trained, bars.images, device=CPU)
+    hook.remove()
+    expected = torch.tensor(bars.images)[:, None].float() / 255
+    torch.testing.assert_close(expected, torch.cat(seen), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("wrong", "percent"), [(0, 0.0), (6, 25.0), (24, 100.0)])
+def test_the_error_is_the_share_of_wrong_answers(
+    trained: CapsNet, bars: Examples, wrong: int, percent: float
+) -> None:
+    """Where `wrong` of 24 labels are not what the network answers, that share is the error."""
+    labels = bars.labels.copy()
+    labels[:wrong] = (labels[:wrong] + 1) % 3
+    assert percent == error_percent(trained, Examples(bars.images, labels), device=CPU)
+
+
+def test_confusion_counts_each_pair() -> None:
+    """Rows are the true classes, columns the answers; pairs that recur are all counted."""
+    labels = np.array([0, 0, 0, 1, 2, 2], np.uint8)
+    answers = np.array([0, 0, 2, 1, 0, 2])
+    assert confusion(labels, answers, 3).tolist() == [[2, 0, 1], [0, 1, 0], [1, 0, 1]]
+
+
+def test_classes_that_do_not_occur_have_a_row_too() -> None:
+    """The table is as large as the number of classes says."""
+    assert confusion(np.array([1]), np.array([1]), 10).shape == (10, 10)

@@ -1,0 +1,93 @@
+"""The model card: what a bundle is, how it was trained, what it scores and where it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model.bundle import CARD, WEIGHTS, Bundle
+
+_TEMPLATE = """# {name}
+
+{summary}
+
+| | |
+|---|---|
+| task | {classes} classes of {dataset}, {size}x{size} greyscale |
+| encoder | convolution, {capsules:,} primary capsules ({types} types on a {grid}x{grid} grid), \
+{classes} class capsules of {dim}-D, {iterations} routing iterations |
+| weights | {weights_mb:.1f} MB in 16 bits, computed in 32 |
+| test error | {score} |
+| source | Sabour, Frosst and Hinton, "Dynamic Routing Between Capsules", 2017 |
+
+## Training
+
+    {command}
+
+{steps:,} steps of {batch} images ({epochs:.1f} epochs of the {trained_on}), seed {seed}, \
+{hours} hours. The whole recipe is in `manifest.json`, the log in `metrics.jsonl`.
+
+![training curves](curves.png)
+
+## Scores
+
+{protocol}
+
+Storing the weights in 16 bits changed {answers_changed} of {validation_images:,} answers on the \
+last {validation_images:,} training digits (wrong before {errors_before}, after {errors_after}) \
+and moved no length of the first 500 by more than {largest_length_change:.1e}. Those digits \
+{validation_note}.
+
+## Limits
+
+Trained on digits of US census clerks and students, centred and free of clutter. It answers every
+picture with one of its {classes} classes, also where there is none: look at the length before
+you believe the label.
+"""
+
+
+def write_card(bundle: Bundle) -> None:
+    """Write `CARD.md` from the manifest."""
+    (bundle.path / CARD).write_text(_TEMPLATE.format(**_facts(bundle)))
+
+
+def _facts(bundle: Bundle) -> dict[str, Any]:
+    manifest, training = bundle.manifest, bundle.manifest.training
+    recipe, held_out = training["recipe"], training["held_out_for_validation"]
+    metrics = manifest.metrics
+    epochs = training["steps"] * recipe["batch_size"] / (60_000 - held_out)
+    final = "" if held_out else " --final"
+    return {
+        **manifest.rounding,
+        "name": manifest.name,
+        "summary": _summary(epochs, recipe["epochs"]),
+        "classes": manifest.num_classes,
+        "dataset": manifest.dataset,
+        "size": manifest.image_size,
+        "capsules": manifest.primary_types * manifest.primary_grid**2,
+        "types": manifest.primary_types,
+        "grid": manifest.primary_grid,
+        "dim": manifest.class_dim,
+        "iterations": manifest.routing_iterations,
+        "weights_mb": (bundle.path / WEIGHTS).stat().st_size / 1e6,
+        "score": f"{metrics['test_error_percent']:.2f} % ({metrics['test_errors']} of "
+        f"{metrics['test_images']:,})"
+        if metrics
+        else "not measured yet",
+        "protocol": metrics.get("protocol", "Not measured yet: `make evaluate`."),
+        "command": f"python -m training train {recipe['name']} --seed {training['seed']}{final}",
+        "steps": training["steps"],
+        "batch": recipe["batch_size"],
+        "epochs": epochs,
+        "trained_on": "60,000 training images" if not held_out else f"first {60_000 - held_out:,}",
+        "seed": training["seed"],
+        "hours": training["hours"],
+        "validation_note": "were not trained on" if held_out else "were trained on",
+    }
+
+
+def _summary(epochs: float, planned: float) -> str:
+    if epochs < 0.99 * planned:
+        return f"A half-finished training: {epochs:.1f} of {planned:g} epochs."
+    if planned < 50:
+        return f"A short training of {planned:g} epochs; the paper's code runs about 640."
+    return f"Trained for {planned:g} epochs."
