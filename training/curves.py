@@ -59,7 +59,7 @@ def _draw_panel(
     values = [point.value for point in points]
     low, high = math.log10(min(values)), math.log10(max(values))
     low, high = (low, high) if high - low > 0.05 else (low - 0.05, high + 0.05)
-    last = max(point.epoch for point in points)
+    last = max(point.epoch for point in points) or 1
 
     def place(point: Point) -> tuple[float, float]:
         x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * point.epoch / last

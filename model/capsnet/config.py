@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
+
+RoutingGradient = Literal["all", "last"]
+Initialisation = Literal["fan-in", "truncated-normal"]
+_CHOICES = {
+    "routing_gradient": get_args(RoutingGradient),
+    "initialisation": get_args(Initialisation),
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,7 @@ class CapsNetConfig:
     num_classes: int = 10
     class_dim: int = 16
     routing_iterations: int = 3
-    routing_gradient: Literal["all", "last"] = "all"
+    routing_gradient: RoutingGradient = "all"
     """Whether the gradient flows through every routing iteration or the last one alone."""
     class_bias: bool = False
     """A learned bias added to each class capsule before its squash (the paper's code has one)."""
@@ -35,7 +42,7 @@ class CapsNetConfig:
     """ReLU before the primary squash, as several public implementations have it."""
     primary_scale: float = 1.0
     """Factor on the primary pre-activations (the paper's code divides by 32)."""
-    initialisation: Literal["fan-in", "truncated-normal"] = "fan-in"
+    initialisation: Initialisation = "fan-in"
     """`truncated-normal` is the paper's code: sigma 0.1 (0.05 in the first layer), biases 0.1."""
     decoder_hidden: tuple[int, int] = (512, 1024)
 
@@ -43,10 +50,12 @@ class CapsNetConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             sizes = value if isinstance(value, tuple) else (value,)
-            if any(
-                isinstance(size, (int, float)) and size <= 0 for size in sizes if size is not False
-            ):
-                raise ValueError(f"{field.name} must be positive, got {value!r}")
+            for size in sizes:
+                if isinstance(size, (int, float)) and not isinstance(size, bool) and not size > 0:
+                    raise ValueError(f"{field.name} must be positive, got {value!r}")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is one of {', '.join(known)}")
         if self.conv_size < self.primary_kernel:
             raise ValueError(
                 f"an image of {self.image_size} px is too small for kernels of "

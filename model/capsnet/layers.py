@@ -55,15 +55,17 @@ class ClassCapsules(nn.Module):
     def votes(self, primary: Tensor) -> Tensor:
         """u_hat = u W (paper, equation 2): (N, I, primary_dim) to (N, K, I, D)."""
         c = self.config
-        products = torch.matmul(primary.transpose(0, 1), self.weight)  # (I, N, K * D)
+        with torch.autocast(primary.device.type, enabled=False):
+            products = torch.matmul(primary.transpose(0, 1), self.weight)  # (I, N, K * D)
         split = products.reshape(c.num_primary, -1, c.num_classes, c.class_dim)
         return split.permute(1, 2, 0, 3).contiguous()
 
     def forward(self, primary: Tensor) -> Tensor:
         """(N, I, primary_dim) primary capsules to (N, K, D) poses."""
-        with torch.autocast(primary.device.type, enabled=False):
+        votes = self.votes(primary)
+        with torch.autocast(votes.device.type, enabled=False):
             return route(
-                self.votes(primary),
+                votes,
                 iterations=self.config.routing_iterations,
                 bias=self.bias,
                 gradient=self.config.routing_gradient,
@@ -71,4 +73,5 @@ class ClassCapsules(nn.Module):
 
     def trace(self, votes: Tensor) -> RoutingTrace:
         """Every iteration of the routing of these votes (N, K, I, D)."""
-        return trace(votes, iterations=self.config.routing_iterations, bias=self.bias)
+        with torch.autocast(votes.device.type, enabled=False):
+            return trace(votes, iterations=self.config.routing_iterations, bias=self.bias)

@@ -61,6 +61,9 @@ class CapsNet(nn.Module):
         return RoutingView(self.classes.trace(votes), length(primary), votes)
 
     def _primary(self, images: Tensor) -> Tensor:
+        size = self.config.image_size
+        if images.shape[1:] != (1, size, size):
+            raise ValueError(f"images must be (N, 1, {size}, {size}), not {tuple(images.shape)}")
         primary: Tensor = self.primary(self.conv(images).relu())
         return primary
 

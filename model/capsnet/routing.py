@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from model.capsnet.config import RoutingGradient
 from model.capsnet.squash import squash
 
 
@@ -26,7 +27,7 @@ def route(
     *,
     iterations: int,
     bias: Tensor | None = None,
-    gradient: Literal["all", "last"] = "all",
+    gradient: RoutingGradient = "all",
 ) -> Tensor:
     """Class capsules from the votes of the primary capsules.
 
@@ -41,17 +42,12 @@ def route(
     Returns:
         poses (N, K, D).
     """
-    early_votes = votes.detach() if gradient == "last" else votes
-    # Zero logits couple every capsule equally, so the first weighted sum is a plain one.
-    weighted = (early_votes if iterations > 1 else votes).sum(dim=2) / votes.shape[1]  # (N, K, D)
-    poses = squash(_add(weighted, bias))
-    logits: Tensor | None = None
-    for iteration in range(1, iterations):
-        agreement = torch.matmul(early_votes, poses.unsqueeze(-1)).squeeze(-1)  # (N, K, I)
-        logits = agreement if logits is None else logits + agreement
-        current = votes if iteration == iterations - 1 else early_votes
-        poses = squash(_add(_weigh(current, logits.softmax(dim=1)), bias))
-    return poses
+    if gradient == "last":
+        with torch.no_grad():
+            logits = _agree(votes, bias, updates=iterations - 1)
+    else:
+        logits = _agree(votes, bias, updates=iterations - 1)
+    return _gather(votes, logits, bias)
 
 
 def trace(votes: Tensor, *, iterations: int, bias: Tensor | None = None) -> RoutingTrace:
@@ -65,10 +61,9 @@ def trace(votes: Tensor, *, iterations: int, bias: Tensor | None = None) -> Rout
     logits = votes[..., 0] * 0  # (N, K, I); zeros_like would put a Shape node into the graph
     steps = []
     for _ in range(iterations):
-        couplings = logits.softmax(dim=1)
-        poses = squash(_add(_weigh(votes, couplings), bias))
-        steps.append((couplings, logits, poses))
-        logits = logits + torch.matmul(votes, poses.unsqueeze(-1)).squeeze(-1)
+        poses = _gather(votes, logits, bias)
+        steps.append((logits.softmax(dim=1), logits, poses))
+        logits = logits + _agreement(votes, poses)
     couplings_steps, logits_steps, poses_steps = zip(*steps, strict=True)
     return RoutingTrace(
         couplings=torch.stack(couplings_steps, dim=1),
@@ -77,10 +72,25 @@ def trace(votes: Tensor, *, iterations: int, bias: Tensor | None = None) -> Rout
     )
 
 
-def _weigh(votes: Tensor, couplings: Tensor) -> Tensor:
-    """s_k = sum_i c_ik u_ik: (N, K, I, D) and (N, K, I) to (N, K, D)."""
-    return torch.matmul(couplings.unsqueeze(2), votes).squeeze(2)
+def _agree(votes: Tensor, bias: Tensor | None, *, updates: int) -> Tensor | None:
+    """The logits (N, K, I) after some updates; None stands for zero."""
+    logits: Tensor | None = None
+    for _ in range(updates):
+        poses = _gather(votes, logits, bias)
+        agreement = _agreement(votes, poses)
+        logits = agreement if logits is None else logits + agreement
+    return logits
 
 
-def _add(capsules: Tensor, bias: Tensor | None) -> Tensor:
-    return capsules if bias is None else capsules + bias
+def _gather(votes: Tensor, logits: Tensor | None, bias: Tensor | None) -> Tensor:
+    """V = squash(sum_i c_ik u_ik + bias): (N, K, I, D) and (N, K, I) to (N, K, D)."""
+    if logits is None:  # equal couplings: a plain sum, one product less
+        weighted = votes.sum(dim=2) / votes.shape[1]
+    else:
+        weighted = torch.matmul(logits.softmax(dim=1).unsqueeze(2), votes).squeeze(2)
+    return squash(weighted if bias is None else weighted + bias)
+
+
+def _agreement(votes: Tensor, poses: Tensor) -> Tensor:
+    """u_ik . v_k: (N, K, I, D) and (N, K, D) to (N, K, I)."""
+    return torch.matmul(votes, poses.unsqueeze(-1)).squeeze(-1)

@@ -15,7 +15,7 @@ def squash(capsules: Tensor) -> Tensor:
     v = |s|^2 / (1 + |s|^2) * s / |s|; a unit vector is halved.
 
     Args:
-        capsules: (..., D), any floating type.
+        capsules: (..., D), float32 or bfloat16.
 
     Returns:
         (..., D), the same type.

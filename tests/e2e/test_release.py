@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import httpx
+import pytest
+from PIL import Image
+
+from model.bundle import Bundle
+from service.settings import Settings
+from training.datasets import DATASETS, Examples, load
+
+BATCH = 100
+
+
+@pytest.fixture(scope="session")
+def test_digits(data_dir: Path) -> Examples:
+    """The published test split."""
+    return load(DATASETS["mnist"], "test", data_dir, fetch=False)
+
+
+def encode_png(pixels: object) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.release
+@pytest.mark.data
+def test_ten_thousand_pictures_get_the_recorded_score(
+    bundle_name: str, service: httpx.Client, test_digits: Examples
+) -> None:
+    """The test split over HTTP gives exactly the errors that `evaluate` recorded."""
+    wrong = 0
+    for start in range(0, len(test_digits.labels), BATCH):
+        pictures = test_digits.images[start : start + BATCH]
+        answer = service.post(
+            "/classify",
+            params={"model": bundle_name},
+            files=[("file", ("digit.png", encode_png(one), "image/png")) for one in pictures],
+        )
+        labels = test_digits.labels[start : start + BATCH]
+        predictions = [one["label"] for one in answer.json()["predictions"]]
+        wrong += sum(map(int.__ne__, predictions, map(int, labels)))
+    recorded = Bundle.open(Settings().bundles / bundle_name).manifest.metrics["test_errors"]
+    assert recorded == wrong
