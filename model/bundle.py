@@ -113,10 +113,14 @@ class Manifest:
         unknown = values.keys() - {entry.name for entry in fields(cls)}
         if unknown:
             raise ValueError(f"unknown entries: {', '.join(sorted(unknown))}")
-        lists: dict[str, Any] = {
-            key: tuple(values[key]) for key in ("class_names", "pose_dimensions") if key in values
-        }
+        if not isinstance(values.get("sha256", {}), dict):
+            raise ValueError("sha256 maps file names to digests")  # noqa: TRY004  see Raises
         try:
+            lists: dict[str, Any] = {
+                key: tuple(values[key])
+                for key in ("class_names", "pose_dimensions")
+                if key in values
+            }
             return cls(**{**values, **lists})
         except TypeError as error:
             raise ValueError(str(error)) from error

@@ -5,6 +5,7 @@ The only copy: training, evaluation and serving all come through here. numpy and
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
@@ -34,6 +35,16 @@ _THINNEST_STROKE = 2.0
 """Width in pixels below which a fitted stroke is thickened; MNIST's are two to four wide."""
 _FAINTEST_INK = 0.04
 """Contrast, of 1, below which a picture counts as blank."""
+_EXIF_FAULTS = (
+    ArithmeticError,
+    LookupError,
+    OSError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What Pillow raises over damaged EXIF data."""
 
 
 class PreprocessError(ValueError):
@@ -92,7 +103,7 @@ def prepare(
     Raises:
         PreprocessError: `fit="none"` and the picture has another size than the network's.
     """
-    upright = ImageOps.exif_transpose(picture)
+    upright = _turn_upright(picture)
     native = upright.size == (size, size)
     chosen = fit if fit != "auto" else ("none" if native else rule)
     if chosen == "none" and not native:
@@ -198,6 +209,14 @@ def illumination(grey: Floats) -> Floats:
     return np.asarray(
         level + x * (across + across_squared * x) + y * (down + down_squared * y) + twist * (x * y)
     )
+
+
+def _turn_upright(picture: Image.Image) -> Image.Image:
+    """Turn a picture as its EXIF says; one whose EXIF is damaged stays as it came."""
+    try:
+        return ImageOps.exif_transpose(picture)
+    except _EXIF_FAULTS:
+        return picture
 
 
 def _coordinates(grey: Floats) -> tuple[Floats, Floats]:

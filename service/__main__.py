@@ -6,7 +6,6 @@ import logging
 import sys
 
 import uvicorn
-from PIL import Image
 
 from model.runtime import DeviceError
 from service.app import create_app
@@ -18,7 +17,6 @@ from service.settings import Settings, SettingsError
 def main() -> None:
     """Serve until SIGTERM or SIGINT."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    Image.MAX_IMAGE_PIXELS = None  # service.images checks the limit of the settings itself
     try:
         settings = Settings.from_environment()
         engine = Engine(load_runtimes(settings))

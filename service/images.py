@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 
 import numpy as np
@@ -12,7 +13,11 @@ from PIL import Image, UnidentifiedImageError
 from model.preprocess import WHITE
 from service.problems import TooLarge, UnreadablePicture, UnsupportedFormat
 
+Image.MAX_IMAGE_PIXELS = None  # Pillow's own limit; `decode` checks that of the settings instead
+
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
+_SIGNATURE = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|RIFF....WEBP|BM|GIF8[79]a", re.DOTALL)
+"""How a file in one of FORMATS begins."""
 _DRAFT_PIXELS = 640
 """JPEGs are decoded at a half, a quarter or an eighth of their size, but not below this."""
 
@@ -34,10 +39,10 @@ def decode(content: bytes, *, max_pixels: int) -> Image.Image:
     try:
         picture = Image.open(io.BytesIO(content), formats=FORMATS)
     except UnidentifiedImageError as error:
+        if _SIGNATURE.match(content):
+            raise UnreadablePicture("the picture's header is truncated or corrupt") from error
         known = ", ".join(FORMATS)
         raise UnsupportedFormat(f"the picture is none of {known}") from error
-    except Image.DecompressionBombError as error:
-        raise TooLarge(f"a picture may have {max_pixels:,} pixels") from error
     except (OSError, ValueError, SyntaxError, struct.error) as error:
         raise UnreadablePicture(f"the picture's header cannot be read: {error}") from error
     if picture.width * picture.height > max_pixels:

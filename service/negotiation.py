@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from service.problems import NotAcceptable
 
 JSON = "application/json"
 PNG = "image/png"
+_QUALITY = re.compile(r"0(\.\d*)?|1(\.0*)?")
+"""A malformed one counts as 0."""
 
 
 def choose_media_type(accept: str | None, offers: Sequence[str]) -> str:
@@ -33,10 +36,7 @@ def _parse(part: str) -> tuple[str, float]:
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "q":
-            try:
-                return media_range, float(value)
-            except ValueError:
-                return media_range, 0.0
+            return media_range, float(value) if _QUALITY.fullmatch(value.strip()) else 0.0
     return media_range, 1.0
 
 

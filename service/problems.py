@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -11,6 +12,9 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 MEDIA_TYPE = "application/problem+json"
+REQUEST_ID = "X-Request-ID"
+
+log = logging.getLogger(__name__)
 
 
 class Problem(Exception):
@@ -130,11 +134,14 @@ async def _answer_http_exception(request: Request, error: Exception) -> JSONResp
     )
 
 
-async def _answer_unexpected(request: Request, _error: Exception) -> JSONResponse:
+async def _answer_unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("request %s failed", request.state.request_id, exc_info=error)
     detail = "The failure was logged under this request's id."
     return _answer(request, details(500, Problem.slug, Problem.title, detail=detail))
 
 
 def _answer(request: Request, members: dict[str, Any], *, headers: Any = None) -> JSONResponse:
     members["request_id"] = request.state.request_id
+    # The middleware does not see answers to unexpected exceptions.
+    headers = {**(headers or {}), REQUEST_ID: request.state.request_id}
     return JSONResponse(members, members["status"], headers=headers, media_type=MEDIA_TYPE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from service.answers import (
     ClassifyAnswer,
@@ -40,7 +40,7 @@ def _inspector(request: Request) -> Inspector:
 TheInspector = Annotated[Inspector, Depends(_inspector)]
 
 
-@router.post("/classify", openapi_extra=PICTURE_BODY, response_model_exclude_none=True)
+@router.post("/classify", openapi_extra=PICTURE_BODY, response_model_exclude_defaults=True)
 async def classify(
     request: Request, query: Annotated[ClassifyQuery, Query()], inspector: TheInspector
 ) -> ClassifyAnswer:
@@ -145,7 +145,9 @@ async def list_models(inspector: TheInspector) -> ModelsAnswer:
 
 
 @router.get("/models/{name}")
-async def show_model(name: str, inspector: TheInspector) -> dict[str, Any]:
+async def show_model(
+    name: Annotated[str, Path(examples=["mnist"])], inspector: TheInspector
+) -> dict[str, Any]:
     """Give one bundle's whole manifest."""
     return inspector.manifest(name).to_dict()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -44,7 +43,7 @@ class Settings(BaseSettings):
     decode_threads: int = Field(2, ge=1, description="Threads that decode pictures.")
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+    def from_environment(cls) -> Self:
         """Read the settings, and `HOST` and `PORT` without prefix as a convenience.
 
         Raises:
@@ -52,12 +51,14 @@ class Settings(BaseSettings):
         """
         known = {f"{_PREFIX}{name.upper()}" for name in cls.model_fields} | _FOREIGN
         unknown = sorted(
-            name for name in environment if name.startswith(_PREFIX) and name not in known
+            name for name in os.environ if name.startswith(_PREFIX) and name not in known
         )
         if unknown:
             raise SettingsError(f"unknown settings: {', '.join(unknown)}")
         short = {
-            name.lower(): environment[name] for name in ("HOST", "PORT") if name in environment
+            name.lower(): os.environ[name]
+            for name in ("HOST", "PORT")
+            if name in os.environ and f"{_PREFIX}{name}" not in os.environ
         }
         try:
             return cls(**short)  # type: ignore[arg-type]

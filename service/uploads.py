@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException
+from starlette.exceptions import HTTPException
 
 from service.problems import (
     InvalidParameter,
@@ -61,7 +61,7 @@ async def read_picture(request: Request) -> bytes:
         InvalidParameter: there are several.
         Problem: as `read_pictures`.
     """
-    uploads = await read_pictures(request, max_pictures=2)
+    uploads = await read_pictures(request, max_pictures=request.app.state.settings.max_pictures)
     if len(uploads) > 1:
         raise InvalidParameter("only /classify takes several pictures", parameter=FILE_FIELD)
     if isinstance(uploads[0], Problem):
@@ -80,17 +80,25 @@ async def _read_form(request: Request, *, max_pictures: int) -> list[Upload]:
                     parameter=FILE_FIELD,
                 )
             return [
-                await file.read() if isinstance(file, UploadFile) else file.encode()
+                await file.read() if isinstance(file, UploadFile) else _refuse_text()
                 for file in files
             ]
-    except MultiPartException as error:
-        raise MalformedRequest(f"the form cannot be read: {error.message}") from error
+    except HTTPException as error:
+        if error.detail.startswith("Too many files"):
+            raise TooLarge(f"a request may hold {max_pictures} pictures") from error
+        raise MalformedRequest(f"the form cannot be read: {error.detail}") from error
+
+
+def _refuse_text() -> Problem:
+    return MalformedRequest(
+        f"the form's field {FILE_FIELD!r} holds text, not a file", parameter=FILE_FIELD
+    )
 
 
 def _read_json(body: bytes) -> list[Upload]:
     try:
         values = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
     match values:
         case {"image": str(image)} if len(values) == 1:

@@ -52,14 +52,14 @@ def train(
     threads: Annotated[int, typer.Option(help="CPU threads; 0 takes them all.")] = 0,
 ) -> None:
     """Train PRESET. Interrupting saves; --resume continues exactly."""
-    recipe = _recipe(preset)
+    recipe, where = _recipe(preset), _device(device)
     examples = load(DATASETS[recipe.dataset], "train", data_dir)
     training, validation = (examples, None) if final else hold_out(examples, HELD_OUT)
     directory = run_dir or Path("runs") / f"{preset}-{seed}"
     if threads:
         torch.set_num_threads(threads)
     plan = Plan(recipe, seed, training, validation, directory)
-    trainer = Trainer(plan, device=_device(device), resume=resume)
+    trainer = Trainer(plan, device=where, resume=resume)
     if trainer.run(max_minutes=max_minutes):
         console.print(f"{preset} is trained: {directory / CHECKPOINT}")
     else:

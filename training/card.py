@@ -23,8 +23,8 @@ _TEMPLATE = """# {name}
 
     {command}
 
-{steps:,} steps of {batch} images ({epochs:.1f} epochs of the {trained_on}), seed {seed}, \
-{hours} hours. The whole recipe is in `manifest.json`, the log in `metrics.jsonl`.
+{steps:,} steps of {batch} images ({epochs:.1f} epochs of {examples:,}), seed {seed}, \
+{hours} hours on one {device}. The whole recipe is in `manifest.json`, the log in `metrics.jsonl`.
 
 ![training curves](curves.png)
 
@@ -54,7 +54,8 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
     manifest, training = bundle.manifest, bundle.manifest.training
     recipe, held_out = training["recipe"], training["held_out_for_validation"]
     metrics = manifest.metrics
-    epochs = training["steps"] * recipe["batch_size"] / (60_000 - held_out)
+    examples = training["examples"]
+    epochs = training["steps"] * recipe["batch_size"] / examples
     final = "" if held_out else " --final"
     return {
         **manifest.rounding,
@@ -78,7 +79,8 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "steps": training["steps"],
         "batch": recipe["batch_size"],
         "epochs": epochs,
-        "trained_on": "60,000 training images" if not held_out else f"first {60_000 - held_out:,}",
+        "examples": examples,
+        "device": training["device"],
         "seed": training["seed"],
         "hours": training["hours"],
         "validation_note": "were not trained on" if held_out else "were trained on",

@@ -34,6 +34,8 @@ class Checkpoint:
     """Training time so far."""
     network: dict[str, Any]
     optimiser: dict[str, Any]
+    examples: int = 60_000
+    """Training examples in an epoch."""
     device: str = "CPU"
     """What it was trained on: CPU, or the name of the GPU."""
 

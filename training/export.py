@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import shutil
 import tempfile
 import warnings
@@ -87,7 +88,8 @@ def round_weights(network: CapsNet, validation: Examples) -> dict[str, Any]:
         what that did to lengths and answers on the validation digits.
 
     Raises:
-        ExportError: the number of wrong answers changed by more than one in a thousand digits.
+        ExportError: a weight does not fit, or the wrong answers change by more than one in a
+            thousand digits.
     """
     images = torch.tensor(validation.images[:500]).unsqueeze(1).float() / 255
     device = torch.device("cpu")
@@ -102,7 +104,7 @@ def round_weights(network: CapsNet, validation: Examples) -> dict[str, Any]:
     wrong, rounded_wrong = (
         int((given != validation.labels).sum()) for given in (answers, rounded_answers)
     )
-    if abs(rounded_wrong - wrong) > len(answers) / 1000:
+    if not math.isfinite(moved) or abs(rounded_wrong - wrong) > len(answers) / 1000:
         raise ExportError(f"16-bit weights move the errors from {wrong} to {rounded_wrong}")
     return {
         "stored_bits": 16,
@@ -245,7 +247,7 @@ def _trace(
     """One module as a graph whose first axis, the batch, is dynamic."""
     batch = torch.export.Dim("batch")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             module.eval(),

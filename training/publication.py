@@ -68,7 +68,9 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
             "recipe": recipe.to_dict(),
             "seed": checkpoint.seed,
             "steps": checkpoint.step,
+            "examples": checkpoint.examples,
             "held_out_for_validation": checkpoint.held_out,
+            "device": checkpoint.device,
             "hours": round(checkpoint.seconds / 3600, 2),
         },
     )

@@ -86,7 +86,7 @@ PRESETS = {
             ),
         ),
         _MNIST,
-        replace(_MNIST, name="mnist-cpu", epochs=4, batch_size=64, warmup_steps=300),
+        replace(_MNIST, name="mnist-cpu", epochs=3, batch_size=64, warmup_steps=300),
         replace(
             _MNIST,
             name="mnist-compact",

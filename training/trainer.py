@@ -180,6 +180,7 @@ class Trainer:
             seconds=self.seconds,
             network=self.network.state_dict(),
             optimiser=self.optimiser.state_dict(),
+            examples=len(self._stream),
             device=_device_name(self.device),
         ).save(self._checkpoint_path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,12 +42,12 @@ def route(
     Returns:
         poses (N, K, D).
     """
-    if gradient == "last":
-        with torch.no_grad():
-            logits = _agree(votes, bias, updates=iterations - 1)
-    else:
-        logits = _agree(votes, bias, updates=iterations - 1)
-    return _gather(votes, logits, bias)
+    if gradient == "all" and torch.is_grad_enabled() and votes.requires_grad:
+        poses: Tensor = LeanRouting.apply(votes, bias, iterations)
+        return poses
+    with torch.set_grad_enabled(torch.is_grad_enabled() and gradient == "all"):
+        couplings = _settle(votes, bias, iterations=iterations)
+    return squash(_weigh(votes, couplings, bias))
 
 
 def trace(votes: Tensor, *, iterations: int, bias: Tensor | None = None) -> RoutingTrace:
@@ -61,9 +61,10 @@ def trace(votes: Tensor, *, iterations: int, bias: Tensor | None = None) -> Rout
     logits = votes[..., 0] * 0  # (N, K, I); zeros_like would put a Shape node into the graph
     steps = []
     for _ in range(iterations):
-        poses = _gather(votes, logits, bias)
-        steps.append((logits.softmax(dim=1), logits, poses))
-        logits = logits + _agreement(votes, poses)
+        couplings = logits.softmax(dim=1)
+        poses = squash(_weigh(votes, couplings, bias))
+        steps.append((couplings, logits, poses))
+        logits = logits + _agree(votes, poses)
     couplings_steps, logits_steps, poses_steps = zip(*steps, strict=True)
     return RoutingTrace(
         couplings=torch.stack(couplings_steps, dim=1),
@@ -72,25 +73,85 @@ def trace(votes: Tensor, *, iterations: int, bias: Tensor | None = None) -> Rout
     )
 
 
-def _agree(votes: Tensor, bias: Tensor | None, *, updates: int) -> Tensor | None:
-    """The logits (N, K, I) after some updates; None stands for zero."""
+class LeanRouting(torch.autograd.Function):
+    """`route` with a backward pass that writes the gradient of the votes once.
+
+    Votes are by far the network's largest tensor. Automatic differentiation makes a gradient of
+    their size for each weighted sum and each agreement, 2R - 1 of them, and adds them up. Each is
+    an outer product, so one matrix product of rank 2R - 1 gives their sum.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, votes: Tensor, bias: Tensor | None, iterations: int) -> Tensor:
+        """(N, K, I, D) and (K, D) to (N, K, D)."""
+        logits = torch.zeros_like(votes[..., 0])
+        steps = []
+        for step in range(iterations):
+            couplings = logits.softmax(dim=1)
+            sums = _weigh(votes, couplings if step else None, bias)
+            poses = squash(sums)
+            steps += [couplings, sums, poses]
+            if step < iterations - 1:
+                logits = logits + _agree(votes, poses)
+        ctx.save_for_backward(votes, *steps)
+        ctx.has_bias = bias is not None
+        return steps[-1]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        """The gradient (N, K, D) of the poses to that of votes and bias."""
+        votes, *steps = ctx.saved_tensors
+        poses_gradient = gradients[0]
+        logits_gradient: Tensor | None = None
+        columns, rows = [], []  # (N, K, I) and (N, K, D), in pairs whose outer products add up
+        bias_gradient = torch.zeros_like(poses_gradient[0])
+        for couplings, sums, poses in _backwards_in_threes(steps):
+            if logits_gradient is not None:
+                columns.append(logits_gradient)
+                rows.append(poses)
+                poses_gradient = _weigh(votes, logits_gradient, None)
+            sums_gradient = _squash_backward(sums, poses_gradient)
+            columns.append(couplings)
+            rows.append(sums_gradient)
+            bias_gradient += sums_gradient.sum(dim=0)
+            received = _agree(votes, sums_gradient)
+            pull = couplings * (received - (couplings * received).sum(dim=1, keepdim=True))
+            logits_gradient = pull if logits_gradient is None else logits_gradient + pull
+        votes_gradient = torch.matmul(torch.stack(columns, dim=-1), torch.stack(rows, dim=-2))
+        return votes_gradient, bias_gradient if ctx.has_bias else None, None
+
+
+def _settle(votes: Tensor, bias: Tensor | None, *, iterations: int) -> Tensor | None:
+    """The couplings (N, K, I) of the last iteration; None for equal ones."""
+    couplings: Tensor | None = None
     logits: Tensor | None = None
-    for _ in range(updates):
-        poses = _gather(votes, logits, bias)
-        agreement = _agreement(votes, poses)
+    for _ in range(iterations - 1):
+        agreement = _agree(votes, squash(_weigh(votes, couplings, bias)))
         logits = agreement if logits is None else logits + agreement
-    return logits
+        couplings = logits.softmax(dim=1)
+    return couplings
 
 
-def _gather(votes: Tensor, logits: Tensor | None, bias: Tensor | None) -> Tensor:
-    """V = squash(sum_i c_ik u_ik + bias): (N, K, I, D) and (N, K, I) to (N, K, D)."""
-    if logits is None:  # equal couplings: a plain sum, one product less
+def _weigh(votes: Tensor, couplings: Tensor | None, bias: Tensor | None) -> Tensor:
+    """s = sum_i c_ik u_ik + bias: (N, K, I, D) and (N, K, I) to (N, K, D)."""
+    if couplings is None:  # equal: a plain sum, one product less
         weighted = votes.sum(dim=2) / votes.shape[1]
     else:
-        weighted = torch.matmul(logits.softmax(dim=1).unsqueeze(2), votes).squeeze(2)
-    return squash(weighted if bias is None else weighted + bias)
+        weighted = torch.matmul(couplings.unsqueeze(2), votes).squeeze(2)
+    return weighted if bias is None else weighted + bias
 
 
-def _agreement(votes: Tensor, poses: Tensor) -> Tensor:
+def _agree(votes: Tensor, poses: Tensor) -> Tensor:
     """u_ik . v_k: (N, K, I, D) and (N, K, D) to (N, K, I)."""
     return torch.matmul(votes, poses.unsqueeze(-1)).squeeze(-1)
+
+
+def _squash_backward(sums: Tensor, gradient: Tensor) -> Tensor:
+    with torch.enable_grad():
+        leaf = sums.detach().requires_grad_()
+        (result,) = torch.autograd.grad(squash(leaf), leaf, gradient)
+    return result
+
+
+def _backwards_in_threes(tensors: list[Tensor]) -> list[tuple[Tensor, ...]]:
+    return [tuple(tensors[start : start + 3]) for start in range(len(tensors) - 3, -1, -3)]

@@ -134,6 +134,13 @@ def test_shifts_cover_their_range_and_no_more(reach: int) -> None:
     assert expected == {moved_by(image) for image in images}
 
 
+def test_each_batch_of_an_epoch_has_its_own_shifts() -> None:
+    """Where an image stands in its batch does not tell how far it is moved."""
+    batches = stream(40, batch_size=20)
+    first, second = ([moved_by(image) for image in batches.batch(step).images] for step in range(2))
+    assert first != second
+
+
 def test_an_image_is_shifted_anew_each_epoch() -> None:
     """One image takes several positions over the epochs."""
     batches = stream(1, batch_size=1)

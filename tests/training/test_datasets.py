@@ -5,6 +5,7 @@ import hashlib
 import struct
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from training.datasets import DATASETS, Dataset, DatasetError, Examples, Split, hold_out, load
+from training.download import DownloadError, download
 
 Serve = Callable[..., tuple[str, list[str | None]]]
 
@@ -79,7 +81,19 @@ def test_files_on_disk_are_not_downloaded_again(serve: Serve, on_disk: Path) -> 
     """A data set that is there needs no server."""
     mirror, asked = serve(FILES)
     load(tiny(mirror), "train", on_disk.parent)
-    assert asked == []
+    assert [] == asked
+
+
+def test_a_wrong_file_is_not_kept(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a mirror gives is checked before it gets its name on disk."""
+    without_pauses = partial(download, sleep=lambda _: None)
+    monkeypatch.setattr("training.datasets.download", without_pauses)
+    mirror, _ = serve({name: gzip.compress(b"something else") for name in FILES})
+    with pytest.raises(DownloadError, match="not the published file"):
+        load(tiny(mirror), "train", tmp_path)
+    assert [] == list((tmp_path / "tiny").iterdir())
 
 
 def test_mirrors_may_compress_differently(serve: Serve, tmp_path: Path) -> None:
@@ -94,7 +108,7 @@ def test_mirrors_may_compress_differently(serve: Serve, tmp_path: Path) -> None:
         pytest.param(gzip.compress(idx(IMAGES[::-1])), id="other images"),
         pytest.param(idx(IMAGES), id="not compressed"),
         pytest.param(FILES["train-images-idx3-ubyte.gz"][:-9], id="cut"),
-        pytest.param(FILES["train-images-idx3-ubyte.gz"][:12] + bytes(40), id="damaged"),
+        pytest.param(FILES["train-images-idx3-ubyte.gz"][:10] + b"\xff" * 40, id="damaged"),
         pytest.param(b"", id="empty"),
     ],
 )
@@ -122,7 +136,7 @@ def test_without_fetching_no_mirror_is_asked(serve: Serve, tmp_path: Path) -> No
     mirror, asked = serve(FILES)
     with pytest.raises(DatasetError):
         load(tiny(mirror), "train", tmp_path, fetch=False)
-    assert asked == []
+    assert [] == asked
 
 
 def test_without_fetching_files_on_disk_are_read(on_disk: Path) -> None:
@@ -172,4 +186,4 @@ def test_mirrors_end_in_a_slash(name: str) -> None:
 @pytest.mark.parametrize("name", DATASETS)
 def test_published_data_sets_have_ten_different_classes(name: str) -> None:
     """Each label has its own name."""
-    assert len(set(DATASETS[name].class_names)) == 10
+    assert 10 == len(set(DATASETS[name].class_names))

@@ -15,12 +15,12 @@ def test_images_keep_their_shape_and_order() -> None:
 
 def test_labels_are_one_dimensional() -> None:
     """A label file is a plain list of bytes."""
-    assert parse_idx(b"\0\0\x08\x01\0\0\0\x03\x07\x02\x01").tolist() == [7, 2, 1]
+    assert [7, 2, 1] == parse_idx(b"\0\0\x08\x01\0\0\0\x03\x07\x02\x01").tolist()
 
 
 def test_sizes_are_big_endian() -> None:
     """A size of 00 00 01 02 is 258."""
-    assert parse_idx(b"\0\0\x08\x01\0\0\x01\x02" + bytes(258)).shape == (258,)
+    assert (258,) == parse_idx(b"\0\0\x08\x01\0\0\x01\x02" + bytes(258)).shape
 
 
 def test_values_are_unsigned_bytes() -> None:

@@ -27,7 +27,7 @@ def test_margin_loss_of_one_image(
 @pytest.mark.parametrize("lengths", [[0.95, 0.05], [0.9, 0.1], [1.0, 0.0]], ids=str)
 def test_lengths_beyond_the_margins_cost_nothing(lengths: list[float]) -> None:
     """From 0.9 up where present and from 0.1 down where absent, the loss is zero."""
-    assert margin_loss(torch.tensor([lengths]), torch.tensor([[1.0, 0.0]])).item() == 0
+    assert 0 == margin_loss(torch.tensor([lengths]), torch.tensor([[1.0, 0.0]])).item()
 
 
 def test_margin_loss_is_averaged_over_the_batch() -> None:
@@ -47,17 +47,17 @@ def test_the_margin_losss_gradient_is_that_of_squares() -> None:
 def test_reconstruction_loss_is_a_sum_over_pixels() -> None:
     """784 pixels that are half a unit off cost 196, not a quarter."""
     images = torch.ones(1, 1, 28, 28)
-    assert reconstruction_loss(images / 2, images).item() == 196
+    assert 196 == reconstruction_loss(images / 2, images).item()
 
 
 def test_reconstruction_loss_is_averaged_over_the_batch() -> None:
     """Images whose six pixels are off by 0.5 and by 1 cost (1.5 + 6) / 2."""
     images = torch.ones(2, 1, 2, 3)
     drawn = torch.stack((torch.full((1, 2, 3), 0.5), torch.zeros(1, 2, 3)))
-    assert reconstruction_loss(drawn, images).item() == 3.75
+    assert 3.75 == reconstruction_loss(drawn, images).item()
 
 
 def test_a_perfect_reconstruction_costs_nothing() -> None:
     """An image is at no distance from itself."""
     images = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    assert reconstruction_loss(images.clone(), images).item() == 0
+    assert 0 == reconstruction_loss(images.clone(), images).item()

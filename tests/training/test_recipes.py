@@ -86,6 +86,12 @@ def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
         replace(Recipe("r"), **change)
 
 
+def test_there_is_a_preset_for_each_purpose() -> None:
+    """The paper's text and code, a long run, one on a CPU and a small network can be asked for."""
+    expected = {"mnist-paper", "mnist-paper-code", "mnist", "mnist-cpu", "mnist-compact"}
+    assert expected <= PRESETS.keys()
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_knows_its_name(name: str) -> None:
     """A preset is called what it is listed under."""

@@ -53,7 +53,7 @@ def test_reconstructions_come_closer(make_trainer: MakeTrainer, tiny: Recipe) ->
 def test_a_run_to_the_end_is_complete(make_trainer: MakeTrainer) -> None:
     """`run` says so, and has done every step."""
     trainer = make_trainer()
-    assert (trainer.run(), trainer.done_steps) == (True, 6)
+    assert (True, 6) == (trainer.run(), trainer.done_steps)
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_metrics_tell_the_speed(make_trainer: MakeTrainer) -> None:
     """Eight images every half second are 16 images a second."""
     trainer = make_trainer()
     trainer.run(log_every=2, clock=count(step=0.5).__next__)
-    assert [line["images_per_s"] for line in metrics(trainer)] == [16.0] * 3
+    assert [16.0] * 3 == [line["images_per_s"] for line in metrics(trainer)]
 
 
 def test_the_last_step_is_always_logged(make_trainer: MakeTrainer) -> None:
     """A run shorter than the interval between lines has a line all the same."""
     trainer = make_trainer()
     trainer.run(log_every=4)
-    assert [line["step"] for line in metrics(trainer)] == [4, 6]
+    assert [4, 6] == [line["step"] for line in metrics(trainer)]
 
 
 def test_the_schedule_sets_the_rate(make_trainer: MakeTrainer, tiny: Recipe) -> None:
@@ -131,7 +131,7 @@ def test_validation_ends_each_epoch(make_trainer: MakeTrainer, bars: Examples) -
     trainer = make_trainer(validation=bars)
     trainer.run()
     steps = [line["step"] for line in metrics(trainer) if "validation_error_percent" in line]
-    assert steps == [3, 6]
+    assert [3, 6] == steps
 
 
 def test_validation_measures_the_network(make_trainer: MakeTrainer, bars: Examples) -> None:

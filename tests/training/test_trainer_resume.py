@@ -80,7 +80,7 @@ def test_a_resumed_run_ends_in_the_same_weights(
 def test_a_run_is_saved_from_time_to_time(make_trainer: MakeTrainer) -> None:
     """A kill costs the steps since the last save and no more."""
     run_until_killed(make_trainer())
-    assert make_trainer(resume=True).done_steps == 3
+    assert 3 == make_trainer(resume=True).done_steps
 
 
 def test_metrics_past_the_checkpoint_are_dropped(make_trainer: MakeTrainer) -> None:
@@ -89,7 +89,7 @@ def test_metrics_past_the_checkpoint_are_dropped(make_trainer: MakeTrainer) -> N
     run_until_killed(trainer)
     before = logged_steps(trainer)
     make_trainer(resume=True)
-    assert (before, logged_steps(trainer)) == ([1, 2, 3, 4, 5], [1, 2, 3])
+    assert ([1, 2, 3, 4, 5], [1, 2, 3]) == (before, logged_steps(trainer))
 
 
 def test_a_resumed_run_goes_on_with_its_metrics(make_trainer: MakeTrainer) -> None:
@@ -97,7 +97,7 @@ def test_a_resumed_run_goes_on_with_its_metrics(make_trainer: MakeTrainer) -> No
     run_until_killed(make_trainer())
     resumed = make_trainer(resume=True)
     resumed.run(log_every=1)
-    assert logged_steps(resumed) == [1, 2, 3, 4, 5, 6]
+    assert [1, 2, 3, 4, 5, 6] == logged_steps(resumed)
 
 
 def test_a_cut_line_of_metrics_is_dropped(make_trainer: MakeTrainer) -> None:
@@ -107,7 +107,7 @@ def test_a_cut_line_of_metrics_is_dropped(make_trainer: MakeTrainer) -> None:
     with (trainer.plan.directory / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "epo')
     make_trainer(resume=True)
-    assert logged_steps(trainer) == [1, 2, 3]
+    assert [1, 2, 3] == logged_steps(trainer)
 
 
 def test_training_time_adds_up(make_trainer: MakeTrainer) -> None:
@@ -115,7 +115,7 @@ def test_training_time_adds_up(make_trainer: MakeTrainer) -> None:
     run_three_steps(make_trainer())
     resumed = make_trainer(resume=True)
     resumed.run(clock=minutes())
-    assert resumed.seconds == 6 * 60.0
+    assert 6 * 60.0 == resumed.seconds
 
 
 def test_a_complete_run_has_nothing_to_resume(make_trainer: MakeTrainer) -> None:

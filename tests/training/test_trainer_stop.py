@@ -48,7 +48,7 @@ def test_a_run_stops_when_its_time_is_up(make_trainer: MakeTrainer) -> None:
     """After the first step beyond the limit the run is over, and not complete."""
     trainer = make_trainer()
     finished = trainer.run(max_minutes=2.5, clock=minutes())
-    assert (finished, trainer.done_steps) == (False, 3)
+    assert (False, 3) == (finished, trainer.done_steps)
 
 
 def test_a_stopped_run_is_saved(make_trainer: MakeTrainer) -> None:
@@ -56,7 +56,7 @@ def test_a_stopped_run_is_saved(make_trainer: MakeTrainer) -> None:
     trainer = make_trainer()
     trainer.run(max_minutes=2.5, clock=minutes())
     checkpoint = Checkpoint.load(trainer.plan.directory / "checkpoint.pt")
-    assert checkpoint.step == 3
+    assert 3 == checkpoint.step
     torch.testing.assert_close(
         dict(trainer.network.state_dict()), checkpoint.network, rtol=0, atol=0
     )
@@ -67,7 +67,7 @@ def test_a_signal_stops_and_saves(make_trainer: MakeTrainer, stop_signal: signal
     trainer = make_trainer()
     finished = trainer.run(clock=stopped_by(stop_signal, step=2))
     checkpoint = Checkpoint.load(trainer.plan.directory / "checkpoint.pt")
-    assert (finished, checkpoint.step) == (False, 2)
+    assert (False, 2) == (finished, checkpoint.step)
 
 
 def test_signals_are_caught_in_the_loop_alone(

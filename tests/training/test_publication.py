@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.bundle import CARD, Bundle
+from model.capsnet import CapsNetConfig
+from training import publication
+from training.datasets import DATASETS, Dataset, Examples, load
+from training.publication import publish, score
+from training.recipes import Recipe
+from training.trainer import CURVES, METRICS, Plan, Trainer
+
+TINY = Recipe(
+    name="tiny",
+    dataset="mnist",
+    network=CapsNetConfig(conv_channels=4, primary_types=1, decoder_hidden=(8, 8)),
+    epochs=1,
+    batch_size=8,
+)
+
+
+def write_idx(path: Path, values: np.ndarray) -> str:
+    """Write a compressed IDX file; returns the digest of its content."""
+    content = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
+    content += values.tobytes()
+    path.write_bytes(gzip.compress(content))
+    return hashlib.md5(content).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a data set of noise, 40 training and 20 test images."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def noise(data_dir: Path) -> Dataset:
+    """The data set, put in place of MNIST."""
+    rng = np.random.default_rng(0)
+    folder = data_dir / "mnist"
+    folder.mkdir()
+    md5 = {}
+    for prefix, count in (("train", 40), ("t10k", 20)):
+        arrays = {
+            "images-idx3": rng.integers(0, 256, (count, 28, 28), dtype=np.uint8),
+            "labels-idx1": rng.integers(0, 10, count, dtype=np.uint8),
+        }
+        for kind, values in arrays.items():
+            name = f"{prefix}-{kind}-ubyte"
+            md5[name] = write_idx(folder / f"{name}.gz", values)
+    return replace(DATASETS["mnist"], md5=md5)
+
+
+@pytest.fixture(scope="module")
+def published(
+    data_dir: Path, noise: Dataset, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Bundle, Path]:
+    """The bundle of a short run, and the run's folder."""
+    folder = tmp_path_factory.mktemp("run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(DATASETS, "mnist", noise)
+        examples: Examples = load(noise, "train", data_dir)
+        Trainer(Plan(TINY, 1, examples, None, folder), device=torch.device("cpu")).run(log_every=1)
+        bundle = publish(folder, folder / "bundles", name=None, data_dir=data_dir)
+    return bundle, folder
+
+
+def test_bundle_carries_its_training(published: tuple[Bundle, Path]) -> None:
+    """Recipe, seed, log and curves go with the network."""
+    bundle, folder = published
+    training = bundle.manifest.training
+    assert (
+        TINY.to_dict()["network"]["conv_channels"] == training["recipe"]["network"]["conv_channels"]
+    )
+    assert (1, 5) == (training["seed"], training["steps"])
+    assert (folder / METRICS).read_text() == (bundle.path / METRICS).read_text()
+    assert (bundle.path / CURVES).stat().st_size > 0
+
+
+def test_card_owns_up_to_what_is_not_done(published: tuple[Bundle, Path]) -> None:
+    """A short training and a missing score are said in the card."""
+    card = (published[0].path / CARD).read_text()
+    assert "A short training of 1 epochs" in card.splitlines()[2]
+    assert "not measured yet" in card
+
+
+def test_recorded_score_is_in_manifest_and_card(
+    published: tuple[Bundle, Path], data_dir: Path, noise: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`evaluate --record` counts every test image and writes what it counted."""
+    monkeypatch.setitem(DATASETS, "mnist", noise)
+    bundle = published[0]
+    scores = score(bundle, data_dir=data_dir, record=True)
+    metrics = Bundle.open(bundle.path).manifest.metrics
+    assert (20, scores.errors) == (int(scores.confusion.sum()), metrics["test_errors"])
+    assert 100 * scores.errors / 20 == scores.error_percent
+    assert f"({scores.errors} of 20)" in (bundle.path / CARD).read_text()
+
+
+def test_score_without_recording_changes_nothing(
+    published: tuple[Bundle, Path], data_dir: Path, noise: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking at a score leaves the bundle as it was."""
+    monkeypatch.setitem(DATASETS, "mnist", noise)
+    before = {path.name: path.read_bytes() for path in published[0].path.iterdir()}
+    score(published[0], data_dir=data_dir, record=False)
+    assert before == {path.name: path.read_bytes() for path in published[0].path.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["export", "nowhere"], "no checkpoint"),
+        (["evaluate", "nowhere"], "cannot be read"),
+        (["train", "mnist", "--device", "tpu9"], "device tpu9 does not work"),
+        (["train", "cifar"], "none of"),
+        (["train", "mnist", "--data-dir", "broken"], "not the published file"),
+    ],
+)
+def test_command_line_fails_with_a_sentence(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    """What can be expected to go wrong is one message, without a traceback."""
+    (tmp_path / "broken" / "mnist").mkdir(parents=True)
+    (tmp_path / "broken" / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(b"no")
+    root = Path(publication.__file__).parent.parent
+    result = subprocess.run(
+        [sys.executable, "-m", "training", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(root), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    output = result.stdout + result.stderr
+    assert result.returncode != 0
+    assert message in output
+    assert "Traceback" not in output
