@@ -22,7 +22,13 @@ def main() -> None:
         engine = Engine(load_runtimes(settings))
     except (SettingsError, NothingToServe, DeviceError) as error:
         sys.exit(f"capsnet-service: {error}")
-    logging.getLogger("service").info("%s on http://%s:%s", engine, settings.host, settings.port)
+    logging.getLogger("service").info(
+        "%s with %s on http://%s:%s",
+        ", ".join(engine.manifests),
+        engine.provider,
+        settings.host,
+        settings.port,
+    )
     uvicorn.run(
         create_app(settings, engine),
         host=settings.host,

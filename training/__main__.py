@@ -13,13 +13,10 @@ from rich.table import Table
 
 from model.bundle import Bundle, BundleError
 from training.checkpoint import CheckpointError
-from training.datasets import DATASETS, DatasetError, Examples, hold_out, load
+from training.datasets import DATASETS, HELD_OUT, DatasetError, Examples, hold_out, load
 from training.download import DownloadError
 from training.recipes import PRESETS, Recipe
 from training.trainer import CHECKPOINT, Plan, Trainer, TrainingError
-
-HELD_OUT = 5000
-"""Training examples kept for validation: the last ones of the file."""
 
 app = typer.Typer(
     no_args_is_help=True,

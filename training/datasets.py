@@ -17,6 +17,9 @@ from training.idx import parse_idx
 
 Split = Literal["train", "test"]
 
+HELD_OUT = 5000
+"""Training examples kept for validation: the last ones of the file."""
+
 DIGITS = tuple("0123456789")
 CLOTHES = (
     "T-shirt/top",
@@ -108,8 +111,14 @@ def load(dataset: Dataset, split: Split, data_dir: Path, *, fetch: bool = True) 
 
 
 def hold_out(examples: Examples, count: int) -> tuple[Examples, Examples]:
-    """Split training examples into (training, validation); the last `count` are held out."""
+    """Split training examples into (training, validation); the last `count` are held out.
+
+    Raises:
+        ValueError: that would leave nothing to train on.
+    """
     cut = len(examples.labels) - count
+    if cut < 1:
+        raise ValueError(f"cannot hold out {count} of {len(examples.labels)} examples")
     return (
         Examples(examples.images[:cut], examples.labels[:cut]),
         Examples(examples.images[cut:], examples.labels[cut:]),

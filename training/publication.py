@@ -16,12 +16,11 @@ from model.runtime import Runtime
 from training.card import write_card
 from training.checkpoint import Checkpoint
 from training.curves import draw_curves
-from training.datasets import DATASETS, hold_out, load
+from training.datasets import DATASETS, HELD_OUT, hold_out, load
 from training.evaluation import confusion
 from training.export import OPSET, export_bundle
 from training.trainer import CHECKPOINT, CURVES, METRICS
 
-HELD_OUT = 5000
 _BATCH = 250
 
 

@@ -44,6 +44,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.epochs <= 0 or self.batch_size < 1 or self.learning_rate <= 0:
             raise ValueError("epochs, batch size and learning rate must be positive")
+        if self.shift_px < 0 or self.warmup_steps < 0 or self.decay_steps < 1:
+            raise ValueError("shift and warm-up may not be negative, decay steps are at least one")
         if self.schedule not in ("exponential", "cosine"):
             raise ValueError(f"unknown schedule {self.schedule!r}")
         if self.reconstruction not in RECONSTRUCTION_WEIGHTS:

@@ -43,7 +43,7 @@ def route(
         poses (N, K, D).
     """
     if gradient == "all" and torch.is_grad_enabled() and votes.requires_grad:
-        poses: Tensor = LeanRouting.apply(votes, bias, iterations)
+        poses: Tensor = LeanRouting.apply(votes, bias, iterations)  # type: ignore[no-untyped-call]
         return poses
     with torch.set_grad_enabled(torch.is_grad_enabled() and gradient == "all"):
         couplings = _settle(votes, bias, iterations=iterations)
@@ -133,7 +133,7 @@ def _settle(votes: Tensor, bias: Tensor | None, *, iterations: int) -> Tensor | 
 
 
 def _weigh(votes: Tensor, couplings: Tensor | None, bias: Tensor | None) -> Tensor:
-    """s = sum_i c_ik u_ik + bias: (N, K, I, D) and (N, K, I) to (N, K, D)."""
+    """S = sum_i c_ik u_ik + bias: (N, K, I, D) and (N, K, I) to (N, K, D)."""
     if couplings is None:  # equal: a plain sum, one product less
         weighted = votes.sum(dim=2) / votes.shape[1]
     else:

@@ -14,6 +14,8 @@ NEEDED = 97
 
 
 class Album(NamedTuple):
+    """Pictures and what they show."""
+
     pictures: list[Picture]
     labels: list[int]
 

@@ -103,7 +103,8 @@ def test_rounding_is_reported(exported: Bundle) -> None:
     assert 0 <= rounding["largest_length_change"] < 1e-2
 
 
-def test_rounded_weights_fit_in_16_bits(network: CapsNet, exported: Bundle) -> None:
+@pytest.mark.usefixtures("exported")
+def test_rounded_weights_fit_in_16_bits(network: CapsNet) -> None:
     """The network that parity is checked against holds the stored weights."""
     weight = network.primary.conv.weight
     assert torch.equal(weight, weight.half().float())

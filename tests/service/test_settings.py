@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from service.settings import Settings, SettingsError
+
+Read = Callable[..., Settings]
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Read:
+    """`read(CAPSNET_THREADS="2")` gives the settings of that environment."""
+    for name in ("HOST", "PORT", *(f"CAPSNET_{field.upper()}" for field in Settings.model_fields)):
+        monkeypatch.delenv(name, raising=False)
+
+    def read_with(**variables: str) -> Settings:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        return Settings.from_environment()
+
+    return read_with
+
+
+def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
+    """Nothing has to be set; the service then listens on this machine alone."""
+    settings = read()
+    expected = ("127.0.0.1", 8000, "auto", "mnist")
+    actual = (settings.host, settings.port, settings.device, settings.default_model)
+    assert expected == actual
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("CAPSNET_HOST", "0.0.0.0", "host", "0.0.0.0"),  # noqa: S104  not bound here
+        ("CAPSNET_PORT", "9000", "port", 9000),
+        ("CAPSNET_DEVICE", "cpu", "device", "cpu"),
+        ("CAPSNET_THREADS", "3", "threads", 3),
+        ("CAPSNET_BUNDLES", "elsewhere", "bundles", Path("elsewhere")),
+        ("CAPSNET_MODELS", '["a", "b"]', "models", ("a", "b")),
+        ("CAPSNET_DEFAULT_MODEL", "a", "default_model", "a"),
+        ("CAPSNET_MAX_BODY_BYTES", "1000", "max_body_bytes", 1000),
+        ("CAPSNET_MAX_PIXELS", "1000", "max_pixels", 1000),
+        ("CAPSNET_MAX_PICTURES", "3", "max_pictures", 3),
+        ("CAPSNET_DECODE_THREADS", "4", "decode_threads", 4),
+        ("HOST", "::1", "host", "::1"),
+        ("PORT", "9000", "port", 9000),
+    ],
+)
+def test_a_variable_sets_its_field(
+    variable: str, value: str, field: str, expected: object, read: Read
+) -> None:
+    """Each field is read from the variable of its name, host and port from the short one too."""
+    assert expected == getattr(read(**{variable: value}), field)
+
+
+def test_the_prefixed_variable_wins_over_the_short_one(read: Read) -> None:
+    """PORT may be set for another program; CAPSNET_PORT is meant for this one."""
+    assert 9001 == read(PORT="9000", CAPSNET_PORT="9001").port
+
+
+def test_an_unknown_variable_is_refused_by_name(read: Read) -> None:
+    """A typo does not pass unread."""
+    with pytest.raises(SettingsError, match="unknown settings: CAPSNET_THREDS"):
+        read(CAPSNET_THREDS="2")
+
+
+def test_the_variable_of_training_is_tolerated(read: Read) -> None:
+    """CAPSNET_DATA_DIR belongs to training and may be set where the service runs."""
+    assert read() == read(CAPSNET_DATA_DIR="data")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CAPSNET_PORT", "0"),
+        ("CAPSNET_PORT", "65536"),
+        ("PORT", "http"),
+        ("CAPSNET_DEVICE", "tpu"),
+        ("CAPSNET_THREADS", "-1"),
+        ("CAPSNET_MODELS", "mnist"),
+        ("CAPSNET_MAX_BODY_BYTES", "0"),
+        ("CAPSNET_MAX_PIXELS", "0"),
+        ("CAPSNET_MAX_PICTURES", "0"),
+        ("CAPSNET_DECODE_THREADS", "0"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(variable: str, value: str, read: Read) -> None:
+    """The message names the field whose value is out of range or of the wrong kind."""
+    field = variable.removeprefix("CAPSNET_").lower()
+    with pytest.raises(SettingsError, match=field):
+        read(**{variable: value})
+
+
+def test_settings_cannot_be_changed(settings: Settings) -> None:
+    """Settings are read once; nothing moves them afterwards."""
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.port = 1  # type: ignore[misc]
