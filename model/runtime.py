@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -20,10 +21,17 @@ Floats = NDArray[np.float32]
 
 _CUDA = "CUDAExecutionProvider"
 _CPU = "CPUExecutionProvider"
+_CUDA_FAILURE = re.compile(r"CU(?:DA|BLAS|DNN) failure (\d+)")
+_FATAL_CUDA_ERRORS = frozenset({46, 214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
+"""cudaError_t values that poison the process's context: illegal addresses, lost devices, ECC."""
 
 
 class DeviceError(Exception):
     """The device that was asked for cannot be used."""
+
+
+class DeviceLostError(Exception):
+    """The device failed in a way from which only a new process recovers."""
 
 
 class Encoding(NamedTuple):
@@ -79,16 +87,16 @@ class Runtime:
 
     def encode(self, images: Floats) -> Encoding:
         """Class capsules of images (N, 1, H, W), float32 in [0, 1], light strokes on dark."""
-        return Encoding(*self._encoder.run(None, {"images": images}))
+        return Encoding(*_run(self._encoder, images=images))
 
     def decode(self, poses: Floats, classes: NDArray[np.int64]) -> Floats:
         """Draw poses (M, D) of classes (M,) as images (M, 1, H, W) in [0, 1]."""
-        (images,) = self._decoder.run(None, {"poses": poses, "classes": classes})
+        (images,) = _run(self._decoder, poses=poses, classes=classes)
         return np.asarray(images)
 
     def route(self, images: Floats) -> Routing:
         """What routing did with images (N, 1, H, W). Its session opens at the first call."""
-        return Routing(*self._routing.run(None, {"images": images}))
+        return Routing(*_run(self._routing, images=images))
 
     @cached_property
     def _routing(self) -> onnxruntime.InferenceSession:
@@ -96,6 +104,22 @@ class Runtime:
 
     def _open(self, graph: str) -> onnxruntime.InferenceSession:
         return open_session(self.bundle.path / graph, device=self._device, threads=self._threads)
+
+
+def _run(session: onnxruntime.InferenceSession, **inputs: NDArray[Any]) -> list[NDArray[Any]]:
+    """All outputs of a session.
+
+    Raises:
+        DeviceLostError: CUDA's context is gone; every further call would fail too.
+    """
+    try:
+        outputs: list[NDArray[Any]] = session.run(None, inputs)
+    except Exception as error:
+        code = _CUDA_FAILURE.search(str(error))
+        if code and int(code[1]) in _FATAL_CUDA_ERRORS:
+            raise DeviceLostError(str(error)) from error
+        raise
+    return outputs
 
 
 def open_session(graph: Path, *, device: Device, threads: int) -> onnxruntime.InferenceSession:

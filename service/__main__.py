@@ -6,37 +6,51 @@ import logging
 import sys
 
 import uvicorn
+from PIL import Image
 
 from model.runtime import DeviceError
 from service.app import create_app
 from service.bundles import NothingToServe, load_runtimes
 from service.engine import Engine
+from service.lifecycle import Lifecycle
+from service.server import Server
 from service.settings import Settings, SettingsError
+
+log = logging.getLogger("service")
 
 
 def main() -> None:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT; the exit code is 0 unless the device was lost."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    Image.MAX_IMAGE_PIXELS = None  # service.images checks the limit of the settings itself
+    lifecycle = Lifecycle()
     try:
         settings = Settings.from_environment()
-        engine = Engine(load_runtimes(settings))
+        engine = Engine(
+            load_runtimes(settings),
+            max_encode_rows=settings.max_batch_rows,
+            max_delay_s=settings.max_delay_ms / 1000,
+            max_waiting_rows=settings.max_waiting_rows,
+            on_lost=lifecycle.lose,
+        )
     except (SettingsError, NothingToServe, DeviceError) as error:
         sys.exit(f"capsnet-service: {error}")
-    logging.getLogger("service").info(
-        "%s with %s on http://%s:%s",
-        ", ".join(engine.manifests),
-        engine.provider,
-        settings.host,
-        settings.port,
+    server = Server(
+        uvicorn.Config(
+            create_app(settings, engine, lifecycle),
+            host=settings.host,
+            port=settings.port,
+            log_level="warning",
+            server_header=False,
+            timeout_graceful_shutdown=settings.drain_timeout_s,
+        ),
+        lifecycle=lifecycle,
+        grace_s=settings.drain_grace_s,
     )
-    uvicorn.run(
-        create_app(settings, engine),
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=30,
-    )
+    models, where = ", ".join(engine.manifests), f"http://{settings.host}:{settings.port}"
+    log.info("%s with %s on %s", models, engine.provider, where)
+    server.run()
+    sys.exit(lifecycle.lost)
 
 
 if __name__ == "__main__":

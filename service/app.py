@@ -13,12 +13,13 @@ from starlette.responses import RedirectResponse
 from service import problems
 from service.engine import Engine
 from service.inspector import Inspector
-from service.middleware import BodyLimit, RequestId
+from service.lifecycle import Lifecycle
+from service.middleware import BodyLimit, Disconnect, RequestId
 from service.routes import router
 from service.settings import Settings
 
 
-def create_app(settings: Settings, engine: Engine) -> FastAPI:
+def create_app(settings: Settings, engine: Engine, lifecycle: Lifecycle | None = None) -> FastAPI:
     """Wire the service around an engine, which it closes when it stops."""
     inspector = Inspector(
         engine,
@@ -40,11 +41,13 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
         lifespan=lifespan,
         middleware=[
             Middleware(RequestId),
+            Middleware(Disconnect),
             Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
         ],
     )
     app.state.settings = settings
     app.state.inspector = inspector
+    app.state.lifecycle = lifecycle or Lifecycle()
     problems.install(app)
     app.include_router(router)
     app.add_api_route("/", lambda: RedirectResponse("/docs"), include_in_schema=False)

@@ -1,35 +1,49 @@
-"""Where inference happens: off the event loop, on the one thread that owns the sessions."""
+"""The loaded bundles behind one batcher: arrays in, arrays out, and never on the event loop."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle import Manifest
-from model.runtime import Encoding, Floats, Runtime
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from model.runtime import DeviceLostError, Encoding, Floats, Runtime
+from service.batcher import Batcher, Runner, RunnerLost
 
 
 class Engine:
-    """Answers encode and decode calls of any task, one after the other.
+    """Encodes and decodes for any task; rows of different callers share batches.
+
+    Each bundle has a queue for its encoder and one for its decoder, and one thread serves all, the
+    queue whose rows have waited longest first.
 
     Args:
-        runtimes: the loaded bundles by name; the engine alone uses them from here on.
+        runtimes: the loaded bundles by name; the engine's thread alone uses them from here on.
+        max_encode_rows: largest batch of images.
+        max_decode_rows: largest batch of poses; a whole sweep of 16 dimensions fits in 256.
+        batching: further arguments of the batcher.
     """
 
-    def __init__(self, runtimes: Mapping[str, Runtime]) -> None:
+    def __init__(
+        self,
+        runtimes: Mapping[str, Runtime],
+        *,
+        max_encode_rows: int = 32,
+        max_decode_rows: int = 256,
+        **batching: Any,
+    ) -> None:
         self._runtimes = dict(runtimes)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
+        runners: dict[Hashable, Runner] = {}
+        for name, runtime in self._runtimes.items():
+            runners[name, "encode"] = Runner(_encoder(runtime), max_encode_rows)
+            runners[name, "decode"] = Runner(_decoder(runtime), max_decode_rows)
+        self.batcher = Batcher(runners, **batching)
 
     def __repr__(self) -> str:
-        return f"Engine(models={sorted(self._runtimes)}, provider={self.provider!r})"
+        return f"Engine({sorted(self._runtimes)}, {self.provider!r}, {self.batcher!r})"
 
     @property
     def manifests(self) -> dict[str, Manifest]:
@@ -41,18 +55,54 @@ class Engine:
         """The onnxruntime provider in use."""
         return next(iter(self._runtimes.values())).provider
 
-    async def encode(self, model: str, images: Floats) -> Encoding:
-        """Class capsules of images (N, 1, H, W)."""
-        return await self._run(self._runtimes[model].encode, images)
+    async def encode(self, model: str, images: list[Floats]) -> list[Encoding | Exception]:
+        """Lengths (K,) and poses (K, D) of each image (1, H, W), or what went wrong with it.
+
+        Raises:
+            service.batcher.Full, service.batcher.Closed: see `Batcher.submit`.
+        """
+        return await self.batcher.submit((model, "encode"), images)
 
     async def decode(self, model: str, poses: Floats, classes: NDArray[np.int64]) -> Floats:
-        """Images (M, 1, H, W) of poses (M, D) of classes (M,)."""
-        return await self._run(self._runtimes[model].decode, poses, classes)
+        """Images (M, 1, H, W) of poses (M, D) of classes (M,).
+
+        Raises:
+            service.batcher.Full, service.batcher.Closed: see `Batcher.submit`.
+            Exception: what the runtime raised for one of the poses.
+        """
+        rows = list(zip(poses, classes, strict=True))
+        images = await self.batcher.submit((model, "decode"), rows)
+        for image in images:
+            if isinstance(image, Exception):
+                raise image
+        return np.stack(images)
 
     def close(self) -> None:
         """Finish what was accepted and stop the thread."""
-        self._thread.shutdown()
+        self.batcher.close()
 
-    async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, lambda: call(*args, **kwargs))
+
+@contextmanager
+def _losing() -> Iterator[None]:
+    """In the batcher's words, a lost device is a lost runner."""
+    try:
+        yield
+    except DeviceLostError as error:
+        raise RunnerLost(str(error)) from error
+
+
+def _encoder(runtime: Runtime) -> Callable[[list[Floats]], list[Encoding]]:
+    @_losing()
+    def encode(images: list[Floats]) -> list[Encoding]:
+        return [Encoding(*one) for one in zip(*runtime.encode(np.stack(images)), strict=True)]
+
+    return encode
+
+
+def _decoder(runtime: Runtime) -> Callable[[list[tuple[Floats, np.int64]]], list[Floats]]:
+    @_losing()
+    def decode(rows: list[tuple[Floats, np.int64]]) -> list[Floats]:
+        poses, classes = zip(*rows, strict=True)
+        return list(runtime.decode(np.stack(poses), np.array(classes, np.int64)))
+
+    return decode

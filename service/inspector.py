@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,10 +12,13 @@ import numpy as np
 
 from model.bundle import Manifest
 from model.preprocess import Fit, Floats, Polarity, Prepared, PreprocessError, prepare
+from model.runtime import Encoding
 from service.engine import Engine
 from service.images import decode
 from service.problems import InvalidParameter, Problem, UnknownModel
 from service.uploads import Upload
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,13 @@ class Portrait(NamedTuple):
     def pose(self) -> Floats:
         """(D,), the capsule of the label."""
         return np.asarray(self.reading.poses[self.label])
+
+
+def _read(prepared: Prepared, encoding: Encoding | Exception) -> Reading | Problem:
+    if isinstance(encoding, Exception):
+        log.error("inference failed for one image", exc_info=encoding)
+        return Problem("inference failed for this picture")
+    return Reading(prepared, *encoding)
 
 
 class Inspector:
@@ -90,9 +101,9 @@ class Inspector:
         images = [one.image for one in prepared if isinstance(one, Prepared)]
         if not images:
             return [one for one in prepared if isinstance(one, Problem)]
-        encodings = zip(*await self.engine.encode(manifest.name, np.stack(images)), strict=True)
+        encodings = iter(await self.engine.encode(manifest.name, images))
         return [
-            one if isinstance(one, Problem) else Reading(one, *next(encodings)) for one in prepared
+            one if isinstance(one, Problem) else _read(one, next(encodings)) for one in prepared
         ]
 
     async def reconstruct(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 
@@ -34,6 +35,42 @@ class RequestId:
             await send(message)
 
         await self._app(scope, receive, send_with_id)
+
+
+class Disconnect:
+    """Cancels the handling of a request whose client has left, once its body was read."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body_read = asyncio.Event()
+
+        async def receive_and_note() -> Message:
+            message = await receive()
+            if not message.get("more_body"):
+                body_read.set()
+            return message
+
+        async def watch() -> None:
+            await body_read.wait()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            work.cancel()
+
+        work = asyncio.ensure_future(self._app(scope, receive_and_note, send))
+        watcher = asyncio.create_task(watch())
+        try:
+            await asyncio.wait([work])
+        finally:
+            watcher.cancel()
+            work.cancel()
+        if not work.cancelled():
+            work.result()
 
 
 class BodyLimit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -10,6 +11,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+
+from service.batcher import Closed, Full
 
 MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-ID"
@@ -23,16 +26,20 @@ class Problem(Exception):
     Args:
         detail: what is wrong with this request, for its sender.
         parameter: name of the parameter at fault.
+        retry_after_s: when trying again may help, in seconds.
     """
 
     status: ClassVar[HTTPStatus] = HTTPStatus.INTERNAL_SERVER_ERROR
     slug: ClassVar[str] = "internal-error"
     title: ClassVar[str] = "The service failed"
 
-    def __init__(self, detail: str, *, parameter: str | None = None) -> None:
+    def __init__(
+        self, detail: str, *, parameter: str | None = None, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.parameter = parameter
+        self.retry_after_s = retry_after_s
 
     def to_dict(self) -> dict[str, Any]:
         """The problem as JSON-ready values."""
@@ -97,6 +104,30 @@ class InvalidParameter(Problem):
     title = "A parameter is invalid"
 
 
+class Busy(Problem):
+    """More work waits than the service takes in; try again after `Retry-After` seconds."""
+
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    slug = "busy"
+    title = "Too much work is waiting"
+
+
+class Unavailable(Problem):
+    """The service is draining, or has lost its device; another instance may answer."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    slug = "unavailable"
+    title = "The service takes no requests"
+
+
+class TooLate(Problem):
+    """The answer was not ready within the request's time."""
+
+    status = HTTPStatus.GATEWAY_TIMEOUT
+    slug = "too-late"
+    title = "The time is over"
+
+
 def details(status: int, slug: str, title: str, **more: Any) -> dict[str, Any]:
     """Problem details; members that are None are left out."""
     members = {"type": f"urn:capsnet:problem:{slug}", "title": title, "status": int(status), **more}
@@ -106,6 +137,8 @@ def details(status: int, slug: str, title: str, **more: Any) -> dict[str, Any]:
 def install(app: FastAPI) -> None:
     """Answer every exception of the app with a problem."""
     app.add_exception_handler(Problem, _answer_problem)
+    app.add_exception_handler(Full, _answer_full)
+    app.add_exception_handler(Closed, _answer_closed)
     app.add_exception_handler(RequestValidationError, _answer_validation_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_exception_handler(Exception, _answer_unexpected)
@@ -113,7 +146,18 @@ def install(app: FastAPI) -> None:
 
 async def _answer_problem(request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, Problem)
-    return _answer(request, problem.to_dict())
+    wait_s = problem.retry_after_s
+    headers = None if wait_s is None else {"Retry-After": str(math.ceil(wait_s))}
+    return _answer(request, problem.to_dict(), headers=headers)
+
+
+async def _answer_full(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Full)
+    return await _answer_problem(request, Busy(str(error), retry_after_s=error.retry_after_s))
+
+
+async def _answer_closed(request: Request, error: Exception) -> JSONResponse:
+    return await _answer_problem(request, Unavailable(str(error), retry_after_s=1))
 
 
 async def _answer_validation_error(request: Request, error: Exception) -> JSONResponse:

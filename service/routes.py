@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from service.answers import (
     ClassifyAnswer,
@@ -24,12 +27,35 @@ from service.answers import (
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS
 from service.images import encode_png
 from service.inspector import Inspector
+from service.lifecycle import Lifecycle
 from service.negotiation import JSON, PNG, choose_media_type
-from service.problems import InvalidParameter, Problem
+from service.problems import InvalidParameter, Problem, TooLate, Unavailable
 from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery
 from service.uploads import read_picture, read_pictures
 
+TIMEOUT_HEADER = "X-Request-Timeout"
+
 router = APIRouter(responses=PROBLEMS)
+
+
+async def _deadline(
+    request: Request,
+    wanted_s: Annotated[
+        float | None,
+        Header(
+            alias=TIMEOUT_HEADER,
+            gt=0,
+            allow_inf_nan=False,
+            description="Seconds after which the answer is of no use; at most the service's own.",
+        ),
+    ] = None,
+) -> AsyncIterator[None]:
+    limit_s = min(wanted_s or math.inf, request.app.state.settings.request_timeout_s)
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError as error:
+        raise TooLate(f"no answer within {limit_s:g} s") from error
 
 
 def _inspector(request: Request) -> Inspector:
@@ -37,10 +63,22 @@ def _inspector(request: Request) -> Inspector:
     return inspector
 
 
+def _lifecycle(request: Request) -> Lifecycle:
+    lifecycle: Lifecycle = request.app.state.lifecycle
+    return lifecycle
+
+
 TheInspector = Annotated[Inspector, Depends(_inspector)]
+TheLifecycle = Annotated[Lifecycle, Depends(_lifecycle)]
+IN_TIME = [Depends(_deadline)]
 
 
-@router.post("/classify", openapi_extra=PICTURE_BODY, response_model_exclude_defaults=True)
+@router.post(
+    "/classify",
+    openapi_extra=PICTURE_BODY,
+    dependencies=IN_TIME,
+    response_model_exclude_defaults=True,
+)
 async def classify(
     request: Request, query: Annotated[ClassifyQuery, Query()], inspector: TheInspector
 ) -> ClassifyAnswer:
@@ -63,6 +101,7 @@ async def classify(
 @router.post(
     "/reconstruct",
     openapi_extra=PICTURE_BODY,
+    dependencies=IN_TIME,
     response_model=ReconstructAnswer,
     responses=PICTURE_OR_PNG,
 )
@@ -91,6 +130,7 @@ async def reconstruct(
 @router.post(
     "/perturb",
     openapi_extra=PICTURE_BODY,
+    dependencies=IN_TIME,
     response_model=PerturbAnswer,
     responses=PICTURE_OR_PNG,
 )
@@ -153,12 +193,16 @@ async def show_model(
 
 
 @router.get("/livez")
-async def livez() -> Liveness:
-    """Say that the process is up."""
+async def livez(lifecycle: TheLifecycle) -> Liveness:
+    """Say that the process is up and can infer; if not, it should be restarted."""
+    if lifecycle.lost:
+        raise Unavailable(lifecycle.lost)
     return Liveness()
 
 
 @router.get("/readyz")
-async def readyz(inspector: TheInspector) -> Readiness:
+async def readyz(inspector: TheInspector, lifecycle: TheLifecycle) -> Readiness:
     """Say that requests are taken, and on which device."""
+    if lifecycle.lost or lifecycle.draining:
+        raise Unavailable(lifecycle.lost or "the service is draining", retry_after_s=1)
     return Readiness(provider=inspector.engine.provider, models=sorted(inspector.manifests))

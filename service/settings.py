@@ -40,6 +40,22 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(20_000_000, ge=1, description="Largest request body.")
     max_pixels: int = Field(50_000_000, ge=1, description="Largest picture, width x height.")
     max_pictures: int = Field(256, ge=1, description="Most pictures in one request.")
+    max_batch_rows: int = Field(32, ge=1, description="Most images in one inference.")
+    max_delay_ms: float = Field(
+        0, ge=0, description="How long the first image of a batch waits for others to join it."
+    )
+    max_waiting_rows: int = Field(
+        1024, ge=1, description="Images and poses that may wait; more are refused with 429."
+    )
+    request_timeout_s: float = Field(
+        30, gt=0, description="After this an answer is too late (504)."
+    )
+    drain_grace_s: float = Field(
+        2, ge=0, description="Between SIGTERM and the closing of the listener."
+    )
+    drain_timeout_s: int = Field(
+        30, ge=1, description="Longest time to finish accepted requests after the grace."
+    )
     decode_threads: int = Field(2, ge=1, description="Threads that decode pictures.")
 
     @classmethod

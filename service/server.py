@@ -1,0 +1,54 @@
+"""uvicorn, but for the way it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import FrameType
+
+import uvicorn
+
+from service.lifecycle import Lifecycle
+
+log = logging.getLogger(__name__)
+
+
+class Server(uvicorn.Server):
+    """Stops in bounded time without losing accepted work, and then ends with code 0.
+
+    SIGTERM or SIGINT turns `/readyz` to 503. For the grace period requests are still taken, because
+    load balancers need a moment to notice; then the listener closes, what was accepted is finished,
+    and the process ends. A second signal cuts this short.
+
+    Args:
+        config: with `timeout_graceful_shutdown` set, which bounds the finishing.
+        lifecycle: what the probes look at.
+        grace_s: seconds between unreadiness and the closing of the listener.
+    """
+
+    def __init__(self, config: uvicorn.Config, *, lifecycle: Lifecycle, grace_s: float) -> None:
+        super().__init__(config)
+        self._lifecycle = lifecycle
+        self._grace_s = grace_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        """Start listening."""
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)  # type: ignore[arg-type]
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to drain; the second time, stop at once."""
+        if self._lifecycle.draining or self._loop is None:
+            super().handle_exit(sig, frame)
+            return
+        log.info("draining: %g s of grace, then finishing what was accepted", self._grace_s)
+        self._lifecycle.draining = True
+        self._loop.call_soon_threadsafe(self._loop.call_later, self._grace_s, self._stop)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to stop, asked ten times a second: a lost device ends the process."""
+        return self._lifecycle.lost is not None or await super().on_tick(counter)
+
+    def _stop(self) -> None:
+        self.should_exit = True

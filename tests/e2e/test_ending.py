@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from service.documentation import SAMPLES
+
+Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
+
+
+def test_sigterm_drains_and_ends_with_zero(start_service: Start) -> None:
+    """Unready at once, still answering during the grace, then gone with code 0."""
+    process, client = start_service(CAPSNET_DRAIN_GRACE_S="1")
+    picture = (SAMPLES / "7.png").read_bytes()
+    process.send_signal(signal.SIGTERM)
+    statuses = []
+    with contextlib.suppress(httpx.TransportError):
+        while True:
+            statuses.append(client.get("/readyz").status_code)
+            if statuses[-1] == httpx.codes.SERVICE_UNAVAILABLE:
+                answer = client.post("/classify", files={"file": picture})
+                assert 7 == answer.json()["predictions"][0]["label"]
+    assert httpx.codes.SERVICE_UNAVAILABLE == statuses[-1]
+    assert 0 == process.wait(timeout=10)
+
+
+def test_request_under_way_at_sigterm_is_answered(start_service: Start) -> None:
+    """A request whose body is still arriving when the service is told to end gets its answer."""
+    process, client = start_service(CAPSNET_DRAIN_GRACE_S="0")
+    picture = (SAMPLES / "7.png").read_bytes()
+
+    def body() -> Iterator[bytes]:
+        yield picture[:100]
+        process.send_signal(signal.SIGTERM)
+        while client_of_another_connection_is_answered(str(client.base_url)):
+            pass
+        yield picture[100:]
+
+    answer = client.post("/classify", content=body(), headers={"Content-Type": "image/png"})
+    assert 7 == answer.json()["predictions"][0]["label"]
+    assert 0 == process.wait(timeout=10)
+
+
+def client_of_another_connection_is_answered(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/livez").status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"CAPSNET_DEFAULT_MODEL": "nothing"}, "'nothing' is not among the loaded bundles"),
+        ({"CAPSNET_PROT": "1"}, "unknown settings: CAPSNET_PROT"),
+        ({"PORT": "70000"}, "less than or equal to 65535"),
+    ],
+)
+def test_bad_start_is_one_message_and_a_failure(
+    run_service: Callable[..., subprocess.CompletedProcess[str]],
+    environment: dict[str, str],
+    message: str,
+) -> None:
+    """What keeps the service from starting is said, without a traceback."""
+    result = run_service(**environment)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

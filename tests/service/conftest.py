@@ -1,0 +1,39 @@
+"""Pictures in and out of answers."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+
+@pytest.fixture(scope="session")
+def pixels() -> Callable[[str | bytes], NDArray[np.int64]]:
+    """`pixels(picture)` gives a PNG's grey levels (H, W), from bytes or a data URL."""
+
+    def read(picture: str | bytes) -> NDArray[np.int64]:
+        if isinstance(picture, str):
+            head, _, encoded = picture.partition(",")
+            assert "data:image/png;base64" == head
+            picture = base64.b64decode(encoded, validate=True)
+        image = Image.open(io.BytesIO(picture), formats=["PNG"])
+        assert "L" == image.mode
+        return np.asarray(image, np.int64)
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def photo(digits: list[bytes]) -> bytes:
+    """A digit on a larger, light ground, as a JPEG of 200x120 pixels."""
+    ground = Image.new("L", (200, 120), 230)
+    seven = Image.open(io.BytesIO(digits[7])).resize((84, 84))
+    ground.paste(20, (50, 20), seven)
+    file = io.BytesIO()
+    ground.save(file, "JPEG", quality=90)
+    return file.getvalue()

@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from service.batcher import (
+    Batch,
+    Batcher,
+    Closed,
+    Full,
+    Rate,
+    Runner,
+    RunnerLost,
+    Submission,
+    Waiting,
+)
+
+
+class Gate:
+    """A runner that doubles numbers, one batch at a time, when it is let.
+
+    It fails on "poison", and is lost on "lost".
+    """
+
+    def __init__(self, *, open: bool = True) -> None:  # noqa: A002
+        self.batches: list[list[Any]] = []
+        self.entered = threading.Semaphore(0)
+        self._may_go = threading.Semaphore(0)
+        self._open = open
+
+    def __call__(self, rows: list[Any]) -> Sequence[Any]:
+        self.batches.append(rows)
+        self.entered.release()
+        if not self._open:
+            assert self._may_go.acquire(timeout=10)
+        if "lost" in rows:
+            raise RunnerLost("the device fell off")
+        if "poison" in rows:
+            raise ValueError("poison")
+        return [2 * row for row in rows]
+
+    def let(self, batches: int = 1) -> None:
+        self._may_go.release(batches)
+
+    async def running(self) -> None:
+        """Wait until the next batch is inside."""
+        assert await asyncio.to_thread(self.entered.acquire, timeout=10)
+
+
+@asynccontextmanager
+async def batching(gate: Gate, *, max_rows: int = 4, **settings: Any) -> AsyncIterator[Batcher]:
+    batcher = Batcher({"q": Runner(gate, max_rows)}, **settings)
+    try:
+        yield batcher
+    finally:
+        gate.let(100)
+        await asyncio.to_thread(batcher.close)
+
+
+async def submit_soon(batcher: Batcher, *rows: Any) -> asyncio.Task[list[Any]]:
+    """Start a submission and let it reach the queue."""
+    task = asyncio.create_task(batcher.submit("q", rows))
+    await asyncio.sleep(0)
+    return task
+
+
+def test_rows_are_answered_in_order() -> None:
+    """A caller gets its own answers, whatever else is in the batch."""
+
+    async def scenario() -> list[list[int]]:
+        async with batching(Gate()) as batcher:
+            return await asyncio.gather(*(batcher.submit("q", [i, i + 100]) for i in range(20)))
+
+    assert [[2 * i, 2 * i + 200] for i in range(20)] == asyncio.run(scenario())
+
+
+def test_what_waits_goes_together_when_the_slot_frees() -> None:
+    """The first row starts at once; those that come meanwhile form the next batch."""
+
+    async def scenario() -> list[list[int]]:
+        gate = Gate(open=False)
+        async with batching(gate) as batcher:
+            tasks = [await submit_soon(batcher, 1)]
+            await gate.running()
+            tasks += [await submit_soon(batcher, row) for row in (2, 3, 4)]
+            gate.let(2)
+            await asyncio.gather(*tasks)
+            return gate.batches
+
+    assert [[1], [2, 3, 4]] == asyncio.run(scenario())
+
+
+def test_large_submissions_are_split_and_batches_are_filled() -> None:
+    """Rows are counted, not submissions."""
+
+    async def scenario() -> tuple[list[list[int]], list[list[int]]]:
+        gate = Gate(open=False)
+        async with batching(gate) as batcher:
+            tasks = [await submit_soon(batcher, 0)]
+            await gate.running()
+            tasks += [await submit_soon(batcher, *range(1, 7)), await submit_soon(batcher, 7)]
+            gate.let(3)
+            return await asyncio.gather(*tasks), gate.batches
+
+    answers, batches = asyncio.run(scenario())
+    assert [[0], [1, 2, 3, 4], [5, 6, 7]] == batches
+    assert [[0], [2, 4, 6, 8, 10, 12], [14]] == answers
+
+
+def test_rows_of_a_caller_that_left_are_not_computed() -> None:
+    """Cancelling drops what is not yet in a batch, and its neighbours are answered."""
+
+    async def scenario() -> tuple[list[list[int]], list[int]]:
+        gate = Gate(open=False)
+        async with batching(gate) as batcher:
+            await submit_soon(batcher, 1)
+            await gate.running()
+            leaver, stayer = await submit_soon(batcher, 2), await submit_soon(batcher, 3)
+            leaver.cancel()
+            await asyncio.sleep(0)
+            gate.let(2)
+            return gate.batches, await stayer
+
+    assert ([[1], [3]], [6]) == asyncio.run(scenario())
+
+
+def test_caller_that_leaves_during_its_batch_harms_nobody() -> None:
+    """The others of the running batch get their answers."""
+
+    async def scenario() -> list[int]:
+        gate = Gate(open=False)
+        async with batching(gate) as batcher:
+            first = await submit_soon(batcher, 1)
+            await gate.running()
+            leaver, stayer = await submit_soon(batcher, 2), await submit_soon(batcher, 3)
+            gate.let()
+            await first
+            await gate.running()
+            leaver.cancel()
+            gate.let()
+            return await stayer
+
+    assert [6] == asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_a_bad_row_fails_alone(position: int) -> None:
+    """A failed batch is retried by halves until the row at fault stands alone."""
+
+    async def scenario() -> list[list[Any]]:
+        gate = Gate(open=False)
+        async with batching(gate) as batcher:
+            first = await submit_soon(batcher, 0)
+            await gate.running()
+            rows: list[Any] = [1, 2, 3, 4]
+            rows[position] = "poison"
+            tasks = [await submit_soon(batcher, row) for row in rows]
+            gate.let(100)
+            await first
+            return await asyncio.gather(*tasks)
+
+    answers = asyncio.run(scenario())
+    assert "poison" == str(answers.pop(position)[0])
+    assert [[2 * row] for row in (1, 2, 3, 4) if row != position + 1] == answers
+
+
+def test_a_bad_row_among_a_callers_own_leaves_the_others() -> None:
+    """The exception stands in the place of the row's answer."""
+
+    async def scenario() -> list[Any]:
+        async with batching(Gate()) as batcher:
+            return await batcher.submit("q", [1, "poison", 3])
+
+    first, error, third = asyncio.run(scenario())
+    assert (2, 6) == (first, third)
+    assert isinstance(error, ValueError)
+
+
+def test_full_queue_refuses_and_says_when_to_come_back() -> None:
+    """Nothing is queued beyond the limit; the wait follows the measured rate."""
+
+    async def scenario() -> Full:
+        gate = Gate(open=False)
+        async with batching(gate, max_waiting_rows=3) as batcher:
+            await submit_soon(batcher, 1)
+            await gate.running()
+            await submit_soon(batcher, 2, 3)
+            with pytest.raises(Full) as refusal:
+                await batcher.submit("q", [4, 5])
+            assert 2 == batcher.waiting_rows
+            return refusal.value
+
+    assert asyncio.run(scenario()).retry_after_s > 0
+
+
+def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None:
+    """Every caller from before gets an answer."""
+
+    async def scenario() -> list[list[int]]:
+        gate = Gate(open=False)
+        async with batching(gate) as batcher:
+            tasks = [await submit_soon(batcher, 1)]
+            await gate.running()
+            tasks += [await submit_soon(batcher, row) for row in range(2, 12)]
+            gate.let(100)
+            await asyncio.to_thread(batcher.close)
+            with pytest.raises(Closed):
+                await batcher.submit("q", [0])
+            assert not batcher.alive
+            return await asyncio.gather(*tasks)
+
+    assert [[2 * row] for row in range(1, 12)] == asyncio.run(scenario())
+
+
+def test_lost_runner_answers_everybody_and_is_told() -> None:
+    """Those in the batch, those that wait and those that come later all get an error."""
+    told: list[Exception] = []
+
+    async def scenario() -> list[Any]:
+        gate = Gate(open=False)
+        async with batching(gate, on_lost=told.append) as batcher:
+            tasks = [await submit_soon(batcher, "lost")]
+            await gate.running()
+            tasks += [await submit_soon(batcher, row) for row in range(6)]
+            gate.let()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            with pytest.raises(Closed):
+                await batcher.submit("q", [1])
+            return outcomes
+
+    outcomes = asyncio.run(scenario())
+    assert {Closed} == {type(one) for one in outcomes}
+    assert ["the device fell off"] == [str(error) for error in told]
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def submission() -> Callable[..., Submission]:
+    """Makes submissions that arrived at a given time."""
+
+    def make(*rows: int, arrived: float = 0.0) -> Submission:
+        loop = asyncio.new_event_loop()
+        made = Submission(rows, loop, loop.create_future(), arrived)
+        loop.close()
+        return made
+
+    return make
+
+
+def rows_of(batch: Batch | float | None) -> list[Any]:
+    assert isinstance(batch, Batch)
+    return [row for part in batch.parts for row in part.rows]
+
+
+def test_turns_go_to_the_queue_that_waited_longest(submission: Callable[..., Submission]) -> None:
+    """A busy bundle does not starve another."""
+    waiting = Waiting({"a": Runner(list, 2), "b": Runner(list, 2)})
+    for arrived, key in ((0, "a"), (1, "b"), (2, "a"), (3, "a")):
+        waiting.add(key, submission(arrived, arrived=arrived))
+    assert [[0, 2], [1], [3]] == [rows_of(waiting.form(4)) for _ in range(3)]
+    assert waiting.form(4) is None
+
+
+def test_delay_counts_from_the_oldest_row(submission: Callable[..., Submission]) -> None:
+    """Newcomers do not prolong the wait of the first."""
+    waiting = Waiting({"q": Runner(list, 4)}, max_delay_s=0.010)
+    waiting.add("q", submission(1, arrived=5.000))
+    waiting.add("q", submission(2, arrived=5.009))
+    assert 0.001 == pytest.approx(waiting.form(5.009))
+    assert [1, 2] == rows_of(waiting.form(5.010))
+
+
+def test_full_batch_does_not_wait(submission: Callable[..., Submission]) -> None:
+    """The delay ends when the batch is full."""
+    waiting = Waiting({"q": Runner(list, 2)}, max_delay_s=10)
+    waiting.add("q", submission(1, 2, 3))
+    assert [1, 2] == rows_of(waiting.form(0))
+
+
+def test_abandoned_rows_make_room(submission: Callable[..., Submission]) -> None:
+    """What is dropped when a batch forms no longer counts as waiting."""
+    waiting = Waiting({"q": Runner(list, 2)})
+    left = submission(1, 2)
+    waiting.add("q", left)
+    waiting.add("q", submission(3))
+    left.abandoned = True
+    assert [3] == rows_of(waiting.form(0))
+    assert 0 == waiting.rows
+
+
+def test_rate_tells_how_long_rows_take() -> None:
+    """Rows a second over the last batches; a second where nothing is known."""
+    rate = Rate()
+    assert 1.0 == rate.seconds_for(50)
+    rate.note(100, 2.0)
+    assert 1.0 == pytest.approx(rate.seconds_for(50))

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from model.bundle import MANIFEST
+
+
+def test_the_loaded_bundles_are_listed(client: TestClient) -> None:
+    """Name, classes and sizes of each bundle, and which one answers by default."""
+    expected = {
+        "provider": "CPUExecutionProvider",
+        "models": [
+            {
+                "name": "mnist",
+                "dataset": "mnist",
+                "class_names": list("0123456789"),
+                "image_size": 28,
+                "class_dim": 16,
+                "default": True,
+                "metrics": {},
+            }
+        ],
+    }
+    assert expected == client.get("/models").json()
+
+
+def test_one_bundle_is_shown_whole(client: TestClient, bundle_path: Path) -> None:
+    """A model's own address gives its manifest as it lies in the bundle."""
+    expected = json.loads((bundle_path / MANIFEST).read_text())
+    assert expected == client.get("/models/mnist").json()
+
+
+def test_an_unknown_bundle_is_not_found(client: TestClient) -> None:
+    """The problem names the bundles that there are."""
+    answer = client.get("/models/emnist")
+    assert 404 == answer.status_code
+    assert "'emnist' is not loaded; loaded: mnist" == answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("route", "query"),
+    [("/classify", {}), ("/reconstruct", {}), ("/perturb", {"dim": 0, "delta": 0.5})],
+)
+def test_the_named_bundle_answers_as_the_default_does(
+    route: str, query: dict[str, float], client: TestClient, digits: list[bytes]
+) -> None:
+    """`model` may be left out where the default is meant."""
+    named, unnamed = (
+        client.post(route, params={**query, **name}, files={"file": digits[7]})
+        for name in ({"model": "mnist"}, {})
+    )
+    assert [200, 200] == [named.status_code, unnamed.status_code]
+    assert named.json() == unnamed.json()
+
+
+def test_the_service_is_alive(client: TestClient) -> None:
+    """/livez says that the process is up, and nothing else."""
+    assert {"status": "alive"} == client.get("/livez").json()
+
+
+def test_the_service_is_ready(client: TestClient) -> None:
+    """/readyz names the provider and the bundles."""
+    expected = {"status": "ready", "provider": "CPUExecutionProvider", "models": ["mnist"]}
+    assert expected == client.get("/readyz").json()
