@@ -49,7 +49,7 @@ class StraightforwardCapsNet(nn.Module):
         capsules = squash(grouped.permute(0, 1, 3, 2).reshape(images.shape[0], -1, c.primary_dim))
         tiled = capsules.unsqueeze(2).repeat(1, 1, c.num_classes, 1)  # (N, I, K, primary_dim)
         poses = route(torch.einsum("ikdp,nikp->nikd", self.weight, tiled), c.routing_iterations)
-        return poses.norm(dim=-1), poses
+        return torch.linalg.vector_norm(poses, dim=-1), poses
 
 
 def route(votes: Tensor, iterations: int) -> Tensor:
@@ -65,8 +65,9 @@ def route(votes: Tensor, iterations: int) -> Tensor:
 
 def squash(capsules: Tensor) -> Tensor:
     """Shrink vectors (..., D): v = |s|^2 / (1 + |s|^2) * s / |s|."""
-    norm = capsules.norm(dim=-1, keepdim=True)
-    return norm**2 / (1 + norm**2) * capsules / (norm + 1e-8)
+    norm = torch.linalg.vector_norm(capsules, dim=-1, keepdim=True)
+    shrunk: Tensor = norm**2 / (1 + norm**2) * capsules / (norm + 1e-8)
+    return shrunk
 
 
 def write_graph(baseline: StraightforwardCapsNet, path: Path) -> None:

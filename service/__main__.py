@@ -13,6 +13,7 @@ from service.app import create_app
 from service.bundles import NothingToServe, load_runtimes
 from service.engine import Engine
 from service.lifecycle import Lifecycle
+from service.metrics import Metrics
 from service.server import Server
 from service.settings import Settings, SettingsError
 
@@ -23,7 +24,7 @@ def main() -> None:
     """Serve until SIGTERM or SIGINT; the exit code is 0 unless the device was lost."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     Image.MAX_IMAGE_PIXELS = None  # service.images checks the limit of the settings itself
-    lifecycle = Lifecycle()
+    lifecycle, metrics = Lifecycle(), Metrics()
     try:
         settings = Settings.from_environment()
         engine = Engine(
@@ -31,13 +32,14 @@ def main() -> None:
             max_encode_rows=settings.max_batch_rows,
             max_delay_s=settings.max_delay_ms / 1000,
             max_waiting_rows=settings.max_waiting_rows,
+            on_batch=metrics.note_batch,
             on_lost=lifecycle.lose,
         )
     except (SettingsError, NothingToServe, DeviceError) as error:
         sys.exit(f"capsnet-service: {error}")
     server = Server(
         uvicorn.Config(
-            create_app(settings, engine, lifecycle),
+            create_app(settings, engine, lifecycle=lifecycle, metrics=metrics),
             host=settings.host,
             port=settings.port,
             log_level="warning",

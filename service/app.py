@@ -14,13 +14,31 @@ from service import problems
 from service.engine import Engine
 from service.inspector import Inspector
 from service.lifecycle import Lifecycle
-from service.middleware import BodyLimit, Disconnect, RequestId
+from service.metrics import Metrics
+from service.middleware import BodyLimit, Disconnect, RequestId, Telemetry
 from service.routes import router
 from service.settings import Settings
 
 
-def create_app(settings: Settings, engine: Engine, lifecycle: Lifecycle | None = None) -> FastAPI:
-    """Wire the service around an engine, which it closes when it stops."""
+def create_app(
+    settings: Settings,
+    engine: Engine,
+    *,
+    lifecycle: Lifecycle | None = None,
+    metrics: Metrics | None = None,
+) -> FastAPI:
+    """Wire the service around an engine, which it closes when it stops.
+
+    Args:
+        lifecycle: shared with the server that runs the app, if one does.
+        metrics: shared with the engine, if its batches are to be counted.
+    """
+    metrics = metrics or Metrics()
+    metrics.watch(
+        waiting_rows=lambda: engine.batcher.waiting_rows,
+        provider=engine.provider,
+        models=",".join(sorted(engine.manifests)),
+    )
     inspector = Inspector(
         engine,
         default_model=settings.default_model,
@@ -41,12 +59,14 @@ def create_app(settings: Settings, engine: Engine, lifecycle: Lifecycle | None =
         lifespan=lifespan,
         middleware=[
             Middleware(RequestId),
+            Middleware(Telemetry, metrics=metrics),
             Middleware(Disconnect),
             Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
         ],
     )
     app.state.settings = settings
     app.state.inspector = inspector
+    app.state.metrics = metrics
     app.state.lifecycle = lifecycle or Lifecycle()
     problems.install(app)
     app.include_router(router)

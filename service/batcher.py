@@ -49,17 +49,43 @@ class Submission:
 
     rows: Sequence[Any]
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[list[Any]]
+    future: asyncio.Future[Answers]
     arrived: float
     taken: int = 0
     """Rows that went into batches."""
     answered: int = 0
+    waited_s: float = 0.0
+    computed_s: float = 0.0
     abandoned: bool = False
     """Its caller left: its remaining rows are not computed."""
     answers: list[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self.answers = [None] * len(self.rows)
+
+    def outcome(self) -> Answers:
+        """What its caller gets once all rows are answered."""
+        return Answers(self.answers, self.waited_s, self.computed_s)
+
+
+class BatchReport(NamedTuple):
+    """What one run of a runner was like."""
+
+    key: Any
+    """Of the runner."""
+    rows: int
+    seconds: float
+
+
+class Answers(NamedTuple):
+    """What a caller of `submit` gets."""
+
+    rows: list[Any]
+    """For each row its answer, or the exception that the runner raised for it alone."""
+    waited_s: float
+    """From its arrival until its first row was in a batch."""
+    computed_s: float
+    """Of the batches that held its rows, together."""
 
 
 class Part(NamedTuple):
@@ -75,13 +101,14 @@ class Part(NamedTuple):
         return self.submission.rows[self.start : self.stop]
 
 
-Outcome = tuple[Submission, list[Any] | Closed]
+Outcome = tuple[Submission, Answers | Closed]
 """A submission, and its answers or why there are none."""
 
 
 class Batch(NamedTuple):
     """What a runner is given at once."""
 
+    key: Any
     runner: Runner
     parts: list[Part]
 
@@ -123,7 +150,7 @@ class Waiting:
         wait_s = queue[0].arrived + self._max_delay_s - now
         if wait_s > 0 and sum(len(one.rows) - one.taken for one in queue) < runner.max_rows:
             return wait_s
-        return Batch(runner, self._take(queue, runner.max_rows))
+        return Batch(key, runner, self._take(queue, runner.max_rows, now))
 
     def clear(self) -> list[Submission]:
         """Take everything out."""
@@ -133,11 +160,13 @@ class Waiting:
         self.rows = 0
         return left
 
-    def _take(self, queue: deque[Submission], room: int) -> list[Part]:
+    def _take(self, queue: deque[Submission], room: int, now: float) -> list[Part]:
         parts = []
         while queue and room:
             submission = queue[0]
             start = submission.taken
+            if start == 0:
+                submission.waited_s = now - submission.arrived
             stop = min(len(submission.rows), start + room)
             parts.append(Part(submission, start, stop))
             submission.taken = stop
@@ -165,6 +194,7 @@ class Batcher:
         max_waiting_rows: rows that may wait before `submit` raises Full.
         max_delay_s: see `Waiting`.
         clock: monotonic seconds.
+        on_batch: called, on the batcher's thread, after every run.
         on_lost: called, on the batcher's thread, if a runner is lost.
     """
 
@@ -175,11 +205,13 @@ class Batcher:
         max_waiting_rows: int = 1024,
         max_delay_s: float = 0,
         clock: Clock = time.monotonic,
+        on_batch: Callable[[BatchReport], None] = lambda _report: None,
         on_lost: Callable[[Exception], None] = lambda _error: None,
     ) -> None:
         self._waiting = Waiting(runners, max_delay_s=max_delay_s)
         self._max_waiting_rows = max_waiting_rows
         self._clock = clock
+        self._on_batch = on_batch
         self._on_lost = on_lost
         self._rate = Rate()
         self._closed = False
@@ -201,7 +233,7 @@ class Batcher:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    async def submit(self, key: Hashable, rows: Sequence[Any]) -> list[Any]:
+    async def submit(self, key: Hashable, rows: Sequence[Any]) -> Answers:
         """Wait for the answers of some rows, in order.
 
         If the caller is cancelled (it left, or its time is over), rows that are not yet in a batch
@@ -210,9 +242,6 @@ class Batcher:
         Args:
             key: of the runner.
             rows: at least one.
-
-        Returns:
-            for each row its answer, or the exception that the runner raised for it alone.
 
         Raises:
             Full: there is no room for the rows.
@@ -242,7 +271,7 @@ class Batcher:
     def _work(self) -> None:
         while (batch := self._next_batch()) is not None:
             try:
-                self._run(batch.runner, batch.parts)
+                self._run(batch)
             except RunnerLost as error:
                 self._die(error, batch)
                 return
@@ -258,7 +287,8 @@ class Batcher:
                     return None
                 self._changed.wait(formed)
 
-    def _run(self, runner: Runner, parts: list[Part]) -> None:
+    def _run(self, batch: Batch) -> None:
+        key, runner, parts = batch
         rows = [row for part in parts for row in part.rows]
         started = self._clock()
         try:
@@ -268,11 +298,13 @@ class Batcher:
         except Exception as error:  # noqa: BLE001  a runner may raise anything; the row's caller gets it
             if len(rows) > 1:
                 for half in _halve(parts, len(rows) // 2):
-                    self._run(runner, half)
+                    self._run(Batch(key, runner, half))
                 return
             answers = [error]
-        self._rate.note(len(rows), self._clock() - started)
-        _deliver(_complete(parts, answers))
+        seconds = self._clock() - started
+        self._rate.note(len(rows), seconds)
+        _deliver(_complete(parts, answers, seconds))
+        self._on_batch(BatchReport(key, len(rows), seconds))
 
     def _die(self, error: Exception, batch: Batch) -> None:
         with self._changed:
@@ -307,7 +339,7 @@ class Rate:
         return rows / self.rows_per_s if self.rows_per_s else 1.0
 
 
-def _complete(parts: Iterable[Part], answers: Sequence[Any]) -> list[Outcome]:
+def _complete(parts: Iterable[Part], answers: Sequence[Any], seconds: float) -> list[Outcome]:
     """Put answers in their places; gives the submissions that have them all."""
     complete: list[Outcome] = []
     position = 0
@@ -315,8 +347,9 @@ def _complete(parts: Iterable[Part], answers: Sequence[Any]) -> list[Outcome]:
         submission.answers[start:stop] = answers[position : position + stop - start]
         position += stop - start
         submission.answered += stop - start
+        submission.computed_s += seconds
         if submission.answered == len(submission.rows):
-            complete.append((submission, submission.answers))
+            complete.append((submission, submission.outcome()))
     return complete
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from model.bundle import Manifest
 from model.runtime import DeviceLostError, Encoding, Floats, Runtime
+from service import timings
 from service.batcher import Batcher, Runner, RunnerLost
 
 
@@ -61,7 +62,7 @@ class Engine:
         Raises:
             service.batcher.Full, service.batcher.Closed: see `Batcher.submit`.
         """
-        return await self.batcher.submit((model, "encode"), images)
+        return await self._submit((model, "encode"), images)
 
     async def decode(self, model: str, poses: Floats, classes: NDArray[np.int64]) -> Floats:
         """Images (M, 1, H, W) of poses (M, D) of classes (M,).
@@ -71,11 +72,17 @@ class Engine:
             Exception: what the runtime raised for one of the poses.
         """
         rows = list(zip(poses, classes, strict=True))
-        images = await self.batcher.submit((model, "decode"), rows)
+        images = await self._submit((model, "decode"), rows)
         for image in images:
             if isinstance(image, Exception):
                 raise image
         return np.stack(images)
+
+    async def _submit(self, key: Hashable, rows: Sequence[Any]) -> list[Any]:
+        answers = await self.batcher.submit(key, rows)
+        timings.note("queue", answers.waited_s)
+        timings.note("compute", answers.computed_s)
+        return answers.rows
 
     def close(self) -> None:
         """Finish what was accepted and stop the thread."""

@@ -16,6 +16,7 @@ from model.runtime import Encoding
 from service.engine import Engine
 from service.images import decode
 from service.problems import InvalidParameter, Problem, UnknownModel
+from service.timings import timing
 from service.uploads import Upload
 
 log = logging.getLogger(__name__)
@@ -95,9 +96,10 @@ class Inspector:
         self, uploads: list[Upload], manifest: Manifest, fitting: Fitting
     ) -> list[Reading | Problem]:
         """Encode all pictures that can be read, as one batch; problems keep their places."""
-        prepared = await asyncio.gather(
-            *(self._prepare_or_explain(upload, manifest, fitting) for upload in uploads)
-        )
+        with timing("preprocess"):
+            prepared = await asyncio.gather(
+                *(self._prepare_or_explain(upload, manifest, fitting) for upload in uploads)
+            )
         images = [one.image for one in prepared if isinstance(one, Prepared)]
         if not images:
             return [one for one in prepared if isinstance(one, Problem)]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 import uuid
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service import timings
+from service.metrics import Metrics
 from service.problems import REQUEST_ID, TooLarge
 
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -35,6 +38,37 @@ class RequestId:
             await send(message)
 
         await self._app(scope, receive, send_with_id)
+
+
+class Telemetry:
+    """Times each request: `Server-Timing` on the answer, and the metrics."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        with timings.collecting() as seconds:
+
+            async def send_with_timing(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    seconds["total"] = time.perf_counter() - started
+                    MutableHeaders(scope=message)["Server-Timing"] = timings.server_timing(seconds)
+                    self._note(scope, message["status"], seconds)
+                await send(message)
+
+            await self._app(scope, receive, send_with_timing)
+
+    def _note(self, scope: Scope, status: int, seconds: dict[str, float]) -> None:
+        route = getattr(scope.get("route"), "path", "unknown")
+        self._metrics.note_request(route, status, seconds["total"])
+        for stage in seconds.keys() - {"total"}:
+            self._metrics.note_stage(stage, seconds[stage])
 
 
 class Disconnect:

@@ -146,6 +146,8 @@ def install(app: FastAPI) -> None:
 
 async def _answer_problem(request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, Problem)
+    if isinstance(problem, Busy | Unavailable | TooLate):
+        request.app.state.metrics.note_rejection(problem.slug)
     wait_s = problem.retry_after_s
     headers = None if wait_s is None else {"Retry-After": str(math.ceil(wait_s))}
     return _answer(request, problem.to_dict(), headers=headers)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from service.answers import (
     ClassifyAnswer,
@@ -28,6 +29,7 @@ from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS
 from service.images import encode_png
 from service.inspector import Inspector
 from service.lifecycle import Lifecycle
+from service.metrics import CONTENT_TYPE
 from service.negotiation import JSON, PNG, choose_media_type
 from service.problems import InvalidParameter, Problem, TooLate, Unavailable
 from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery
@@ -190,6 +192,12 @@ async def show_model(
 ) -> dict[str, Any]:
     """Give one bundle's whole manifest."""
     return inspector.manifest(name).to_dict()
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> Response:
+    """Give the metrics in Prometheus' text format."""
+    return Response(request.app.state.metrics.render(), media_type=CONTENT_TYPE)
 
 
 @router.get("/livez")

@@ -34,6 +34,7 @@ class Gate:
         self._open = open
 
     def __call__(self, rows: list[Any]) -> Sequence[Any]:
+        """Answer a batch."""
         self.batches.append(rows)
         self.entered.release()
         if not self._open:
@@ -45,6 +46,7 @@ class Gate:
         return [2 * row for row in rows]
 
     def let(self, batches: int = 1) -> None:
+        """Let some batches finish."""
         self._may_go.release(batches)
 
     async def running(self) -> None:
@@ -62,9 +64,13 @@ async def batching(gate: Gate, *, max_rows: int = 4, **settings: Any) -> AsyncIt
         await asyncio.to_thread(batcher.close)
 
 
+async def submit(batcher: Batcher, *rows: Any) -> list[Any]:
+    return (await batcher.submit("q", rows)).rows
+
+
 async def submit_soon(batcher: Batcher, *rows: Any) -> asyncio.Task[list[Any]]:
     """Start a submission and let it reach the queue."""
-    task = asyncio.create_task(batcher.submit("q", rows))
+    task = asyncio.create_task(submit(batcher, *rows))
     await asyncio.sleep(0)
     return task
 
@@ -74,7 +80,7 @@ def test_rows_are_answered_in_order() -> None:
 
     async def scenario() -> list[list[int]]:
         async with batching(Gate()) as batcher:
-            return await asyncio.gather(*(batcher.submit("q", [i, i + 100]) for i in range(20)))
+            return await asyncio.gather(*(submit(batcher, i, i + 100) for i in range(20)))
 
     assert [[2 * i, 2 * i + 200] for i in range(20)] == asyncio.run(scenario())
 
@@ -174,7 +180,7 @@ def test_a_bad_row_among_a_callers_own_leaves_the_others() -> None:
 
     async def scenario() -> list[Any]:
         async with batching(Gate()) as batcher:
-            return await batcher.submit("q", [1, "poison", 3])
+            return await submit(batcher, 1, "poison", 3)
 
     first, error, third = asyncio.run(scenario())
     assert (2, 6) == (first, third)
@@ -244,7 +250,31 @@ class Clock:
     now = 0.0
 
     def __call__(self) -> float:
+        """Tell the time, in seconds."""
         return self.now
+
+
+def test_answers_say_how_long_they_waited_and_were_computed() -> None:
+    """Waiting ends when the first row is in a batch; computing adds up all batches."""
+    clock = Clock()
+
+    async def scenario() -> Answers:
+        gate = Gate(open=False)
+        async with batching(gate, max_rows=2, clock=clock) as batcher:
+            first = await submit_soon(batcher, 0)
+            await gate.running()
+            second = asyncio.create_task(batcher.submit("q", [1, 2, 3]))
+            await asyncio.sleep(0)
+            clock.now = 5.0
+            gate.let()
+            await first
+            for _ in range(2):
+                await gate.running()
+                clock.now += 1.0
+                gate.let()
+            return await second
+
+    assert Answers([2, 4, 6], waited_s=5.0, computed_s=2.0) == asyncio.run(scenario())
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def test_a_picture_with_damaged_exif_is_read(
 def test_an_encoded_image_reads_back() -> None:
     """All 256 levels survive, as a greyscale PNG."""
     levels = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    picture = decode(encode_png(levels / np.float32(255)), max_pixels=AMPLE)
+    picture = decode(encode_png((levels / 255).astype(np.float32)), max_pixels=AMPLE)
     assert "L" == picture.mode
     assert levels.tolist() == np.asarray(picture).tolist()
 

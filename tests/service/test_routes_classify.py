@@ -33,7 +33,8 @@ def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[byte
     """Model, and for each picture label, class name, length, all lengths and the fit."""
     answer = classify(client, digits[7])
     (prediction,) = answer["predictions"]
-    assert ({"model", "predictions"}, "mnist") == (answer.keys(), answer["model"])
+    assert {"model", "predictions"} == answer.keys()
+    assert "mnist" == answer["model"]
     assert {"label", "class_name", "length", "lengths", "fit"} == prediction.keys()
     assert 10 == len(prediction["lengths"])
 

@@ -1,0 +1,96 @@
+"""What Prometheus reads at `/metrics`. Every metric is described in docs/operations.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    generate_latest,
+)
+
+from service.batcher import BatchReport
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """The service's own registry; nothing is global."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "capsnet_requests", "Answered requests.", ("route", "status"), registry=registry
+        )
+        self._seconds = Histogram(
+            "capsnet_request_seconds",
+            "From request to answer.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._stages = Histogram(
+            "capsnet_stage_seconds",
+            "Time of one request in a stage: preprocess, queue or compute.",
+            ("stage",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._batch_seconds = Histogram(
+            "capsnet_batch_seconds",
+            "One inference.",
+            ("model", "graph"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._batch_rows = Histogram(
+            "capsnet_batch_rows",
+            "Rows of one inference.",
+            ("model", "graph"),
+            buckets=_ROWS,
+            registry=registry,
+        )
+        self._refusals = Counter(
+            "capsnet_rejections",
+            "Refused requests, by the problem's slug.",
+            ("reason",),
+            registry=registry,
+        )
+        self._waiting = Gauge(
+            "capsnet_waiting_rows", "Rows that wait for a batch.", registry=registry
+        )
+        self._provider = Info("capsnet_provider", "What runs the networks.", registry=registry)
+
+    def watch(self, *, waiting_rows: Callable[[], int], provider: str, models: str) -> None:
+        """Say where the gauges read."""
+        self._waiting.set_function(waiting_rows)
+        self._provider.info({"provider": provider, "models": models})
+
+    def note_request(self, route: str, status: int, seconds: float) -> None:
+        """Count an answer. `route` is the path's template, never what the client typed."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def note_stage(self, stage: str, seconds: float) -> None:
+        """Count one request's time in a stage."""
+        self._stages.labels(stage).observe(seconds)
+
+    def note_rejection(self, reason: str) -> None:
+        """Count a request that was not taken or not answered in time."""
+        self._refusals.labels(reason).inc()
+
+    def note_batch(self, report: BatchReport) -> None:
+        """Count an inference. Called on the inference thread."""
+        model, graph = report.key
+        self._batch_rows.labels(model, graph).observe(report.rows)
+        self._batch_seconds.labels(model, graph).observe(report.seconds)
+
+    def render(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)

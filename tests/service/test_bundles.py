@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from model.bundle import CARD, ENCODER, MANIFEST, WEIGHTS
+from service.bundles import NothingToServe, load_runtimes
+from service.settings import Settings
+
+
+@pytest.fixture
+def add_bundle(bundle_path: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """`add_bundle(name)` puts a sound bundle of that name into `tmp_path`."""
+
+    def add(name: str) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(bundle_path, folder)
+        manifest = json.loads((folder / MANIFEST).read_text())
+        (folder / MANIFEST).write_text(json.dumps({**manifest, "name": name}))
+        return folder
+
+    return add
+
+
+def settings(bundles: Path, *models: str) -> Settings:
+    return Settings(bundles=bundles, models=models, device="cpu", threads=1, default_model="mnist")
+
+
+def alter_weights(folder: Path) -> None:
+    content = bytearray((folder / WEIGHTS).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / WEIGHTS).write_bytes(content)
+
+
+def remove_encoder(folder: Path) -> None:
+    (folder / ENCODER).unlink()
+
+
+def cut_manifest(folder: Path) -> None:
+    text = (folder / MANIFEST).read_text()
+    (folder / MANIFEST).write_text(text[: len(text) // 2])
+
+
+def write_another_schema(folder: Path) -> None:
+    values = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**values, "schema_version": 99}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        pytest.param(alter_weights, "weights.bin is not the file", id="altered weights"),
+        pytest.param(remove_encoder, "encoder.onnx cannot be read", id="missing graph"),
+        pytest.param(cut_manifest, "manifest.json is not JSON", id="broken manifest"),
+        pytest.param(write_another_schema, "schema version 99", id="another schema"),
+    ],
+)
+def test_a_broken_bundle_is_named_and_left_out(
+    damage: Callable[[Path], None],
+    reason: str,
+    add_bundle: Callable[[str], Path],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log says which bundle is wrong and why; the others are served."""
+    add_bundle("mnist")
+    broken = add_bundle("broken")
+    damage(broken)
+    assert {"mnist"} == load_runtimes(settings(tmp_path)).keys()
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert str(broken) in message
+    assert reason in message
+
+
+def test_all_sound_bundles_are_loaded(add_bundle: Callable[[str], Path], tmp_path: Path) -> None:
+    """Every folder with a manifest is a bundle; others are not looked at."""
+    add_bundle("mnist")
+    add_bundle("mnist-compact")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / CARD).write_text("no bundle")
+    runtimes = load_runtimes(settings(tmp_path))
+    assert {"mnist", "mnist-compact"} == runtimes.keys()
+    for name, runtime in runtimes.items():
+        assert name == runtime.bundle.manifest.name
+
+
+def test_only_named_bundles_are_loaded(add_bundle: Callable[[str], Path], tmp_path: Path) -> None:
+    """With a list of models, other folders are not loaded."""
+    add_bundle("mnist")
+    add_bundle("mnist-compact")
+    assert {"mnist"} == load_runtimes(settings(tmp_path, "mnist")).keys()
+
+
+def test_a_named_bundle_that_is_missing_is_named_in_the_log(
+    add_bundle: Callable[[str], Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A typo in the list of models is seen."""
+    add_bundle("mnist")
+    assert {"mnist"} == load_runtimes(settings(tmp_path, "mnist", "minst")).keys()
+    assert f"{tmp_path / 'minst'}: manifest.json cannot be read" in caplog.text
+
+
+def test_nothing_is_served_without_the_default_bundle(
+    add_bundle: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The message names the default and what was found instead."""
+    add_bundle("mnist-compact")
+    expected = r"'mnist' is not among the loaded bundles \(mnist-compact\)"
+    with pytest.raises(NothingToServe, match=expected):
+        load_runtimes(settings(tmp_path))
+
+
+def test_nothing_is_served_from_an_empty_folder(tmp_path: Path) -> None:
+    """The message names the folder."""
+    with pytest.raises(NothingToServe, match=r"\(none\) of .*nowhere"):
+        load_runtimes(settings(tmp_path / "nowhere"))
+
+
+def test_nothing_is_served_if_the_default_bundle_is_broken(
+    add_bundle: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """An altered default bundle is never served."""
+    alter_weights(add_bundle("mnist"))
+    add_bundle("mnist-compact")
+    with pytest.raises(NothingToServe):
+        load_runtimes(settings(tmp_path))

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from service.middleware import Disconnect
+
+POST: Scope = {"type": "http", "method": "POST", "headers": []}
+BODY: Message = {"type": "http.request", "body": b"picture", "more_body": False}
+LEFT: Message = {"type": "http.disconnect"}
+
+
+class Client:
+    """Sends messages, then stays silent; keeps what it is answered."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = iter(messages)
+        self.answers: list[Message] = []
+
+    async def receive(self) -> Message:
+        """Give the next message, or wait for ever."""
+        for message in self._messages:
+            return message
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(self, message: Message) -> None:
+        """Take an answer."""
+        self.answers.append(message)
+
+
+class App:
+    """Reads the body, then works for ever unless it is quick."""
+
+    def __init__(self, *, quick: bool) -> None:
+        self._quick = quick
+        self.cancelled = False
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        assert await receive() == BODY
+        try:
+            if not self._quick:
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        await send({"type": "http.response.start", "status": 200})
+
+
+def handle(app: App, client: Client) -> None:
+    async def within_a_second() -> None:
+        async with asyncio.timeout(1):
+            await Disconnect(app)(POST, client.receive, client.send)
+
+    asyncio.run(within_a_second())
+
+
+def test_handling_ends_when_the_client_leaves() -> None:
+    """The work of a client that left is cancelled, quietly."""
+    app, client = App(quick=False), Client([BODY, LEFT])
+    handle(app, client)
+    assert app.cancelled
+    assert [] == client.answers
+
+
+def test_a_client_that_stays_is_answered() -> None:
+    """Watching for its leaving does not disturb the answer."""
+    app, client = App(quick=True), Client([BODY])
+    handle(app, client)
+    assert not app.cancelled
+    assert [200] == [message["status"] for message in client.answers]
+
+
+def test_errors_pass_through() -> None:
+    """What the application raises reaches the layers outside."""
+
+    async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise LookupError
+
+    async def call() -> None:
+        client = Client([])
+        await Disconnect(broken)(POST, client.receive, client.send)
+
+    with pytest.raises(LookupError):
+        asyncio.run(call())
