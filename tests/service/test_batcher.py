@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from service.batcher import (
+    Answers,
     Batch,
     Batcher,
     Closed,
