@@ -135,7 +135,8 @@ def _settle(votes: Tensor, bias: Tensor | None, *, iterations: int) -> Tensor | 
 def _weigh(votes: Tensor, couplings: Tensor | None, bias: Tensor | None) -> Tensor:
     """S = sum_i c_ik u_ik + bias: (N, K, I, D) and (N, K, I) to (N, K, D)."""
     if couplings is None:  # equal: a plain sum, one product less
-        weighted = votes.sum(dim=2) / votes.shape[1]
+        # In the products' order of axes onnxruntime needs no transposed copy of the votes.
+        weighted = votes.movedim(2, 0).sum(dim=0) / votes.shape[1]
     else:
         weighted = torch.matmul(couplings.unsqueeze(2), votes).squeeze(2)
     return weighted if bias is None else weighted + bias

@@ -155,7 +155,7 @@ def test_images_and_labels_must_pair_up(on_disk: Path) -> None:
         load(dataset, "train", on_disk.parent)
 
 
-@pytest.mark.parametrize("count", [0, 2, 5])
+@pytest.mark.parametrize("count", [0, 2, 4])
 def test_the_last_examples_are_held_out(count: int) -> None:
     """Training keeps the first examples, validation gets the last `count`, none is lost."""
     training, validation = hold_out(Examples(IMAGES, LABELS), count)
@@ -165,10 +165,24 @@ def test_the_last_examples_are_held_out(count: int) -> None:
     np.testing.assert_array_equal(IMAGES[5 - count :], validation.images)
 
 
+@pytest.mark.parametrize("count", [5, 6])
+def test_something_is_left_to_train_on(count: int) -> None:
+    """Holding out everything, or more than there is, is refused."""
+    with pytest.raises(ValueError, match=f"cannot hold out {count} of 5"):
+        hold_out(Examples(IMAGES, LABELS), count)
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_published_data_sets_are_named_as_they_are_listed(name: str) -> None:
     """A data set's folder is called what it is asked for by."""
     assert name == DATASETS[name].name
+
+
+@pytest.mark.parametrize("count", [5, 6])
+def test_something_is_left_to_train_on(count: int) -> None:
+    """Holding out everything, or more than there is, is refused."""
+    with pytest.raises(ValueError, match=f"cannot hold out {count} of 5"):
+        hold_out(Examples(IMAGES, LABELS), count)
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -181,6 +195,13 @@ def test_published_data_sets_have_the_four_files(name: str) -> None:
 def test_mirrors_end_in_a_slash(name: str) -> None:
     """A file's name can be put right behind a mirror's address."""
     assert all(mirror.endswith("/") for mirror in DATASETS[name].mirrors)
+
+
+@pytest.mark.parametrize("count", [5, 6])
+def test_something_is_left_to_train_on(count: int) -> None:
+    """Holding out everything, or more than there is, is refused."""
+    with pytest.raises(ValueError, match=f"cannot hold out {count} of 5"):
+        hold_out(Examples(IMAGES, LABELS), count)
 
 
 @pytest.mark.parametrize("name", DATASETS)

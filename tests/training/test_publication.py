@@ -70,6 +70,7 @@ def published(
     folder = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(DATASETS, "mnist", noise)
+        patch.setattr(publication, "HELD_OUT", 10)
         examples: Examples = load(noise, "train", data_dir)
         Trainer(Plan(TINY, 1, examples, None, folder), device=torch.device("cpu")).run(log_every=1)
         bundle = publish(folder, folder / "bundles", name=None, data_dir=data_dir)
