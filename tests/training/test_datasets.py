@@ -178,13 +178,6 @@ def test_published_data_sets_are_named_as_they_are_listed(name: str) -> None:
     assert name == DATASETS[name].name
 
 
-@pytest.mark.parametrize("count", [5, 6])
-def test_something_is_left_to_train_on(count: int) -> None:
-    """Holding out everything, or more than there is, is refused."""
-    with pytest.raises(ValueError, match=f"cannot hold out {count} of 5"):
-        hold_out(Examples(IMAGES, LABELS), count)
-
-
 @pytest.mark.parametrize("name", DATASETS)
 def test_published_data_sets_have_the_four_files(name: str) -> None:
     """Each file that `load` reads has a digest."""
@@ -195,13 +188,6 @@ def test_published_data_sets_have_the_four_files(name: str) -> None:
 def test_mirrors_end_in_a_slash(name: str) -> None:
     """A file's name can be put right behind a mirror's address."""
     assert all(mirror.endswith("/") for mirror in DATASETS[name].mirrors)
-
-
-@pytest.mark.parametrize("count", [5, 6])
-def test_something_is_left_to_train_on(count: int) -> None:
-    """Holding out everything, or more than there is, is refused."""
-    with pytest.raises(ValueError, match=f"cannot hold out {count} of 5"):
-        hold_out(Examples(IMAGES, LABELS), count)
 
 
 @pytest.mark.parametrize("name", DATASETS)
