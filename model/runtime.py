@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from model.bundle import DECODER, ENCODER, ROUTING, Bundle
+from model.bundle import DECODER, ENCODER, ROUTING, Bundle, BundleError
 
 Device = Literal["auto", "cuda", "cpu"]
 Floats = NDArray[np.float32]
@@ -126,6 +126,7 @@ def open_session(graph: Path, *, device: Device, threads: int) -> onnxruntime.In
     """Load one graph on a device.
 
     Raises:
+        BundleError: onnxruntime cannot load it there.
         DeviceError: CUDA was asked for and does not work.
     """
     _refuse_two_onnxruntimes()
@@ -139,14 +140,23 @@ def open_session(graph: Path, *, device: Device, threads: int) -> onnxruntime.In
     options.log_severity_level = 3
     options.intra_op_num_threads = 1 if use_cuda else threads
     if not use_cuda:
-        return onnxruntime.InferenceSession(graph, options, providers=[_CPU])
+        return _load(graph, options, [_CPU])
     onnxruntime.preload_dlls(directory="")
     if device == "cuda":
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    session = onnxruntime.InferenceSession(graph, options, providers=_cuda_providers(device))
+    session = _load(graph, options, _cuda_providers(device))
     if device == "cuda" and session.get_providers()[0] != _CUDA:
         raise DeviceError("CAPSNET_DEVICE=cuda, but onnxruntime fell back to the CPU")
     return session
+
+
+def _load(
+    graph: Path, options: onnxruntime.SessionOptions, providers: list[Any]
+) -> onnxruntime.InferenceSession:
+    try:
+        return onnxruntime.InferenceSession(graph, options, providers=providers)
+    except Exception as error:  # onnxruntime's own exceptions share no narrower class
+        raise BundleError(f"{graph.parent}: {graph.name} cannot be loaded: {error}") from error
 
 
 def cpu_quota(cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -6,9 +6,9 @@ import logging
 import sys
 
 import uvicorn
-from PIL import Image
 
 from model.runtime import DeviceError
+from service import logs
 from service.app import create_app
 from service.bundles import NothingToServe, load_runtimes
 from service.engine import Engine
@@ -22,11 +22,10 @@ log = logging.getLogger("service")
 
 def main() -> None:
     """Serve until SIGTERM or SIGINT; the exit code is 0 unless the device was lost."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    Image.MAX_IMAGE_PIXELS = None  # service.images checks the limit of the settings itself
     lifecycle, metrics = Lifecycle(), Metrics()
     try:
         settings = Settings.from_environment()
+        logs.configure(settings.log_format)
         engine = Engine(
             load_runtimes(settings),
             max_encode_rows=settings.max_batch_rows,
@@ -42,7 +41,9 @@ def main() -> None:
             create_app(settings, engine, lifecycle=lifecycle, metrics=metrics),
             host=settings.host,
             port=settings.port,
+            log_config=None,
             log_level="warning",
+            access_log=False,
             server_header=False,
             timeout_graceful_shutdown=settings.drain_timeout_s,
         ),

@@ -27,12 +27,14 @@ def load_runtimes(settings: Settings) -> dict[str, Runtime]:
     for path in _folders(settings):
         try:
             bundle = Bundle.open(path)
+            runtime = Runtime(bundle, device=settings.device, threads=settings.threads)
         except BundleError as error:
             log.error("bundle refused: %s", error)  # noqa: TRY400  a sentence, not a trace
             continue
-        runtimes[bundle.manifest.name] = Runtime(
-            bundle, device=settings.device, threads=settings.threads
-        )
+        if bundle.manifest.name in runtimes:
+            log.error("bundle refused: %s: its name, %s, is taken", path, bundle.manifest.name)
+            continue
+        runtimes[bundle.manifest.name] = runtime
     if settings.default_model not in runtimes:
         raise NothingToServe(
             f"the default model {settings.default_model!r} is not among the loaded bundles "

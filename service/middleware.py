@@ -1,4 +1,4 @@
-"""What wraps every request: its id and the limit on its body."""
+"""What wraps every request: its id, its times, its client's patience and its size."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import uuid
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service import timings
+from service import logs, timings
 from service.metrics import Metrics
 from service.problems import REQUEST_ID, TooLarge
 
+_PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+"""Routes that are asked every few seconds and are not worth a line."""
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -31,6 +33,7 @@ class RequestId:
         sent = Headers(scope=scope).get(REQUEST_ID, "")
         request_id = sent if _ACCEPTED_ID.fullmatch(sent) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
+        logs.request_id.set(request_id)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -41,7 +44,7 @@ class RequestId:
 
 
 class Telemetry:
-    """Times each request: `Server-Timing` on the answer, and the metrics."""
+    """Times each request: `Server-Timing` on the answer, the metrics and the access log."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -69,6 +72,15 @@ class Telemetry:
         self._metrics.note_request(route, status, seconds["total"])
         for stage in seconds.keys() - {"total"}:
             self._metrics.note_stage(stage, seconds[stage])
+        if route not in _PROBES:
+            milliseconds = {f"{stage}_ms": round(1000 * s, 2) for stage, s in seconds.items()}
+            logs.ACCESS.info(
+                "%s %s %s",
+                scope["method"],
+                route,
+                status,
+                extra={"fields": {"route": route, "status": status, **milliseconds}},
+            )
 
 
 class Disconnect:

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
 from model.runtime import Device
+from service.logs import LogFormat
 
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_DATA_DIR"})
@@ -55,6 +56,9 @@ class Settings(BaseSettings):
     )
     drain_timeout_s: int = Field(
         30, ge=1, description="Longest time to finish accepted requests after the grace."
+    )
+    log_format: LogFormat = Field(
+        "text", description="`json` writes an object a line, with the request's id."
     )
     decode_threads: int = Field(2, ge=1, description="Threads that decode pictures.")
 

@@ -1,0 +1,45 @@
+"""Logs: one line an event, as text for people or as JSON for machines, with the request's id."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Literal
+
+LogFormat = Literal["text", "json"]
+
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""Of the request that the running task works for."""
+
+ACCESS = logging.getLogger("service.access")
+"""One event for each answered request; its fields are in `fields`."""
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def configure(log_format: LogFormat) -> None:
+    """Write all logs of this process to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+class JsonFormatter(logging.Formatter):
+    """A JSON object a line: time, level, logger, message, request_id and the event's `fields`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as one line."""
+        members = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "request_id": request_id.get(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            members["trace"] = self.formatException(record.exc_info)
+        return json.dumps({key: value for key, value in members.items() if value is not None})

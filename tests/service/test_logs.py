@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service import logs
+from service.logs import JsonFormatter
+
+
+def format_record(message: str, **more: object) -> dict[str, object]:
+    record = logging.makeLogRecord({"name": "service", "levelname": "INFO", "msg": message, **more})
+    parsed: dict[str, object] = json.loads(JsonFormatter().format(record))
+    return parsed
+
+
+def test_an_event_is_one_line_of_json() -> None:
+    """Level, logger, message and fields, in UTC, even if the message has line breaks."""
+    line = format_record("two\nlines", fields={"rows": 3})
+    assert ("info", "service", "two\nlines", 3) == (
+        line["level"], line["logger"], line["message"], line["rows"],
+    )  # fmt: skip
+    assert str(line["time"]).endswith("+00:00")
+
+
+def test_lines_carry_the_id_of_the_request() -> None:
+    """What is logged while a request is handled can be found by its id."""
+    token = logs.request_id.set("abc")
+    try:
+        assert "abc" == format_record("hello")["request_id"]
+    finally:
+        logs.request_id.reset(token)
+    assert "request_id" not in format_record("hello")
+
+
+def test_every_answer_is_logged_without_the_picture(
+    client: TestClient, digits: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """One event with route, status and times; probes leave none."""
+    with caplog.at_level(logging.INFO, logger="service.access"):
+        client.get("/livez")
+        client.post("/classify", files={"file": digits[3]})
+    (record,) = [one for one in caplog.records if one.name == "service.access"]
+    fields = record.__dict__["fields"]
+    assert ("/classify", 200) == (fields["route"], fields["status"])
+    assert {"preprocess_ms", "queue_ms", "compute_ms", "total_ms"} < fields.keys()
+
+
+def test_server_timing_tells_where_the_time_went(client: TestClient, digits: list[bytes]) -> None:
+    """The stages are part of the total."""
+    answer = client.post("/classify", files={"file": digits[3]})
+    entries = dict(entry.split(";dur=") for entry in answer.headers["Server-Timing"].split(", "))
+    assert {"preprocess", "queue", "compute", "total"} == entries.keys()
+    total = float(entries.pop("total"))
+    assert sum(map(float, entries.values())) <= total + 0.1
+
+
+def test_metrics_count_requests_and_batches(client: TestClient, digits: list[bytes]) -> None:
+    """`/metrics` shows what was answered, by route template."""
+    client.post("/classify", files={"file": digits[3]})
+    client.get("/models/nothing")
+    client.get("/wp-admin.php")
+    text = client.get("/metrics").text
+    assert 'capsnet_requests_total{route="/classify",status="200"}' in text
+    assert 'capsnet_requests_total{route="/models/{name}",status="404"}' in text
+    assert 'capsnet_requests_total{route="unknown",status="404"}' in text
+    assert "wp-admin" not in text
