@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -50,9 +51,23 @@ def write_another_schema(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps({**values, "schema_version": 99}))
 
 
+def replace_graph(folder: Path) -> None:
+    (folder / ENCODER).write_bytes(b"no graph")
+    values = json.loads((folder / MANIFEST).read_text())
+    values["sha256"][ENCODER] = hashlib.sha256(b"no graph").hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(values))
+
+
+def take_a_name(folder: Path) -> None:
+    values = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**values, "name": "mnist"}))
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
+        pytest.param(replace_graph, "encoder.onnx cannot be loaded", id="no graph"),
+        pytest.param(take_a_name, "its name, mnist, is taken", id="a name twice"),
         pytest.param(alter_weights, "weights.bin is not the file", id="altered weights"),
         pytest.param(remove_encoder, "encoder.onnx cannot be read", id="missing graph"),
         pytest.param(cut_manifest, "manifest.json is not JSON", id="broken manifest"),
@@ -68,7 +83,7 @@ def test_a_broken_bundle_is_named_and_left_out(
 ) -> None:
     """The log says which bundle is wrong and why; the others are served."""
     add_bundle("mnist")
-    broken = add_bundle("broken")
+    broken = add_bundle("two")
     damage(broken)
     assert {"mnist"} == load_runtimes(settings(tmp_path)).keys()
     (message,) = [record.getMessage() for record in caplog.records]
