@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from model.bundle import Bundle, BundleError
-from training.checkpoint import CheckpointError
+from training.checkpoint import Checkpoint, CheckpointError
 from training.datasets import DATASETS, HELD_OUT, DatasetError, Examples, hold_out, load
 from training.download import DownloadError
 from training.recipes import PRESETS, Recipe
@@ -42,6 +42,9 @@ def train(
         bool, typer.Option("--final", help="Train on all training examples, without validation.")
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in run-dir.")] = False,
+    weights: Annotated[
+        Path | None, typer.Option(help="Start from the weights of the run in this folder.")
+    ] = None,
     max_minutes: Annotated[
         float, typer.Option(help="Save and stop after this long; --resume goes on.")
     ] = math.inf,
@@ -57,6 +60,8 @@ def train(
         torch.set_num_threads(threads)
     plan = Plan(recipe, seed, training, validation, directory)
     trainer = Trainer(plan, device=where, resume=resume)
+    if weights and not resume:
+        trainer.start_from(Checkpoint.load(weights / CHECKPOINT))
     if trainer.run(max_minutes=max_minutes):
         console.print(f"{preset} is trained: {directory / CHECKPOINT}")
     else:

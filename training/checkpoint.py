@@ -36,6 +36,10 @@ class Checkpoint:
     optimiser: dict[str, Any]
     examples: int = 60_000
     """Training examples in an epoch."""
+    seconds_before: float = 0.0
+    """Training time of the runs whose weights this one started from."""
+    started_from: str | None = None
+    """The run whose weights this one started from, if any, as a sentence."""
     device: str = "CPU"
     """What it was trained on: CPU, or the name of the GPU."""
 

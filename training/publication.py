@@ -70,7 +70,8 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
             "examples": checkpoint.examples,
             "held_out_for_validation": checkpoint.held_out,
             "device": checkpoint.device,
-            "hours": round(checkpoint.seconds / 3600, 2),
+            "hours": round((checkpoint.seconds_before + checkpoint.seconds) / 3600, 2),
+            "started_from": checkpoint.started_from,
         },
     )
     bundle = export_bundle(network, manifest, bundles / manifest.name, validation=validation)

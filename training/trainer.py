@@ -81,6 +81,8 @@ class Trainer:
         )
         self.done_steps = 0
         self.seconds = 0.0
+        self._started_from: str | None = None
+        self._seconds_before = 0.0
         self._checkpoint_path = plan.directory / CHECKPOINT
         if resume:
             self._restore()
@@ -133,6 +135,8 @@ class Trainer:
                 if self.done_steps % log_every == 0 or self.done_steps == total:
                     values = self._log(meter, now)
                     progress.update(bar, shown=_state(values))
+                    if not progress.console.is_terminal:  # a log file gets lines, not a bar
+                        progress.console.print(f"step {self.done_steps}/{total}: {_state(values)}")
                 if self.plan.validation is not None and self._ends_epoch():
                     progress.console.print(_verdict(self._validate(self.plan.validation)))
                 if now - saved > save_every_s:
@@ -143,6 +147,22 @@ class Trainer:
         self.save()
         draw_curves(self._metrics.path, self.plan.directory / CURVES, title=self.plan.recipe.name)
         return self.done_steps >= total
+
+    def start_from(self, other: Checkpoint) -> None:
+        """Take the weights of another run of the same network; the recipe starts anew.
+
+        Raises:
+            TrainingError: this run has begun, or its network has other sizes.
+        """
+        if self.done_steps:
+            raise TrainingError("a run that has begun cannot take other weights")
+        if other.recipe.network != self.plan.recipe.network:
+            raise TrainingError(f"{other.recipe.name} is another network than this recipe's")
+        self.network.load_state_dict(other.network)
+        self._seconds_before = other.seconds_before + other.seconds
+        self._started_from = f"{other.recipe.name}, seed {other.seed}, {other.step} steps"
+        if other.started_from:
+            self._started_from += f" (started from {other.started_from})"
 
     def step(self) -> Tensor:
         """One gradient step.
@@ -181,6 +201,8 @@ class Trainer:
             network=self.network.state_dict(),
             optimiser=self.optimiser.state_dict(),
             examples=len(self._stream),
+            seconds_before=self._seconds_before,
+            started_from=self._started_from,
             device=_device_name(self.device),
         ).save(self._checkpoint_path)
 
@@ -198,6 +220,8 @@ class Trainer:
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"{self._checkpoint_path} does not fit: {error}") from error
         self.done_steps, self.seconds = checkpoint.step, checkpoint.seconds
+        self._started_from = checkpoint.started_from
+        self._seconds_before = checkpoint.seconds_before
 
     def _ends_epoch(self) -> bool:
         steps_per_epoch = math.ceil(len(self._stream) / self.plan.recipe.batch_size)
