@@ -43,7 +43,7 @@ clean: ## Remove the environment.
 
 # The gpu extra where an NVIDIA driver new enough for CUDA 13 answers, the cpu extra elsewhere.
 $(VENV)/.serve: pyproject.toml constraints.txt tools/choose_extra.sh
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@extra=$$(sh tools/choose_extra.sh) && \
 		$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$$extra]"
 	@touch $@

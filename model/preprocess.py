@@ -144,6 +144,7 @@ def fit_digit(grey: Floats, size: int, polarity: Polarity) -> Prepared:
     box = _box(ink)
     if box is None:
         return Prepared(np.zeros((1, size, size), np.float32), "digit", found, None)
+    source = Box(*(round(edge / shrink) for edge in box))
     target = DIGIT_BOX * size / 28
     ink = _thicken(ink, box, target)
     box = cast("Box", _box(ink))
@@ -151,7 +152,6 @@ def fit_digit(grey: Floats, size: int, polarity: Polarity) -> Prepared:
     factor = target / max(crop.shape)
     scaled = _resize(crop, *(max(1, round(side * factor)) for side in crop.shape))
     image = _centre(scaled / max(scaled.max(), 0.5), size)
-    source = Box(*(round(edge / shrink) for edge in box))
     return Prepared(image[None], "digit", found, source)
 
 
@@ -193,6 +193,8 @@ def illumination(grey: Floats) -> Floats:
     terms = np.stack(np.broadcast_arrays(1.0, x, y, x * y, x * x, y * y), -1).reshape(-1, 6)
     border = (np.maximum(np.abs(x), np.abs(y)) > _BORDER).ravel()
     ground = border & (np.abs(values - np.median(values[border])) < _STROKE_CONTRAST)
+    if not ground.any():  # half of the border is dark and half is light
+        ground = border
     solution = np.zeros(6)
     for _ in range(4):
         known = terms[ground]

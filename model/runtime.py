@@ -21,7 +21,7 @@ Floats = NDArray[np.float32]
 
 _CUDA = "CUDAExecutionProvider"
 _CPU = "CPUExecutionProvider"
-_CUDA_FAILURE = re.compile(r"CU(?:DA|BLAS|DNN) failure (\d+)")
+_CUDA_FAILURE = re.compile(r"CUDA failure (\d+)")
 _FATAL_CUDA_ERRORS = frozenset({46, 214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
 """cudaError_t values that poison the process's context: illegal addresses, lost devices, ECC."""
 
@@ -133,7 +133,7 @@ def open_session(graph: Path, *, device: Device, threads: int) -> onnxruntime.In
     available = _CUDA in onnxruntime.get_available_providers()
     if device == "cuda" and not available:
         raise DeviceError(
-            "CAPSNET_DEVICE=cuda, but this onnxruntime has no CUDA provider; install the gpu extra"
+            "CUDA was asked for, but this onnxruntime has no CUDA provider; install the gpu extra"
         )
     use_cuda = available and device != "cpu"
     options = onnxruntime.SessionOptions()
@@ -144,10 +144,16 @@ def open_session(graph: Path, *, device: Device, threads: int) -> onnxruntime.In
     onnxruntime.preload_dlls(directory="")
     if device == "cuda":
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    session = _load(graph, options, _cuda_providers(device))
-    if device == "cuda" and session.get_providers()[0] != _CUDA:
-        raise DeviceError("CAPSNET_DEVICE=cuda, but onnxruntime fell back to the CPU")
-    return session
+    try:
+        session = _load(graph, options, _cuda_providers(device))
+        if session.get_providers()[0] == _CUDA:
+            return session
+        reason = "onnxruntime fell back to the CPU"
+    except BundleError as error:
+        reason = str(error)
+    if device == "cuda":
+        raise DeviceError(f"CUDA was asked for and does not work: {reason}")
+    return open_session(graph, device="cpu", threads=threads)
 
 
 def _load(

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from model.bundle import Manifest
 from model.preprocess import Prepared
 from service.images import encode_png
+from service.inspector import Perturbation, Portrait
 from service.problems import Problem
 
 DECIMALS = 6
@@ -107,6 +108,20 @@ class ReconstructAnswer(BaseModel):
     error: float = Field(description="Mean squared error against the input, pixels in [0, 1].")
     fit: FitReport
 
+    @classmethod
+    def of(cls, manifest: Manifest, portrait: Portrait) -> Self:
+        """From a decoded capsule."""
+        prepared = portrait.reading.prepared
+        return cls(
+            model=manifest.name,
+            label=portrait.label,
+            class_name=manifest.class_names[portrait.label],
+            length=rounded(portrait.reading.lengths[portrait.label]),
+            reconstruction=data_url(portrait.image),
+            error=rounded(np.square(portrait.image - prepared.image[0]).mean()),
+            fit=FitReport.of(prepared),
+        )
+
 
 class PerturbAnswer(BaseModel):
     """A picture before and after one pose dimension was moved."""
@@ -123,6 +138,24 @@ class PerturbAnswer(BaseModel):
     perturbed: DataUrl
     fit: FitReport
 
+    @classmethod
+    def of(cls, manifest: Manifest, perturbation: Perturbation) -> Self:
+        """From a decoded capsule and its neighbour."""
+        portrait = perturbation.portrait
+        return cls(
+            model=manifest.name,
+            label=portrait.label,
+            class_name=manifest.class_names[portrait.label],
+            length=rounded(portrait.reading.lengths[portrait.label]),
+            dim=perturbation.dim,
+            delta=perturbation.delta,
+            pose=rounded(portrait.pose),
+            perturbed_pose=rounded(perturbation.pose),
+            reconstruction=data_url(portrait.image),
+            perturbed=data_url(perturbation.image),
+            fit=FitReport.of(portrait.reading.prepared),
+        )
+
 
 class ModelSummary(BaseModel):
     """One loaded bundle."""
@@ -134,6 +167,19 @@ class ModelSummary(BaseModel):
     class_dim: int = Field(description="D, the size of a pose.")
     default: bool = Field(description="Whether requests that name no model are answered by it.")
     metrics: dict[str, Any]
+
+    @classmethod
+    def of(cls, manifest: Manifest, *, default: bool) -> Self:
+        """From a bundle's manifest."""
+        return cls(
+            name=manifest.name,
+            dataset=manifest.dataset,
+            class_names=list(manifest.class_names),
+            image_size=manifest.image_size,
+            class_dim=manifest.class_dim,
+            default=default,
+            metrics=manifest.metrics,
+        )
 
 
 class ModelsAnswer(BaseModel):

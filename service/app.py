@@ -70,5 +70,9 @@ def create_app(
     app.state.lifecycle = lifecycle or Lifecycle()
     problems.install(app)
     app.include_router(router)
-    app.add_api_route("/", lambda: RedirectResponse("/docs"), include_in_schema=False)
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> RedirectResponse:
+        return RedirectResponse("/docs")
+
     return app

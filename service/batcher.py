@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -272,7 +273,7 @@ class Batcher:
         while (batch := self._next_batch()) is not None:
             try:
                 self._run(batch)
-            except RunnerLost as error:
+            except Exception as error:  # noqa: BLE001  whatever ends this thread must be told
                 self._die(error, batch)
                 return
 
@@ -292,7 +293,7 @@ class Batcher:
         rows = [row for part in parts for row in part.rows]
         started = self._clock()
         try:
-            answers = runner.run(rows)
+            answers = _counted(runner.run(rows), len(rows))
         except RunnerLost:
             raise
         except Exception as error:  # noqa: BLE001  a runner may raise anything; the row's caller gets it
@@ -312,8 +313,8 @@ class Batcher:
             left = self._waiting.clear()
         lost = Closed(f"inference is lost: {error}")
         submissions = dict.fromkeys([part.submission for part in batch.parts] + left)
-        _deliver([(submission, lost) for submission in submissions])
         self._on_lost(error)
+        _deliver([(submission, lost) for submission in submissions])
 
 
 class Rate:
@@ -353,6 +354,12 @@ def _complete(parts: Iterable[Part], answers: Sequence[Any], seconds: float) -> 
     return complete
 
 
+def _counted(answers: Sequence[Any], rows: int) -> Sequence[Any]:
+    if len(answers) != rows:
+        raise ValueError(f"{rows} rows got {len(answers)} answers")
+    return answers
+
+
 def _halve(parts: list[Part], middle: int) -> tuple[list[Part], list[Part]]:
     """Cut a batch after `middle` rows."""
     first, second = [], []
@@ -372,7 +379,7 @@ def _deliver(outcomes: Iterable[Outcome]) -> None:
     for submission, outcome in outcomes:
         by_loop.setdefault(submission.loop, []).append((submission, outcome))
     for loop, settled in by_loop.items():
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
             loop.call_soon_threadsafe(_settle, settled)
 
 

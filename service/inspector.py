@@ -54,6 +54,18 @@ class Portrait(NamedTuple):
         return np.asarray(self.reading.poses[self.label])
 
 
+class Perturbation(NamedTuple):
+    """A portrait, and the picture of the same pose with one dimension moved."""
+
+    portrait: Portrait
+    dim: int
+    delta: float
+    pose: Floats
+    """(D,), moved."""
+    image: Floats
+    """(H, W) in [0, 1]."""
+
+
 def _read(prepared: Prepared, encoding: Encoding | Exception) -> Reading | Problem:
     if isinstance(encoding, Exception):
         log.error("inference failed for one image", exc_info=encoding)
@@ -126,6 +138,21 @@ class Inspector:
         label = int(reading.lengths.argmax()) if target is None else target
         (image,) = await self.draw(manifest, reading.poses[label][None], label)
         return Portrait(reading, label, image)
+
+    async def perturb(
+        self, portrait: Portrait, manifest: Manifest, *, dim: int, delta: float
+    ) -> Perturbation:
+        """Move one dimension of a pose and draw it again (paper, section 5.1).
+
+        Raises:
+            InvalidParameter: poses have no such dimension.
+        """
+        if dim >= manifest.class_dim:
+            raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
+        pose = portrait.pose.copy()
+        pose[dim] += delta
+        (image,) = await self.draw(manifest, pose[None], portrait.label)
+        return Perturbation(portrait, dim, delta, pose, image)
 
     async def draw(self, manifest: Manifest, poses: Floats, label: int) -> Floats:
         """Images (M, H, W) of poses (M, D) of one class, as one batch."""

@@ -65,7 +65,13 @@ class Telemetry:
                     self._note(scope, message["status"], seconds)
                 await send(message)
 
-            await self._app(scope, receive, send_with_timing)
+            try:
+                await self._app(scope, receive, send_with_timing)
+            except Exception:
+                if "total" not in seconds:  # the answer, a 500, is made further out
+                    seconds["total"] = time.perf_counter() - started
+                    self._note(scope, 500, seconds)
+                raise
 
     def _note(self, scope: Scope, status: int, seconds: dict[str, float]) -> None:
         route = getattr(scope.get("route"), "path", "unknown")

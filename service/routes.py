@@ -7,14 +7,12 @@ import math
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from service.answers import (
     ClassifyAnswer,
     FailedPrediction,
-    FitReport,
     Liveness,
     ModelsAnswer,
     ModelSummary,
@@ -22,8 +20,6 @@ from service.answers import (
     Prediction,
     Readiness,
     ReconstructAnswer,
-    data_url,
-    rounded,
 )
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS
 from service.images import encode_png
@@ -31,7 +27,7 @@ from service.inspector import Inspector
 from service.lifecycle import Lifecycle
 from service.metrics import CONTENT_TYPE
 from service.negotiation import JSON, PNG, choose_media_type
-from service.problems import InvalidParameter, Problem, TooLate, Unavailable
+from service.problems import Problem, TooLate, Unavailable
 from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery
 from service.uploads import read_picture, read_pictures
 
@@ -60,12 +56,12 @@ async def _deadline(
         raise TooLate(f"no answer within {limit_s:g} s") from error
 
 
-def _inspector(request: Request) -> Inspector:
+async def _inspector(request: Request) -> Inspector:
     inspector: Inspector = request.app.state.inspector
     return inspector
 
 
-def _lifecycle(request: Request) -> Lifecycle:
+async def _lifecycle(request: Request) -> Lifecycle:
     lifecycle: Lifecycle = request.app.state.lifecycle
     return lifecycle
 
@@ -117,16 +113,7 @@ async def reconstruct(
     portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
     if media_type == PNG:
         return Response(encode_png(portrait.image, scale=query.scale), media_type=PNG)
-    reading = portrait.reading
-    return ReconstructAnswer(
-        model=manifest.name,
-        label=portrait.label,
-        class_name=manifest.class_names[portrait.label],
-        length=rounded(reading.lengths[portrait.label]),
-        reconstruction=data_url(portrait.image),
-        error=rounded(np.square(portrait.image - reading.prepared.image[0]).mean()),
-        fit=FitReport.of(reading.prepared),
-    )
+    return ReconstructAnswer.of(manifest, portrait)
 
 
 @router.post(
@@ -142,28 +129,12 @@ async def perturb(
     """Move one dimension of the pose and draw the picture again (paper, section 5.1)."""
     media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
     manifest = inspector.manifest(query.model)
-    if query.dim >= manifest.class_dim:
-        raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
     picture = await read_picture(request)
     portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
-    pose = portrait.pose.copy()
-    pose[query.dim] += query.delta
-    (perturbed,) = await inspector.draw(manifest, pose[None], portrait.label)
+    perturbation = await inspector.perturb(portrait, manifest, dim=query.dim, delta=query.delta)
     if media_type == PNG:
-        return Response(encode_png(perturbed, scale=query.scale), media_type=PNG)
-    return PerturbAnswer(
-        model=manifest.name,
-        label=portrait.label,
-        class_name=manifest.class_names[portrait.label],
-        length=rounded(portrait.reading.lengths[portrait.label]),
-        dim=query.dim,
-        delta=query.delta,
-        pose=rounded(portrait.pose),
-        perturbed_pose=rounded(pose),
-        reconstruction=data_url(portrait.image),
-        perturbed=data_url(perturbed),
-        fit=FitReport.of(portrait.reading.prepared),
-    )
+        return Response(encode_png(perturbation.image, scale=query.scale), media_type=PNG)
+    return PerturbAnswer.of(manifest, perturbation)
 
 
 @router.get("/models")
@@ -172,15 +143,7 @@ async def list_models(inspector: TheInspector) -> ModelsAnswer:
     return ModelsAnswer(
         provider=inspector.engine.provider,
         models=[
-            ModelSummary(
-                name=name,
-                dataset=manifest.dataset,
-                class_names=list(manifest.class_names),
-                image_size=manifest.image_size,
-                class_dim=manifest.class_dim,
-                default=name == inspector.default_model,
-                metrics=manifest.metrics,
-            )
+            ModelSummary.of(manifest, default=name == inspector.default_model)
             for name, manifest in sorted(inspector.manifests.items())
         ],
     )

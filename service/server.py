@@ -39,8 +39,11 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain; the second time, stop at once."""
-        if self._lifecycle.draining or self._loop is None:
+        if self._loop is None:
             super().handle_exit(sig, frame)
+            return
+        if self._lifecycle.draining:
+            self.should_exit = self.force_exit = True
             return
         log.info("draining: %g s of grace, then finishing what was accepted", self._grace_s)
         self._lifecycle.draining = True

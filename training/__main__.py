@@ -60,7 +60,7 @@ def train(
         torch.set_num_threads(threads)
     plan = Plan(recipe, seed, training, validation, directory)
     trainer = Trainer(plan, device=where, resume=resume)
-    if weights and not resume:
+    if weights:
         trainer.start_from(Checkpoint.load(weights / CHECKPOINT))
     if trainer.run(max_minutes=max_minutes):
         console.print(f"{preset} is trained: {directory / CHECKPOINT}")
@@ -130,7 +130,7 @@ def main() -> None:
     try:
         app()
     except expected as error:
-        console.print(f"[red]{error}[/red]", soft_wrap=True)
+        Console(stderr=True).print(str(error), style="red", markup=False, soft_wrap=True)
         raise SystemExit(1) from error
 
 

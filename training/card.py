@@ -24,7 +24,8 @@ _TEMPLATE = """# {name}
     {command}
 
 {steps:,} steps of {batch} images ({epochs:.1f} epochs of {examples:,}), seed {seed}, \
-{hours} hours on one {device}. The whole recipe is in `manifest.json`, the log in `metrics.jsonl`.
+{hours} hours in all on one {device}. \
+{start}The whole recipe is in `manifest.json`, the log in `metrics.jsonl`.
 
 ![training curves](curves.png)
 
@@ -75,7 +76,11 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         if metrics
         else "not measured yet",
         "protocol": metrics.get("protocol", "Not measured yet: `make evaluate`."),
-        "command": f"python -m training train {recipe['name']} --seed {training['seed']}{final}",
+        "command": f"python -m training train {recipe['name']} --seed {training['seed']}{final}"
+        + (" --weights RUN" if training["started_from"] else ""),
+        "start": f"Started from the weights of {training['started_from']}. "
+        if training["started_from"]
+        else "",
         "steps": training["steps"],
         "batch": recipe["batch_size"],
         "epochs": epochs,

@@ -26,6 +26,7 @@ from model.bundle import (
     ROUTING,
     WEIGHTS,
     Bundle,
+    BundleError,
     Manifest,
     digest,
     write_manifest,
@@ -46,7 +47,7 @@ _ALIGNMENT = 64
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum"}
 
 
-class ExportError(Exception):
+class ExportError(BundleError):
     """The bundle was not written; the message says why."""
 
 

@@ -283,11 +283,10 @@ def losses(network: CapsNet, batch: Batch, recipe: Recipe) -> tuple[Tensor, Tens
         lengths, poses = network(images)
         present = nn.functional.one_hot(batch.labels, recipe.network.num_classes)
         margin = margin_loss(lengths, present.to(lengths.dtype))
-        if recipe.reconstruction_weight == 0:
-            return margin, torch.zeros_like(margin)
-        own = poses[torch.arange(len(poses), device=poses.device), batch.labels]
-        drawn = network.decode(own, batch.labels)
-        return margin, reconstruction_loss(drawn.float(), batch.images)
+    if recipe.reconstruction_weight == 0:
+        return margin, torch.zeros_like(margin)
+    own = poses[torch.arange(len(poses), device=poses.device), batch.labels]
+    return margin, reconstruction_loss(network.decode(own, batch.labels), batch.images)
 
 
 def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:

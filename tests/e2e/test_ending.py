@@ -29,6 +29,16 @@ def test_sigterm_drains_and_ends_with_zero(start_service: Start) -> None:
     assert 0 == process.wait(timeout=10)
 
 
+def test_second_sigterm_cuts_the_grace_short(start_service: Start) -> None:
+    """Who is in a hurry asks twice; the code is still 0."""
+    process, client = start_service(CAPSNET_DRAIN_GRACE_S="60")
+    process.send_signal(signal.SIGTERM)
+    while client.get("/readyz").status_code == httpx.codes.OK:
+        pass
+    process.send_signal(signal.SIGTERM)
+    assert 0 == process.wait(timeout=10)
+
+
 def test_request_under_way_at_sigterm_is_answered(start_service: Start) -> None:
     """A request whose body is still arriving when the service is told to end gets its answer."""
     process, client = start_service(CAPSNET_DRAIN_GRACE_S="0")

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from model.preprocess import Box, PreprocessError, fit_digit, illumination, prepare, scale
+from model.preprocess import PreprocessError, fit_digit, illumination, prepare, scale
 
 Floats = NDArray[np.float32]
 
@@ -72,7 +72,16 @@ def test_box_tells_where_the_strokes_are() -> None:
     """The reported box is in the pixels of the picture as it came."""
     box = prepare(draw_seven(600), 28).box
     assert box is not None
-    assert Box(90, 78, 250, 370) == pytest.approx(box, abs=14)
+    assert (90, 76, 250, 366) == pytest.approx(tuple(box), abs=10)
+
+
+def test_box_of_thin_strokes_lies_in_the_picture() -> None:
+    """Thickening does not move the box that is reported."""
+    picture = Image.new("L", (250, 250), 255)
+    ImageDraw.Draw(picture).line([(60, 40), (140, 160)], 0, width=2)
+    box = prepare(picture, 28).box
+    assert box is not None
+    assert (60, 40, 141, 161) == pytest.approx(tuple(box), abs=2)
 
 
 PICTURES = {
@@ -144,6 +153,13 @@ def test_blank_picture_gives_an_empty_image(grey: int, size: tuple[int, int]) ->
     prepared = prepare(Image.new("L", size, grey), 28)
     assert prepared.box is None
     assert prepared.image.max() == 0
+
+
+def test_border_half_dark_and_half_light_is_no_error() -> None:
+    """Where the ground cannot be told, the picture is still answered."""
+    picture = Image.new("L", (300, 200), 0)
+    picture.paste(255, (0, 0, 150, 200))
+    assert (1, 28, 28) == prepare(picture, 28).image.shape
 
 
 def test_noise_alone_gives_an_empty_image() -> None:

@@ -245,6 +245,42 @@ def test_lost_runner_answers_everybody_and_is_told() -> None:
     assert ["the device fell off"] == [str(error) for error in told]
 
 
+def test_answers_that_do_not_match_the_rows_are_errors() -> None:
+    """A runner that loses an answer does not shift the others."""
+
+    async def scenario() -> list[Any]:
+        batcher = Batcher({"q": Runner(lambda rows: rows[1:], 4)})
+        try:
+            return await submit(batcher, 1, 2)
+        finally:
+            batcher.close()
+
+    assert {ValueError} == {type(one) for one in asyncio.run(scenario())}
+
+
+def test_thread_that_ends_for_any_reason_is_told() -> None:
+    """Even a fault of the batcher's own surroundings leaves no caller waiting for ever."""
+    told: list[Exception] = []
+    lost = threading.Event()
+
+    def fail(_report: object) -> None:
+        raise LookupError("no such metric")
+
+    def tell(error: Exception) -> None:
+        told.append(error)
+        lost.set()
+
+    async def scenario() -> None:
+        async with batching(Gate(), on_batch=fail, on_lost=tell) as batcher:
+            await submit(batcher, 1)
+            assert await asyncio.to_thread(lost.wait, 10)
+            with pytest.raises(Closed):
+                await submit(batcher, 2)
+
+    asyncio.run(scenario())
+    assert ["no such metric"] == [str(error).strip("'") for error in told]
+
+
 class Clock:
     """A clock that stands until it is moved."""
 
