@@ -7,7 +7,7 @@ import logging
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 LogFormat = Literal["text", "json"]
 
@@ -17,14 +17,29 @@ request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 ACCESS = logging.getLogger("service.access")
 """One event for each answered request; its fields are in `fields`."""
 
-_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(context)s"
 
 
 def configure(log_format: LogFormat) -> None:
     """Write all logs of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(_TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+def _context(record: logging.LogRecord) -> dict[str, Any]:
+    """The request's id and the event's fields, where there are any."""
+    fields: dict[str, Any] = {"request_id": request_id.get(), **getattr(record, "fields", {})}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+class TextFormatter(logging.Formatter):
+    """A sentence, then the request's id and the event's fields as name=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as text."""
+        record.context = "".join(f" {key}={value}" for key, value in _context(record).items())
+        return super().format(record)
 
 
 class JsonFormatter(logging.Formatter):
@@ -37,9 +52,8 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            "request_id": request_id.get(),
-            **getattr(record, "fields", {}),
+            **_context(record),
         }
         if record.exc_info:
             members["trace"] = self.formatException(record.exc_info)
-        return json.dumps({key: value for key, value in members.items() if value is not None})
+        return json.dumps(members)

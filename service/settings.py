@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
@@ -61,6 +61,12 @@ class Settings(BaseSettings):
         "text", description="`json` writes an object a line, with the request's id."
     )
     decode_threads: int = Field(2, ge=1, description="Threads that decode pictures.")
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.max_pictures > self.max_waiting_rows:
+            raise ValueError("max_pictures may not exceed max_waiting_rows: it would never fit")
+        return self
 
     @classmethod
     def from_environment(cls) -> Self:

@@ -35,6 +35,17 @@ def test_lines_carry_the_id_of_the_request() -> None:
     assert "request_id" not in format_record("hello")
 
 
+def test_text_ends_with_id_and_fields() -> None:
+    """People find the same things in the text format."""
+    token = logs.request_id.set("abc")
+    try:
+        record = logging.makeLogRecord({"msg": "done", "fields": {"status": 200}})
+        line = logs.TextFormatter("%(message)s%(context)s").format(record)
+    finally:
+        logs.request_id.reset(token)
+    assert "done request_id=abc status=200" == line
+
+
 def test_every_answer_is_logged_without_the_picture(
     client: TestClient, digits: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:

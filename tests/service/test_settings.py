@@ -100,3 +100,9 @@ def test_settings_cannot_be_changed(settings: Settings) -> None:
     """Settings are read once; nothing moves them afterwards."""
     with pytest.raises(ValidationError, match="frozen"):
         settings.port = 1  # type: ignore[misc]
+
+
+def test_a_request_that_could_never_be_taken_is_refused_at_start() -> None:
+    """More pictures in a request than may wait would always be answered with 429."""
+    with pytest.raises(ValueError, match="it would never fit"):
+        Settings(max_pictures=20, max_waiting_rows=10)
