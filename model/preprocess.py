@@ -1,6 +1,7 @@
 """From a picture as people have it to the image that the network was trained on.
 
-The only copy: training, evaluation and serving all come through here. numpy and Pillow alone.
+The only copy: evaluation and serving come through here, and training scales its batches by the
+same number on its own device. numpy and Pillow alone.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from model.preprocess import WHITE
 from training.datasets import Examples
 
 
@@ -57,7 +58,7 @@ class BatchStream:
             order, shifts = torch.cat((order, next_order)), torch.cat((shifts, next_shifts))
         chosen = order[offset:end]
         images = shift(self._images[chosen], shifts[offset:end], self._shift_px)
-        return Batch(images.unsqueeze(1).float() / 255, self._labels[chosen])
+        return Batch(images.unsqueeze(1).float() / WHITE, self._labels[chosen])
 
     def _plan(self, epoch: int) -> tuple[Tensor, Tensor]:
         """Order (N,) and shifts (N, 2) of an epoch; the two latest are kept."""

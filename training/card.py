@@ -61,7 +61,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
     return {
         **manifest.rounding,
         "name": manifest.name,
-        "summary": _summary(epochs, recipe["epochs"]),
+        "summary": _summary(epochs, recipe["epochs"], training.get("started_from")),
         "classes": manifest.num_classes,
         "dataset": manifest.dataset,
         "size": manifest.image_size,
@@ -77,9 +77,9 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         else "not measured yet",
         "protocol": metrics.get("protocol", "Not measured yet: `make evaluate`."),
         "command": f"python -m training train {recipe['name']} --seed {training['seed']}{final}"
-        + (" --weights RUN" if training["started_from"] else ""),
+        + (" --weights RUN" if training.get("started_from") else ""),
         "start": f"Started from the weights of {training['started_from']}. "
-        if training["started_from"]
+        if training.get("started_from")
         else "",
         "steps": training["steps"],
         "batch": recipe["batch_size"],
@@ -92,9 +92,10 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
     }
 
 
-def _summary(epochs: float, planned: float) -> str:
+def _summary(epochs: float, planned: float, started_from: str | None) -> str:
     if epochs < 0.99 * planned:
         return f"A half-finished training: {epochs:.1f} of {planned:g} epochs."
     if planned < 50:
-        return f"A short training of {planned:g} epochs; the paper's code runs about 640."
+        more = f", on top of {started_from}" if started_from else ""
+        return f"A short training of {planned:g} epochs{more}; the paper's code runs about 640."
     return f"Trained for {planned:g} epochs."

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.capsnet import CapsNet
+from model.preprocess import scale
 from training.datasets import Examples
 
 _BATCH = 500
@@ -19,8 +20,8 @@ def predict(
     answers = []
     with torch.inference_mode():
         for start in range(0, len(images), _BATCH):
-            batch = torch.tensor(images[start : start + _BATCH], device=device)
-            lengths, _ = network(batch.unsqueeze(1).float() / 255)
+            batch = torch.from_numpy(scale(images[start : start + _BATCH])).to(device)
+            lengths, _ = network(batch)
             answers.append(lengths.argmax(dim=1).cpu())
     return torch.cat(answers).numpy()
 

@@ -32,6 +32,7 @@ from model.bundle import (
     write_manifest,
 )
 from model.capsnet import CapsNet
+from model.preprocess import scale
 from model.runtime import Runtime
 from training.datasets import Examples
 from training.evaluation import predict
@@ -92,7 +93,7 @@ def round_weights(network: CapsNet, validation: Examples) -> dict[str, Any]:
         ExportError: a weight does not fit, or the wrong answers change by more than one in a
             thousand digits.
     """
-    images = torch.tensor(validation.images[:500]).unsqueeze(1).float() / 255
+    images = torch.from_numpy(scale(validation.images[:500]))
     device = torch.device("cpu")
     answers = predict(network, validation.images, device=device)
     with torch.inference_mode():

@@ -111,7 +111,7 @@ class Trainer:
     ) -> bool:
         """Train until the recipe ends, the time is up or SIGTERM or SIGINT arrives.
 
-        The state is saved at every way out, and every `save_every_s` seconds.
+        The state is saved then, and every `save_every_s` seconds before.
 
         Returns:
             whether the recipe was completed.
