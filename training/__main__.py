@@ -45,6 +45,10 @@ def train(
     weights: Annotated[
         Path | None, typer.Option(help="Start from the weights of the run in this folder.")
     ] = None,
+    transfer: Annotated[
+        Path | None,
+        typer.Option(help="Start from those weights of the run in this folder that fit."),
+    ] = None,
     max_minutes: Annotated[
         float, typer.Option(help="Save and stop after this long; --resume goes on.")
     ] = math.inf,
@@ -52,6 +56,8 @@ def train(
     threads: Annotated[int, typer.Option(help="CPU threads; 0 takes them all.")] = 0,
 ) -> None:
     """Train PRESET. Interrupting saves; --resume continues exactly."""
+    if weights and transfer:
+        raise typer.BadParameter("--weights and --transfer exclude each other")
     recipe, where = _recipe(preset), _device(device)
     examples = load(DATASETS[recipe.dataset], "train", data_dir)
     training, validation = (examples, None) if final else hold_out(examples, HELD_OUT)
@@ -62,6 +68,11 @@ def train(
     trainer = Trainer(plan, device=where, resume=resume)
     if weights:
         trainer.start_from(Checkpoint.load(weights / CHECKPOINT))
+    if transfer:
+        taken = trainer.transfer_from(Checkpoint.load(transfer / CHECKPOINT))
+        anew = [name for name in trainer.network.state_dict() if name not in taken]
+        console.print(f"from {transfer}: {', '.join(taken)}")
+        console.print(f"anew: {', '.join(anew) or 'nothing'}")
     if trainer.run(max_minutes=max_minutes):
         console.print(f"{preset} is trained: {directory / CHECKPOINT}")
     else:

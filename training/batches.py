@@ -1,7 +1,8 @@
-"""An endless, seeded stream of shifted training batches, made on the training device."""
+"""Endless, seeded streams of training batches, made on the training device."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -18,6 +19,40 @@ class Batch(NamedTuple):
     """(B, 1, H, W) float32 in [0, 1]."""
     labels: Tensor
     """(B,) int64."""
+
+
+class Draws:
+    """Rows of random numbers, epoch after epoch, of which any slice can be had.
+
+    A slice is the same whether or not those before it were taken.
+
+    Args:
+        draw: the rows (size, C) of an epoch, by its number, counted from zero.
+        size: rows in an epoch.
+        device: where the rows are wanted.
+    """
+
+    def __init__(self, draw: Callable[[int], Tensor], *, size: int, device: torch.device) -> None:
+        self._draw = draw
+        self._size = size
+        self._device = device
+        self._epochs: dict[int, Tensor] = {}
+
+    def rows(self, start: int, count: int) -> Tensor:
+        """Rows (count, C) of the concatenated epochs."""
+        epoch, offset = divmod(start, self._size)
+        rows = self._epoch(epoch)
+        while len(rows) < offset + count:
+            epoch += 1
+            rows = torch.cat((rows, self._epoch(epoch)))
+        return rows[offset : offset + count]
+
+    def _epoch(self, number: int) -> Tensor:
+        """The rows of an epoch; the two latest are kept."""
+        if number not in self._epochs:
+            self._epochs[number] = self._draw(number).to(self._device)
+            self._epochs.pop(number - 2, None)
+        return self._epochs[number]
 
 
 class BatchStream:
@@ -39,8 +74,7 @@ class BatchStream:
         self._batch_size = batch_size
         self._shift_px = shift_px
         self._seed = seed
-        self._device = device
-        self._plans: dict[int, tuple[Tensor, Tensor]] = {}
+        self._draws = Draws(self._draw, size=len(self), device=device)
 
     def __len__(self) -> int:
         """Number of examples in an epoch."""
@@ -48,28 +82,18 @@ class BatchStream:
 
     def batch(self, step: int) -> Batch:
         """The batch of this step, counted from zero."""
-        start = step * self._batch_size
-        epoch, offset = divmod(start, len(self))
-        order, shifts = self._plan(epoch)
-        end = offset + self._batch_size
-        while len(order) < end:
-            epoch += 1
-            next_order, next_shifts = self._plan(epoch)
-            order, shifts = torch.cat((order, next_order)), torch.cat((shifts, next_shifts))
-        chosen = order[offset:end]
-        images = shift(self._images[chosen], shifts[offset:end], self._shift_px)
+        rows = self._draws.rows(step * self._batch_size, self._batch_size)
+        chosen = rows[:, 0]
+        images = shift(self._images[chosen], rows[:, 1:], self._shift_px)
         return Batch(images.unsqueeze(1).float() / WHITE, self._labels[chosen])
 
-    def _plan(self, epoch: int) -> tuple[Tensor, Tensor]:
-        """Order (N,) and shifts (N, 2) of an epoch; the two latest are kept."""
-        if epoch not in self._plans:
-            generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
-            order = torch.randperm(len(self), generator=generator)
-            reach = self._shift_px
-            shifts = torch.randint(-reach, reach + 1, (len(self), 2), generator=generator)
-            self._plans[epoch] = (order.to(self._device), shifts.to(self._device))
-            self._plans.pop(epoch - 2, None)
-        return self._plans[epoch]
+    def _draw(self, epoch: int) -> Tensor:
+        """Example and shift of each row of an epoch: (N, 3)."""
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+        order = torch.randperm(len(self), generator=generator)
+        reach = self._shift_px
+        shifts = torch.randint(-reach, reach + 1, (len(self), 2), generator=generator)
+        return torch.cat((order[:, None], shifts), dim=1)
 
 
 def shift(images: Tensor, shifts: Tensor, reach: int) -> Tensor:

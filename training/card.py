@@ -77,10 +77,8 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         else "not measured yet",
         "protocol": metrics.get("protocol", "Not measured yet: `make evaluate`."),
         "command": f"python -m training train {recipe['name']} --seed {training['seed']}{final}"
-        + (" --weights RUN" if training.get("started_from") else ""),
-        "start": f"Started from the weights of {training['started_from']}. "
-        if training.get("started_from")
-        else "",
+        + _start_option(training),
+        "start": _start(training),
         "steps": training["steps"],
         "batch": recipe["batch_size"],
         "epochs": epochs,
@@ -90,6 +88,20 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "hours": training["hours"],
         "validation_note": "were not trained on" if held_out else "were trained on",
     }
+
+
+def _start_option(training: dict[str, Any]) -> str:
+    if not training.get("started_from"):
+        return ""
+    return " --transfer RUN" if training.get("transferred") else " --weights RUN"
+
+
+def _start(training: dict[str, Any]) -> str:
+    if not training.get("started_from"):
+        return ""
+    taken = training.get("transferred")
+    those = f" that fit ({', '.join(taken)})" if taken else ""
+    return f"Started from the weights of {training['started_from']}{those}. "
 
 
 def _summary(epochs: float, planned: float, started_from: str | None) -> str:

@@ -40,6 +40,8 @@ class Checkpoint:
     """Training time of the runs whose weights this one started from."""
     started_from: str | None = None
     """The run whose weights this one started from, if any, as a sentence."""
+    transferred: tuple[str, ...] = ()
+    """Names of the weights it took from that run; empty if it took them all."""
     device: str = "CPU"
     """What it was trained on: CPU, or the name of the GPU."""
 

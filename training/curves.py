@@ -14,6 +14,7 @@ PANELS = {
     "margin_loss": "margin loss",
     "reconstruction_loss": "reconstruction loss (squared error an image)",
     "validation_error_percent": "validation error, %",
+    "validation_digit_error_percent": "validation error of each digit of a pair, %",
     "learning_rate": "learning rate",
 }
 """Keys of metrics.jsonl that are drawn, one below the other, and their titles."""

@@ -72,6 +72,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
             "device": checkpoint.device,
             "hours": round((checkpoint.seconds_before + checkpoint.seconds) / 3600, 2),
             "started_from": checkpoint.started_from,
+            "transferred": list(checkpoint.transferred),
         },
     )
     bundle = export_bundle(network, manifest, bundles / manifest.name, validation=validation)

@@ -25,8 +25,11 @@ class Recipe:
 
     name: str
     dataset: str = "mnist"
+    task: Literal["digits", "pairs"] = "digits"
+    """`pairs` lays two digits of different classes over one another (paper, section 6)."""
     network: CapsNetConfig = field(default_factory=CapsNetConfig)
     epochs: float = 30.0
+    """Of all training digits once, or of 100,000 pairs."""
     batch_size: int = 128
     learning_rate: float = 1e-3
     """Of Adam, at its highest."""
@@ -46,6 +49,8 @@ class Recipe:
             raise ValueError("epochs, batch size and learning rate must be positive")
         if self.shift_px < 0 or self.warmup_steps < 0 or self.decay_steps < 1:
             raise ValueError("shift and warm-up may not be negative, decay steps are at least one")
+        if self.task not in ("digits", "pairs"):
+            raise ValueError(f"unknown task {self.task!r}")
         if self.schedule not in ("exponential", "cosine"):
             raise ValueError(f"unknown schedule {self.schedule!r}")
         if self.reconstruction not in RECONSTRUCTION_WEIGHTS:
@@ -74,6 +79,16 @@ _PAPER = Recipe(
     name="mnist-paper", epochs=640, batch_size=128, schedule="exponential", reconstruction="paper"
 )
 _MNIST = Recipe(name="mnist", epochs=120, batch_size=128, warmup_steps=500)
+_COMPACT = CapsNetConfig(conv_channels=64, primary_types=8)
+_MULTIMNIST = Recipe(
+    name="multimnist",
+    task="pairs",
+    network=CapsNetConfig(image_size=36),
+    epochs=300,
+    batch_size=128,
+    warmup_steps=500,
+    shift_px=4,
+)
 
 PRESETS = {
     recipe.name: recipe
@@ -100,8 +115,17 @@ PRESETS = {
         replace(
             _MNIST,
             name="mnist-compact",
-            network=CapsNetConfig(conv_channels=64, primary_types=8),
+            network=_COMPACT,
             epochs=10,
+            batch_size=64,
+            warmup_steps=300,
+        ),
+        _MULTIMNIST,
+        replace(
+            _MULTIMNIST,
+            name="multimnist-compact",
+            network=replace(_COMPACT, image_size=36),
+            epochs=20,
             batch_size=64,
             warmup_steps=300,
         ),

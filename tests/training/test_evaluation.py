@@ -6,7 +6,14 @@ import torch
 
 from model.capsnet import CapsNet
 from training.datasets import Examples
-from training.evaluation import confusion, error_percent, predict
+from training.evaluation import (
+    PairErrors,
+    confusion,
+    count_pair_errors,
+    error_percent,
+    predict,
+    two_longest,
+)
 
 CPU = torch.device("cpu")
 
@@ -53,3 +60,24 @@ def test_confusion_counts_each_pair() -> None:
 def test_classes_that_do_not_occur_have_a_row_too() -> None:
     """The table is as large as the number of classes says."""
     assert (10, 10) == confusion(np.array([1]), np.array([1]), 10).shape
+
+
+def test_the_two_longest_capsules_answer_a_pair() -> None:
+    """The longest comes first."""
+    lengths = np.array([[0.1, 0.9, 0.3, 0.4], [0.8, 0.2, 0.1, 0.9]], np.float32)
+    assert [[1, 3], [3, 0]] == two_longest(lengths).tolist()
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param([[1, 3], [0, 3]], PairErrors(0, 0), id="in any order"),
+        pytest.param([[1, 2], [0, 3]], PairErrors(50, 25), id="one digit of four missed"),
+        pytest.param([[0, 2], [0, 3]], PairErrors(50, 50), id="a whole pair missed"),
+        pytest.param([[1, 0], [2, 3]], PairErrors(100, 50), id="half of each pair missed"),
+    ],
+)
+def test_errors_on_pairs(labels: list[list[int]], expected: PairErrors) -> None:
+    """A pair is right where both digits are named; digits are counted apart."""
+    lengths = np.array([[0.1, 0.9, 0.3, 0.4], [0.8, 0.2, 0.1, 0.9]], np.float32)
+    assert expected == count_pair_errors(lengths, np.array(labels, np.uint8))

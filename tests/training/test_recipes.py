@@ -34,6 +34,7 @@ def test_the_papers_code_weighs_reconstruction_twenty_times_more() -> None:
         pytest.param(
             Recipe(
                 "other",
+                task="pairs",
                 dataset="fashion-mnist",
                 network=CapsNetConfig(decoder_hidden=(8, 16), routing_gradient="last"),
                 epochs=0.5,
@@ -76,6 +77,7 @@ def test_an_unknown_network_setting_is_refused() -> None:
         {"batch_size": 0},
         {"learning_rate": 0},
         {"schedule": "linear"},
+        {"task": "triples"},
         {"reconstruction": "strong"},
     ],
     ids=str,
@@ -89,7 +91,7 @@ def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
 def test_there_is_a_preset_for_each_purpose() -> None:
     """The paper's text and code, a long run, one on a CPU and a small network can be asked for."""
     expected = {"mnist-paper", "mnist-paper-code", "mnist", "mnist-cpu", "mnist-compact"}
-    assert expected <= PRESETS.keys()
+    assert expected | {"multimnist", "multimnist-compact"} <= PRESETS.keys()
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -131,3 +133,12 @@ def test_the_paper_code_preset_differs_as_its_code_does() -> None:
         network=network,
     )
     assert expected == PRESETS["mnist-paper-code"]
+
+
+@pytest.mark.parametrize(("name", "capsules"), [("multimnist", 3200), ("multimnist-compact", 800)])
+def test_pairs_have_larger_images(name: str, capsules: int) -> None:
+    """Digits of 28 px shifted by up to four fit into 36 px, on a grid of 10 x 10."""
+    recipe = PRESETS[name]
+    expected = ("pairs", 36, 4, capsules)
+    network = recipe.network
+    assert expected == (recipe.task, network.image_size, recipe.shift_px, network.num_primary)

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -16,7 +15,8 @@ from training.datasets import Examples
 from training.evaluation import error_percent
 from training.losses import margin_loss
 from training.recipes import Recipe
-from training.trainer import Plan, Trainer, learning_rate
+from training.schedule import learning_rate
+from training.trainer import Trainer
 
 CPU = torch.device("cpu")
 
@@ -67,10 +67,10 @@ def test_a_run_to_the_end_is_complete(make_trainer: MakeTrainer) -> None:
     ids=str,
 )
 def test_a_last_batch_completes_the_epochs(
-    bars: Examples, tiny: Recipe, tmp_path: Path, change: dict[str, Any], steps: int
+    make_trainer: MakeTrainer, tiny: Recipe, change: dict[str, Any], steps: int
 ) -> None:
     """The number of steps over 24 images is rounded up."""
-    assert steps == Plan(replace(tiny, **change), 1, bars, None, tmp_path).total_steps
+    assert steps == make_trainer(recipe=replace(tiny, **change)).total_steps
 
 
 def test_the_same_seed_gives_the_same_weights(make_trainer: MakeTrainer) -> None:
@@ -182,7 +182,7 @@ def test_a_step_follows_the_weighted_sum(
     recipe = replace(tiny, reconstruction=name)
     trainer, twin = make_trainer(recipe=recipe), make_trainer("twin", recipe=recipe)
     trainer.step()
-    images, numbers = twin._stream.batch(0)
+    images, numbers = twin.task.batches.batch(0)
     lengths, poses = twin.network(images)
     drawn = twin.network.decode(poses[range(8), numbers], numbers)
     error = (drawn - images).square().sum() / 8

@@ -63,3 +63,44 @@ def test_a_run_that_has_begun_keeps_its_weights(
     trainer.step()
     with pytest.raises(TrainingError, match="has begun"):
         trainer.start_from(finished)
+
+
+def test_a_larger_network_takes_what_fits(
+    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
+) -> None:
+    """Convolutions and the decoder's hidden layers do not depend on the size of the image."""
+    larger = replace(tiny, network=replace(tiny.network, image_size=36))
+    trainer = make_trainer("second", recipe=larger)
+    before = {name: value.clone() for name, value in trainer.network.state_dict().items()}
+    taken = trainer.transfer_from(finished)
+    anew = {"classes.weight", "decoder.pixels.weight", "decoder.pixels.bias"}
+    assert before.keys() - anew == set(taken)
+    for name, value in trainer.network.state_dict().items():
+        assert torch.equal(finished.network[name] if name in taken else before[name], value)
+
+
+def test_what_was_transferred_is_kept(
+    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
+) -> None:
+    """The checkpoint names the weights, also after a pause."""
+    larger = replace(tiny, task="pairs", network=replace(tiny.network, image_size=36))
+    trainer = make_trainer("second", recipe=larger)
+    taken = trainer.transfer_from(finished)
+    trainer.step()
+    trainer.save()
+    make_trainer("second", recipe=larger, resume=True).save()
+    saved = Checkpoint.load(trainer.plan.directory / CHECKPOINT)
+    assert taken == saved.transferred
+    assert f"tiny, seed {finished.seed}, {finished.step} steps" == saved.started_from
+
+
+def test_nothing_to_transfer_is_refused(
+    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
+) -> None:
+    """A network of which no weight fits cannot be started from."""
+    network = CapsNetConfig(
+        conv_channels=5, primary_types=3, class_dim=3, decoder_hidden=(5, 5), image_size=30
+    )
+    trainer = make_trainer("second", recipe=replace(tiny, network=network))
+    with pytest.raises(TrainingError, match="no weight"):
+        trainer.transfer_from(finished)

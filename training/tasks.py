@@ -1,0 +1,147 @@
+"""What a network is trained to do: what a batch is, its loss, and how errors are counted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from model.capsnet import CapsNet
+from model.capsnet.network import Encoding
+from training.batches import BatchStream
+from training.datasets import Examples
+from training.evaluation import error_percent, pair_errors
+from training.losses import margin_loss, reconstruction_loss
+from training.pairs import PairStream, fixed_pairs
+from training.recipes import Recipe
+
+VALIDATION_PAIRS = 5000
+_VALIDATION_SEED = 1
+
+
+class Losses(NamedTuple):
+    """Both parts of the loss of one batch, averaged over it."""
+
+    margin: Tensor
+    reconstruction: Tensor
+    """Summed over pixels; zero where reconstruction has no weight."""
+
+
+class Task(Protocol):
+    """What the trainer asks of a task."""
+
+    @property
+    def epoch_size(self) -> int:
+        """Images in an epoch."""
+        ...
+
+    def losses(self, network: CapsNet, step: int) -> Losses:
+        """Of the batch of a step, which depends on the seed and the step alone."""
+        ...
+
+    def errors(self, network: CapsNet, validation: Examples) -> dict[str, float]:
+        """Metrics on validation digits, `validation_error_percent` among them."""
+        ...
+
+
+class Digits:
+    """One digit in each image."""
+
+    def __init__(
+        self, recipe: Recipe, training: Examples, *, seed: int, device: torch.device
+    ) -> None:
+        self._recipe = recipe
+        self._device = device
+        self.batches = BatchStream(
+            training,
+            batch_size=recipe.batch_size,
+            shift_px=recipe.shift_px,
+            seed=seed,
+            device=device,
+        )
+
+    @property
+    def epoch_size(self) -> int:
+        """Every training digit once."""
+        return len(self.batches)
+
+    def losses(self, network: CapsNet, step: int) -> Losses:
+        """One class is present, and its capsule draws the image."""
+        images, labels = self.batches.batch(step)
+        lengths, poses = _encode(network, images)
+        present = nn.functional.one_hot(labels, lengths.shape[1])
+        margin = margin_loss(lengths, present.to(lengths.dtype))
+        if self._recipe.reconstruction_weight == 0:
+            return Losses(margin, torch.zeros_like(margin))
+        own = poses[torch.arange(len(poses), device=poses.device), labels]
+        return Losses(margin, reconstruction_loss(network.decode(own, labels), images))
+
+    def errors(self, network: CapsNet, validation: Examples) -> dict[str, float]:
+        """How often the longest capsule is not the label's."""
+        error = error_percent(network, validation, device=self._device)
+        return {"validation_error_percent": error}
+
+
+class Pairs:
+    """Two digits of different classes in each image (paper, section 6)."""
+
+    def __init__(
+        self, recipe: Recipe, training: Examples, *, seed: int, device: torch.device
+    ) -> None:
+        self._recipe = recipe
+        self._device = device
+        self.batches = PairStream(
+            training,
+            size=recipe.network.image_size,
+            batch_size=recipe.batch_size,
+            shift_px=recipe.shift_px,
+            seed=seed,
+            device=device,
+        )
+
+    @property
+    def epoch_size(self) -> int:
+        """A fixed number of pairs; there are too many to see them all."""
+        return len(self.batches)
+
+    def losses(self, network: CapsNet, step: int) -> Losses:
+        """Two classes are present, and each one's capsule draws its digit alone."""
+        images, layers, labels = self.batches.batch(step)
+        lengths, poses = _encode(network, images)
+        present = torch.zeros_like(lengths).scatter_(1, labels, 1)
+        margin = margin_loss(lengths, present)
+        if self._recipe.reconstruction_weight == 0:
+            return Losses(margin, torch.zeros_like(margin))
+        own = poses.take_along_dim(labels[..., None], dim=1)  # (B, 2, D)
+        drawn = network.decode(own.flatten(0, 1), labels.flatten())  # (2 B, 1, H, W)
+        return Losses(margin, reconstruction_loss(drawn.reshape_as(layers), layers))
+
+    def errors(self, network: CapsNet, validation: Examples) -> dict[str, float]:
+        """How often the two longest capsules are not the two labels', on a fixed set of pairs."""
+        pairs = fixed_pairs(
+            validation,
+            VALIDATION_PAIRS,
+            size=self._recipe.network.image_size,
+            shift_px=self._recipe.shift_px,
+            seed=_VALIDATION_SEED,
+        )
+        errors = pair_errors(network, pairs, device=self._device)
+        return {
+            "validation_error_percent": errors.pair_percent,
+            "validation_digit_error_percent": errors.digit_percent,
+        }
+
+
+def make_task(recipe: Recipe, training: Examples, *, seed: int, device: torch.device) -> Task:
+    """The task that the recipe names."""
+    kinds: dict[str, type[Digits | Pairs]] = {"digits": Digits, "pairs": Pairs}
+    return kinds[recipe.task](recipe, training, seed=seed, device=device)
+
+
+def _encode(network: CapsNet, images: Tensor) -> Encoding:
+    """Run the encoder; on a GPU its convolutions are in bfloat16."""
+    images = images.contiguous(memory_format=torch.channels_last)
+    with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
+        encoding: Encoding = network(images)
+    return encoding
