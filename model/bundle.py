@@ -59,6 +59,10 @@ class Manifest:
     primary_grid: int
     """Primary capsule i = (type * grid + row) * grid + column."""
     opset: int
+    primary_field_px: int = 17
+    """Height and width of what a primary capsule sees, in pixels."""
+    primary_stride_px: int = 2
+    """Pixels from one primary capsule's field to the next one's."""
     sha256: dict[str, str] = field(default_factory=dict)
     """Digest of each file but the manifest and the card."""
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -85,6 +89,8 @@ class Manifest:
             self.routing_iterations,
             self.primary_types,
             self.primary_grid,
+            self.primary_field_px,
+            self.primary_stride_px,
         )
         if min(sizes) < 1:
             raise ValueError("sizes must be positive")

@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse
 
 from service import problems
 from service.engine import Engine
+from service.inside import routes as inside
 from service.inspector import Inspector
 from service.lifecycle import Lifecycle
 from service.metrics import Metrics
@@ -70,6 +71,7 @@ def create_app(
     app.state.lifecycle = lifecycle or Lifecycle()
     problems.install(app)
     app.include_router(router)
+    app.include_router(inside.router)
 
     @app.get("/", include_in_schema=False)
     async def root() -> RedirectResponse:

@@ -10,21 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle import Manifest
-from model.runtime import DeviceLostError, Encoding, Floats, Runtime
+from model.runtime import DeviceLostError, Encoding, Floats, Routing, Runtime
 from service import timings
 from service.batcher import Batcher, Runner, RunnerLost
 
 
 class Engine:
-    """Encodes and decodes for any task; rows of different callers share batches.
+    """Encodes, decodes and routes for any task; rows of different callers share batches.
 
-    Each bundle has a queue for its encoder and one for its decoder, and one thread serves all, the
-    queue whose rows have waited longest first.
+    Each bundle has a queue for each of its graphs, and one thread serves all, the queue whose rows
+    have waited longest first.
 
     Args:
         runtimes: the loaded bundles by name; the engine's thread alone uses them from here on.
         max_encode_rows: largest batch of images.
         max_decode_rows: largest batch of poses; a whole sweep of 16 dimensions fits in 256.
+        max_route_rows: largest batch of images whose routing is watched; each weighs megabytes.
         batching: further arguments of the batcher.
     """
 
@@ -34,6 +35,7 @@ class Engine:
         *,
         max_encode_rows: int = 32,
         max_decode_rows: int = 256,
+        max_route_rows: int = 8,
         **batching: Any,
     ) -> None:
         self._runtimes = dict(runtimes)
@@ -41,6 +43,7 @@ class Engine:
         for name, runtime in self._runtimes.items():
             runners[name, "encode"] = Runner(_encoder(runtime), max_encode_rows)
             runners[name, "decode"] = Runner(_decoder(runtime), max_decode_rows)
+            runners[name, "route"] = Runner(_router(runtime), max_route_rows)
         self.batcher = Batcher(runners, **batching)
 
     def __repr__(self) -> str:
@@ -78,6 +81,18 @@ class Engine:
                 raise image
         return np.stack(images)
 
+    async def route(self, model: str, image: Floats) -> Routing:
+        """How the capsules came to agree on one image (1, H, W); no leading axis.
+
+        Raises:
+            service.batcher.Full, service.batcher.Closed: see `Batcher.submit`.
+            Exception: what the runtime raised.
+        """
+        (routing,) = await self._submit((model, "route"), [image])
+        if isinstance(routing, Exception):
+            raise routing
+        return Routing(*routing)
+
     async def _submit(self, key: Hashable, rows: Sequence[Any]) -> list[Any]:
         answers = await self.batcher.submit(key, rows)
         timings.note("queue", answers.waited_s)
@@ -113,3 +128,11 @@ def _decoder(runtime: Runtime) -> Callable[[list[tuple[Floats, np.int64]]], list
         return list(runtime.decode(np.stack(poses), np.array(classes, np.int64)))
 
     return decode
+
+
+def _router(runtime: Runtime) -> Callable[[list[Floats]], list[Routing]]:
+    @_losing()
+    def route(images: list[Floats]) -> list[Routing]:
+        return [Routing(*one) for one in zip(*runtime.route(np.stack(images)), strict=True)]
+
+    return route

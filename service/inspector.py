@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from service.timings import timing
 from service.uploads import Upload
 
 log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -40,18 +42,25 @@ class Reading(NamedTuple):
     """(K, D)."""
 
 
-class Portrait(NamedTuple):
-    """One picture, the class that was looked at, and what its capsule imagines."""
+@dataclass(frozen=True)
+class Sight:
+    """One picture, and the class of it that is looked at."""
 
     reading: Reading
     label: int
-    image: Floats
-    """(H, W) in [0, 1]."""
 
     @property
     def pose(self) -> Floats:
         """(D,), the capsule of the label."""
         return np.asarray(self.reading.poses[self.label])
+
+
+@dataclass(frozen=True)
+class Portrait(Sight):
+    """What the capsule of the class that is looked at imagines."""
+
+    image: Floats
+    """(H, W) in [0, 1]."""
 
 
 class Perturbation(NamedTuple):
@@ -64,6 +73,18 @@ class Perturbation(NamedTuple):
     """(D,), moved."""
     image: Floats
     """(H, W) in [0, 1]."""
+
+
+def check_label(manifest: Manifest, label: int | None, *, parameter: str) -> None:
+    """Refuse a label that the model does not have.
+
+    Raises:
+        InvalidParameter: it is out of range.
+    """
+    if label is not None and label >= manifest.num_classes:
+        raise InvalidParameter(
+            f"{parameter} is a label from 0 to {manifest.num_classes - 1}", parameter=parameter
+        )
 
 
 def _read(prepared: Prepared, encoding: Encoding | Exception) -> Reading | Problem:
@@ -120,6 +141,32 @@ class Inspector:
             one if isinstance(one, Problem) else _read(one, next(encodings)) for one in prepared
         ]
 
+    async def prepare(self, picture: bytes, manifest: Manifest, fitting: Fitting) -> Prepared:
+        """Decode a picture and make it look like a training image.
+
+        Raises:
+            Problem: it cannot be read.
+        """
+        with timing("preprocess"):
+            prepared = await self._prepare_or_explain(picture, manifest, fitting)
+        if isinstance(prepared, Problem):
+            raise prepared
+        return prepared
+
+    async def look(
+        self, picture: bytes, manifest: Manifest, fitting: Fitting, *, target: int | None
+    ) -> Sight:
+        """Encode one picture, for a look at the target class or at the longest capsule.
+
+        Raises:
+            Problem: the picture cannot be read or the target is out of range.
+        """
+        check_label(manifest, target, parameter="target")
+        (reading,) = await self.read([picture], manifest, fitting)
+        if isinstance(reading, Problem):
+            raise reading
+        return Sight(reading, int(reading.lengths.argmax()) if target is None else target)
+
     async def reconstruct(
         self, picture: bytes, manifest: Manifest, fitting: Fitting, *, target: int | None
     ) -> Portrait:
@@ -128,16 +175,9 @@ class Inspector:
         Raises:
             Problem: the picture cannot be read or the target is out of range.
         """
-        if target is not None and target >= manifest.num_classes:
-            raise InvalidParameter(
-                f"target is a label from 0 to {manifest.num_classes - 1}", parameter="target"
-            )
-        (reading,) = await self.read([picture], manifest, fitting)
-        if isinstance(reading, Problem):
-            raise reading
-        label = int(reading.lengths.argmax()) if target is None else target
-        (image,) = await self.draw(manifest, reading.poses[label][None], label)
-        return Portrait(reading, label, image)
+        sight = await self.look(picture, manifest, fitting, target=target)
+        (image,) = await self.draw(manifest, sight.pose[None], sight.label)
+        return Portrait(sight.reading, sight.label, image)
 
     async def perturb(
         self, portrait: Portrait, manifest: Manifest, *, dim: int, delta: float
@@ -160,6 +200,11 @@ class Inspector:
         images = await self.engine.decode(manifest.name, poses, classes)
         return images[:, 0]
 
+    async def offload(self, work: Callable[[], Result]) -> Result:
+        """Do what is too slow for the event loop, such as drawing, in the pool of pictures."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, work)
+
     def close(self) -> None:
         """Stop the pool and the engine, once they have finished."""
         self._pool.shutdown()
@@ -171,8 +216,7 @@ class Inspector:
         if isinstance(upload, Problem):
             return upload
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, self._prepare, upload, manifest, fitting)
+            return await self.offload(lambda: self._prepare(upload, manifest, fitting))
         except PreprocessError as error:
             return InvalidParameter(str(error), parameter="fit")
         except Problem as problem:

@@ -165,8 +165,12 @@ async def _answer_closed(request: Request, error: Exception) -> JSONResponse:
 async def _answer_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    parameter = str(first["loc"][-1])
-    problem = InvalidParameter(f"{parameter}: {first['msg']}", parameter=parameter)
+    place, *path = first["loc"]
+    names = [part for part in path if isinstance(part, str)]
+    if place == "body" and not names:  # the body as a whole: no JSON, or not an object
+        return _answer(request, MalformedRequest(f"the body: {first['msg']}").to_dict())
+    where = ".".join(map(str, path))
+    problem = InvalidParameter(f"{where}: {first['msg']}", parameter=names[0])
     return _answer(request, problem.to_dict())
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from fastapi.responses import PlainTextResponse
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import FileResponse, PlainTextResponse
 
 from service.answers import (
     ClassifyAnswer,
@@ -21,54 +18,16 @@ from service.answers import (
     Readiness,
     ReconstructAnswer,
 )
-from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS
+from service.dependencies import IN_TIME, TheInspector, TheLifecycle
+from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS, SAMPLES
 from service.images import encode_png
-from service.inspector import Inspector
-from service.lifecycle import Lifecycle
 from service.metrics import CONTENT_TYPE
 from service.negotiation import JSON, PNG, choose_media_type
-from service.problems import Problem, TooLate, Unavailable
+from service.problems import Problem, Unavailable
 from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery
 from service.uploads import read_picture, read_pictures
 
-TIMEOUT_HEADER = "X-Request-Timeout"
-
 router = APIRouter(responses=PROBLEMS)
-
-
-async def _deadline(
-    request: Request,
-    wanted_s: Annotated[
-        float | None,
-        Header(
-            alias=TIMEOUT_HEADER,
-            gt=0,
-            allow_inf_nan=False,
-            description="Seconds after which the answer is of no use; at most the service's own.",
-        ),
-    ] = None,
-) -> AsyncIterator[None]:
-    limit_s = min(wanted_s or math.inf, request.app.state.settings.request_timeout_s)
-    try:
-        async with asyncio.timeout(limit_s):
-            yield
-    except TimeoutError as error:
-        raise TooLate(f"no answer within {limit_s:g} s") from error
-
-
-async def _inspector(request: Request) -> Inspector:
-    inspector: Inspector = request.app.state.inspector
-    return inspector
-
-
-async def _lifecycle(request: Request) -> Lifecycle:
-    lifecycle: Lifecycle = request.app.state.lifecycle
-    return lifecycle
-
-
-TheInspector = Annotated[Inspector, Depends(_inspector)]
-TheLifecycle = Annotated[Lifecycle, Depends(_lifecycle)]
-IN_TIME = [Depends(_deadline)]
 
 
 @router.post(
@@ -155,6 +114,12 @@ async def show_model(
 ) -> dict[str, Any]:
     """Give one bundle's whole manifest."""
     return inspector.manifest(name).to_dict()
+
+
+@router.get("/samples/{label}.png", response_class=FileResponse)
+async def show_sample(label: Annotated[int, Path(ge=0, le=9, examples=[7])]) -> FileResponse:
+    """Give a real digit to try the routes on."""
+    return FileResponse(SAMPLES / f"{label}.png")
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

@@ -63,6 +63,8 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         primary_types=config.primary_types,
         primary_grid=config.grid_size,
         opset=OPSET,
+        primary_field_px=config.primary_field_px,
+        primary_stride_px=config.primary_stride_px,
         training={
             "recipe": recipe.to_dict(),
             "seed": checkpoint.seed,

@@ -77,6 +77,16 @@ class CapsNetConfig:
         """Number of primary capsules, I: types x grid x grid (1,152 in the paper)."""
         return self.primary_types * self.grid_size**2
 
+    @property
+    def primary_field_px(self) -> int:
+        """Height and width of what a primary capsule sees, in pixels."""
+        return self.conv_kernel + self.conv_stride * (self.primary_kernel - 1)
+
+    @property
+    def primary_stride_px(self) -> int:
+        """Pixels from one primary capsule's field to the next one's."""
+        return self.conv_stride * self.primary_stride
+
     def to_dict(self) -> dict[str, Any]:
         """The configuration as JSON-ready values."""
         return asdict(self)

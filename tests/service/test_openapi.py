@@ -49,10 +49,11 @@ def test_every_example_runs_as_it_stands(document: Json, client: TestClient) -> 
 def test_all_routes_are_documented(document: Json) -> None:
     """The document names the routes of the API."""
     expected = {"/classify", "/reconstruct", "/perturb", "/models", "/models/{name}"}
+    expected |= {"/decode", "/perturb/sweep", "/routing"}
     assert expected | {"/livez", "/readyz"} <= document["paths"].keys()
 
 
-@pytest.mark.parametrize("route", ["/classify", "/reconstruct", "/perturb"])
+@pytest.mark.parametrize("route", ["/classify", "/reconstruct", "/perturb", "/routing"])
 def test_all_ways_of_sending_are_documented(route: str, document: Json) -> None:
     """JSON, a form and a raw picture."""
     content = document["paths"][route]["post"]["requestBody"]["content"]
@@ -67,7 +68,13 @@ def test_every_operation_documents_its_problems(document: Json) -> None:
 
 
 @pytest.mark.parametrize(
-    ("route", "name"), [("/reconstruct", "ReconstructAnswer"), ("/perturb", "PerturbAnswer")]
+    ("route", "name"),
+    [
+        ("/reconstruct", "ReconstructAnswer"),
+        ("/perturb", "PerturbAnswer"),
+        ("/perturb/sweep", "SweepAnswer"),
+        ("/routing", "RoutingAnswer"),
+    ],
 )
 def test_an_answer_has_the_documented_members(
     route: str, name: str, document: Json, client: TestClient

@@ -1,0 +1,1 @@
+"""Looking inside: sweeps of a pose, routing, equivariance. The maths knows nothing of HTTP."""

@@ -1,0 +1,42 @@
+"""What all drawings share: colours, Pillow's own font, images enlarged by whole pixels."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+
+import numpy as np
+from PIL import Image, ImageFont
+
+from model.preprocess import WHITE
+from model.runtime import Floats
+
+PAPER, INK, FAINT, ACCENT = "#ffffff", "#1b1f24", "#d0d7de", "#bc4c00"
+MARGIN = 10
+"""Pixels around a drawing."""
+
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+
+@cache
+def font(size: int) -> Font:
+    """Pillow's own font, `size` pixels high."""
+    return ImageFont.load_default(size)
+
+
+def enlarge(image: Floats, scale: int) -> Image.Image:
+    """An image (H, W) in [0, 1] in grey, each pixel a square of `scale` pixels."""
+    pixels = (image.clip(0, 1) * WHITE + 0.5).astype(np.uint8)
+    return Image.fromarray(pixels.repeat(scale, 0).repeat(scale, 1))
+
+
+def png(picture: Image.Image) -> bytes:
+    """A drawing as a PNG file."""
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return file.getvalue()
+
+
+def signed(value: float) -> str:
+    """A number with its sign, but for zero."""
+    return f"{value:+.3g}" if value else "0"

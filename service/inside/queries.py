@@ -1,0 +1,72 @@
+"""What the routes that look inside are asked with. Unknown parameters are refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from service.inside.sweep import MAX_PICTURES
+from service.queries import PictureQuery
+
+Component = Annotated[float, Field(strict=True, ge=-10, le=10, allow_inf_nan=False)]
+Pose = Annotated[list[Component], Field(description="D numbers, each from -10 to 10.")]
+Scale = Annotated[int, Field(ge=1, le=8, description="PNG: each pixel becomes scale x scale.")]
+Target = Annotated[
+    int | None,
+    Field(ge=0, description="Label of the class to look at; by default the longest capsule's."),
+]
+Delta = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
+
+
+class DecodeQuery(BaseModel):
+    """Of `/decode`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = Field(None, description="A bundle of `GET /models`.", examples=["mnist"])
+    scale: int = Field(1, ge=1, le=32, description="PNG: each pixel becomes scale x scale.")
+
+
+class DecodeBody(BaseModel):
+    """Poses of one class: `pose` or `poses`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pose: Pose | None = None
+    poses: list[Pose] | None = Field(None, min_length=1, max_length=MAX_PICTURES)
+    label: int = Field(strict=True, ge=0, description="The class whose decoder draws.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.pose is None) == (self.poses is None):
+            raise ValueError("give either pose or poses")
+        return self
+
+    @property
+    def all_poses(self) -> list[list[float]]:
+        """The pose or the poses."""
+        return [self.pose] if self.pose is not None else self.poses or []
+
+
+class SweepQuery(PictureQuery):
+    """Of `/perturb/sweep`."""
+
+    dims: list[int] | None = Field(None, min_length=1, description="Repeatable; default: all.")
+    start: Delta = Field(-0.25, alias="from", description="First delta.")
+    stop: Delta = Field(0.25, alias="to", description="Last delta.")
+    step: float = Field(0.05, gt=0, le=2, allow_inf_nan=False, description="From delta to delta.")
+    target: Target = None
+    scale: Scale = 2
+
+
+class RoutingQuery(PictureQuery):
+    """Of `/routing`."""
+
+    target: Target = None
+    detail: bool = Field(
+        default=True,
+        description="`false` leaves out what has a number for each primary capsule: couplings, "
+        "logits and votes, half a megabyte for the paper's network.",
+    )
+    scale: int = Field(8, ge=5, le=16, description="PNG: each pixel becomes scale x scale.")

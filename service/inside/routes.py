@@ -1,0 +1,142 @@
+"""The routes that look inside the network: any pose, sweeps of a pose, routing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel
+
+from model.bundle import Manifest
+from service.dependencies import IN_TIME, TheInspector
+from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS
+from service.images import encode_png
+from service.inside.answers import DecodeAnswer, RoutingAnswer, SweepAnswer
+from service.inside.queries import DecodeBody, DecodeQuery, RoutingQuery, SweepQuery
+from service.inside.routing_panels import draw_routing
+from service.inside.sweep import Sweep, plan_sweep
+from service.inside.sweep_grid import draw_sweep
+from service.inside.views import draw_poses, watch_routing
+from service.inspector import Inspector, check_label
+from service.negotiation import JSON, PNG, choose_media_type
+from service.problems import InvalidParameter
+from service.uploads import read_picture
+
+router = APIRouter(responses=PROBLEMS, dependencies=IN_TIME)
+POSE_EXAMPLE = {
+    "requestBody": {
+        "content": {"application/json": {"example": {"pose": [0.25, -0.25] * 8, "label": 7}}}
+    }
+}
+
+
+@router.post(
+    "/decode",
+    openapi_extra=POSE_EXAMPLE,
+    response_model=DecodeAnswer,
+    responses=PICTURE_OR_PNG,
+)
+async def decode(
+    request: Request,
+    body: DecodeBody,
+    query: Annotated[DecodeQuery, Query()],
+    inspector: TheInspector,
+) -> Response:
+    """Draw any pose of a class, or up to 256 of them as one batch."""
+    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    manifest = inspector.manifest(query.model)
+    poses = _poses(body, manifest)
+    if media_type == PNG and len(poses) > 1:
+        raise InvalidParameter("a PNG shows one pose", parameter="poses")
+    images = await inspector.draw(manifest, poses, body.label)
+    if media_type == PNG:
+        return Response(encode_png(images[0], scale=query.scale), media_type=PNG)
+    return await _form(inspector, lambda: DecodeAnswer.of(manifest, body.label, images))
+
+
+@router.post(
+    "/perturb/sweep",
+    openapi_extra=PICTURE_BODY,
+    response_model=SweepAnswer,
+    responses=PICTURE_OR_PNG,
+)
+async def sweep(
+    request: Request, query: Annotated[SweepQuery, Query()], inspector: TheInspector
+) -> Response:
+    """Move each dimension of the pose step by step and draw every picture (paper, figure 4)."""
+    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    manifest = inspector.manifest(query.model)
+    plan = _plan(query, manifest)
+    picture = await read_picture(request)
+    sight = await inspector.look(picture, manifest, query.fitting, target=query.target)
+    images = await draw_poses(inspector, manifest, sight, plan)
+    if media_type == PNG:
+        return await _draw(
+            inspector,
+            lambda: draw_sweep(
+                images,
+                rows=[f"dim {dim}" for dim in plan.dims],
+                deltas=plan.deltas,
+                title=f"{manifest.class_names[sight.label]}: pose dimensions, moved",
+                scale=query.scale,
+            ),
+        )
+    return await _form(inspector, lambda: SweepAnswer.of(manifest, sight, plan, images))
+
+
+@router.post(
+    "/routing",
+    openapi_extra=PICTURE_BODY,
+    response_model=RoutingAnswer,
+    responses=PICTURE_OR_PNG,
+)
+async def routing(
+    request: Request, query: Annotated[RoutingQuery, Query()], inspector: TheInspector
+) -> Response:
+    """Show how the capsules came to agree: couplings, agreement and heat maps by iteration."""
+    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    manifest = inspector.manifest(query.model)
+    picture = await read_picture(request)
+    view = await watch_routing(inspector, picture, manifest, query.fitting, target=query.target)
+    if media_type == PNG:
+        return await _draw(inspector, lambda: draw_routing(view, manifest, scale=query.scale))
+    return await _form(inspector, lambda: RoutingAnswer.of(manifest, view, detail=query.detail))
+
+
+def _poses(body: DecodeBody, manifest: Manifest) -> Any:
+    """(M, D).
+
+    Raises:
+        InvalidParameter: a pose has not D numbers, or the label is out of range.
+    """
+    check_label(manifest, body.label, parameter="label")
+    for pose in body.all_poses:
+        if len(pose) != manifest.class_dim:
+            raise InvalidParameter(
+                f"a pose has {manifest.class_dim} numbers, not {len(pose)}",
+                parameter="pose" if body.pose is not None else "poses",
+            )
+    return np.array(body.all_poses, np.float32)
+
+
+def _plan(query: SweepQuery, manifest: Manifest) -> Sweep:
+    known = range(manifest.class_dim)
+    dims = list(known) if query.dims is None else query.dims
+    if not set(dims) <= set(known) or len(set(dims)) < len(dims):
+        raise InvalidParameter(f"dims are 0 to {known[-1]}, each once", parameter="dims")
+    try:
+        return plan_sweep(dims, start=query.start, stop=query.stop, step=query.step)
+    except ValueError as error:
+        raise InvalidParameter(str(error), parameter="step") from error
+
+
+async def _form(inspector: Inspector, answer: Callable[[], BaseModel]) -> Response:
+    """Answers of hundreds of kilobytes are formed off the event loop."""
+    content = await inspector.offload(lambda: answer().model_dump_json(exclude_defaults=True))
+    return Response(content, media_type=JSON)
+
+
+async def _draw(inspector: Inspector, drawing: Callable[[], bytes]) -> Response:
+    return Response(await inspector.offload(drawing), media_type=PNG)
