@@ -8,8 +8,16 @@ PRESET ?= mnist
 RUN ?= runs/$(PRESET)-1
 BUNDLE ?= model/bundles/$(PRESET)
 ARGS ?=
+ENGINE ?= $(notdir $(shell command -v docker || command -v podman || echo docker))
+BASE ?= docker.io/library/python:3.13-slim
+TARGET ?= cpu
+IMAGE ?= localhost/capsnet-service:$(TARGET)
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+REVISION = $(shell git rev-parse HEAD 2>/dev/null)
+# The format that has a HEALTHCHECK; podman would choose another.
+export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test check train export evaluate release-check clean
+.PHONY: help serve test check train export evaluate release-check image image-test base-image clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +45,17 @@ evaluate: $(VENV)/.dev ## Score BUNDLE on the test split.
 
 release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect evaluate's score.
 	$(BIN)/python -m pytest -m release $(ARGS)
+
+image: ## Build IMAGE for TARGET (cpu or gpu) with docker or podman (ARGS="--network host ...").
+	$(ENGINE) build --file docker/service.Dockerfile --target $(TARGET) --tag $(IMAGE) \
+		--build-arg BASE=$(BASE) --label org.opencontainers.image.version=$(VERSION) \
+		--label org.opencontainers.image.revision=$(REVISION) $(ARGS) .
+
+image-test: $(VENV)/.dev ## Run the end-to-end tests against a container of IMAGE.
+	$(BIN)/python -m pytest tests/e2e --engine $(ENGINE) --image $(IMAGE)
+
+base-image: ## Make BASE from Debian's packages, where no registry answers (as root, with podman).
+	sh tools/base_image.sh $(BASE)
 
 clean: ## Remove the environment.
 	rm -rf $(VENV)

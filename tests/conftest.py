@@ -26,6 +26,12 @@ with warnings.catch_warnings():
     from fastapi.testclient import TestClient
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What tests/e2e is run against."""
+    parser.addoption("--image", help="a container image, instead of this source tree")
+    parser.addoption("--engine", default="docker", help="what runs it: docker or podman")
+
+
 @pytest.fixture(scope="session")
 def network() -> CapsNet:
     """An untrained network; `bundle_path` rounds its weights to what the bundle holds."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import pytest
@@ -16,7 +17,8 @@ from model.bundle import MANIFEST
 from service.settings import Settings
 from training.datasets import DATASETS, Examples, hold_out, load
 
-COMMAND = [sys.executable, "-m", "service"]
+Command = Callable[[dict[str, str]], list[str]]
+SOURCE = [sys.executable, "-m", "service"]
 BUNDLES = sorted(path.parent.name for path in Settings().bundles.glob(f"*/{MANIFEST}"))
 
 
@@ -41,27 +43,60 @@ def validation_digits(data_dir: Path) -> Examples:
     return hold_out(load(DATASETS["mnist"], "train", data_dir, fetch=False), 5000)[1]
 
 
+class Container(NamedTuple):
+    """How a container of an image is run: as docker-compose.yml does, with nothing to spare."""
+
+    engine: str
+    """docker, or what takes the same arguments."""
+    image: str
+
+    def command(self, environment: dict[str, str], *, entrypoint: str | None = None) -> list[str]:
+        """The command that runs it in the foreground, with the host's network."""
+        return [
+            *(self.engine, "run", "--rm", "--network=host", "--read-only", "--tmpfs=/tmp"),
+            *("--cap-drop=ALL", "--security-opt=no-new-privileges"),
+            *(f"--env={name}={value}" for name, value in environment.items()),
+            *([f"--entrypoint={entrypoint}"] if entrypoint else []),
+            self.image,
+        ]
+
+
 @pytest.fixture(scope="session")
-def service() -> Iterator[httpx.Client]:
+def container(pytestconfig: pytest.Config) -> Container | None:
+    """The container that is tested, if it is not this source tree: `make image-test`."""
+    image = pytestconfig.getoption("--image")
+    return Container(pytestconfig.getoption("--engine"), image) if image else None
+
+
+@pytest.fixture(scope="session")
+def command(container: Container | None) -> Command:
+    """Gives the command that starts the service with some settings."""
+    return container.command if container else lambda _environment: SOURCE
+
+
+@pytest.fixture(scope="session")
+def service(command: Command) -> Iterator[httpx.Client]:
     """The service as `make serve` starts it, in a process of its own, with all shipped bundles."""
-    with _running({}) as (_process, client):
+    with _running(command, {}) as (_process, client):
         yield client
 
 
 @pytest.fixture
-def start_service() -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]]:
+def start_service(
+    command: Command,
+) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]]:
     """Starts a service of the test's own, with further settings; ends it with the test."""
     with ExitStack() as stack:
-        yield lambda **environment: stack.enter_context(_running(environment))
+        yield lambda **environment: stack.enter_context(_running(command, environment))
 
 
 @pytest.fixture
-def run_service() -> Callable[..., subprocess.CompletedProcess[str]]:
+def run_service(command: Command) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a service that is expected to end by itself."""
 
     def run(**environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            COMMAND,
+            command(environment),
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
@@ -74,13 +109,13 @@ def run_service() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @contextmanager
 def _running(
-    environment: dict[str, str],
+    command: Command, environment: dict[str, str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     settings = {"CAPSNET_DRAIN_GRACE_S": "0", "PORT": str(port), **environment}
-    process = subprocess.Popen(COMMAND, env={**os.environ, **settings})
+    process = subprocess.Popen(command(settings), env={**os.environ, **settings})
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             _wait_until_ready(client, process)

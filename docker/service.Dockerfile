@@ -1,0 +1,52 @@
+# The service with the bundles that ship. Targets: gpu (the default) and cpu.
+ARG BASE=docker.io/library/python:3.13-slim
+
+FROM ${BASE} AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /build
+COPY pyproject.toml constraints.txt tools/requirements.py ./
+
+FROM build AS cpu-packages
+RUN python3 requirements.py service cpu > requirements.txt \
+    && python3 -m pip install --only-binary :all: --target /packages \
+        --constraint constraints.txt --requirement requirements.txt
+
+# CUDA's own libraries are in a layer of their own: gigabytes that change less often than the rest.
+FROM build AS gpu-packages
+RUN python3 requirements.py service gpu > requirements.txt \
+    && python3 -m pip install --only-binary :all: --target /packages \
+        --constraint constraints.txt --requirement requirements.txt \
+    && mkdir /cuda && mv /packages/nvidia /cuda/nvidia
+
+FROM build AS source
+COPY model/*.py /app/model/
+COPY service /app/service
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash /app
+
+FROM ${BASE} AS service
+LABEL org.opencontainers.image.title="CapsNet service" \
+    org.opencontainers.image.description="Look inside a capsule network over HTTP." \
+    org.opencontainers.image.licenses="Apache-2.0"
+ENV PYTHONPATH=/app:/packages PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    CAPSNET_HOST=0.0.0.0
+WORKDIR /app
+EXPOSE 8000
+USER 10001:10001
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
+    CMD ["python3", "-m", "service.healthcheck"]
+ENTRYPOINT ["python3", "-m", "service"]
+
+FROM service AS cpu
+ENV CAPSNET_DEVICE=cpu
+COPY --from=cpu-packages /packages /packages
+COPY model/bundles /app/model/bundles
+COPY --from=source /app /app
+
+# Starts with a GPU or not at all: no silent fall-back to the CPU.
+FROM service AS gpu
+ENV CAPSNET_DEVICE=cuda NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+COPY --from=gpu-packages /cuda /packages
+COPY --from=gpu-packages /packages /packages
+COPY model/bundles /app/model/bundles
+COPY --from=source /app /app

@@ -1,0 +1,116 @@
+"""What holds in the container alone; `make image-test` runs it."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from service.documentation import SAMPLES
+from tests.e2e.conftest import Container
+
+ADDED_BYTES = 400_000_000
+"""What the CPU image may add to its base."""
+
+LOOK_AROUND = """
+import importlib.util, json, os, pathlib, shutil
+def is_writable(folder):
+    try:
+        (pathlib.Path(folder) / "new").touch()
+    except OSError:
+        return False
+    return True
+print(json.dumps({
+    "user": os.getuid(),
+    "group": os.getgid(),
+    "writable": [folder for folder in ("/", "/app", "/packages", "/tmp") if is_writable(folder)],
+    "modules": [name for name in ("torch", "training", "model.capsnet")
+                if importlib.util.find_spec(name)],
+    "compilers": [name for name in ("cc", "gcc", "clang", "nvcc") if shutil.which(name)],
+    "capabilities": int(next(line.split()[1] for line in open("/proc/self/status")
+                             if line.startswith("CapEff")), 16),
+}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _only_with_an_image(container: Container | None) -> None:
+    if container is None:
+        pytest.skip("needs an image: make image-test")
+
+
+def run_python(container: Container, *arguments: str, **environment: str) -> str:
+    command = container.command(environment, entrypoint="python3")
+    return subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+
+
+def test_nothing_to_spare(container: Container) -> None:
+    """A numeric user without rights, nothing to write to but /tmp, no torch and no compiler."""
+    expected = {
+        "user": 10001,
+        "group": 10001,
+        "writable": ["/tmp"],  # noqa: S108  the container's own
+        "modules": [],
+        "compilers": [],
+        "capabilities": 0,
+    }
+    assert expected == json.loads(run_python(container, "-c", LOOK_AROUND))
+
+
+def test_uploads_that_do_not_fit_in_memory_are_read(service: httpx.Client) -> None:
+    """A form's file over a megabyte is kept in /tmp until it is complete."""
+    seven = Image.open(SAMPLES / "7.png").resize((1400, 1400), Image.Resampling.NEAREST)
+    noise = np.random.default_rng(0).integers(0, 8, (1400, 1400), np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(np.maximum(np.asarray(seven), noise)).save(file, "BMP")
+    assert file.tell() > 1 << 20
+    answer = service.post("/classify", files={"file": file.getvalue()})
+    assert 7 == answer.json()["predictions"][0]["label"]
+
+
+def test_the_health_check_of_the_image_is_the_service_s_own(container: Container) -> None:
+    """The image carries the check and the signal; they need no shell and no curl."""
+    config = inspect(container)
+    assert ["CMD", "python3", "-m", "service.healthcheck"] == config["Healthcheck"]["Test"]
+    assert ["python3", "-m", "service"] == config["Entrypoint"]
+    assert "SIGTERM" == config["StopSignal"]
+    assert "Apache-2.0" == config["Labels"]["org.opencontainers.image.licenses"]
+
+
+def test_the_health_check_asks_the_service(container: Container, service: httpx.Client) -> None:
+    """It passes beside a ready service and fails where none listens."""
+    run_python(container, "-m", "service.healthcheck", PORT=str(service.base_url.port))
+    with pytest.raises(subprocess.CalledProcessError):
+        run_python(container, "-m", "service.healthcheck", PORT="1")
+
+
+def test_what_the_service_adds_to_its_base_is_small(container: Container) -> None:
+    """Packages, sources and bundles weigh less than 400 MB unpacked."""
+    sizes = (
+        "sum(p.lstat().st_size for root in ('/app', '/packages') for p in Path(root).rglob('*'))"
+    )
+    added = int(run_python(container, "-c", f"from pathlib import Path; print({sizes})"))
+    assert 0 < added < ADDED_BYTES
+
+
+def inspect(container: Container) -> dict[str, Any]:
+    result = subprocess.run(
+        [container.engine, "image", "inspect", container.image],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    (image,) = json.loads(result.stdout)
+    beside = (
+        {"Healthcheck": image["Healthcheck"]} if "Healthcheck" in image else {}
+    )  # podman's place
+    return {**beside, **image["Config"]}
