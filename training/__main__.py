@@ -42,6 +42,9 @@ def train(
         bool, typer.Option("--final", help="Train on all training examples, without validation.")
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in run-dir.")] = False,
+    resume_or_begin: Annotated[
+        bool, typer.Option("--resume-or-begin", help="Continue it if it has begun.")
+    ] = False,
     weights: Annotated[
         Path | None, typer.Option(help="Start from the weights of the run in this folder.")
     ] = None,
@@ -65,7 +68,8 @@ def train(
     if threads:
         torch.set_num_threads(threads)
     plan = Plan(recipe, seed, training, validation, directory)
-    trainer = Trainer(plan, device=where, resume=resume)
+    begun = (directory / CHECKPOINT).exists()
+    trainer = Trainer(plan, device=where, resume=resume or (resume_or_begin and begun))
     if weights:
         trainer.start_from(Checkpoint.load(weights / CHECKPOINT))
     if transfer:

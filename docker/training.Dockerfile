@@ -1,0 +1,30 @@
+# Training, export and evaluation. PyPI's torch brings CUDA 13 (driver 580 or later) and runs on a
+# CPU as well; the onnxruntime that checks an export is the CPU's.
+ARG BASE=docker.io/library/python:3.13-slim
+
+FROM ${BASE} AS packages
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /build
+COPY pyproject.toml constraints.txt tools/requirements.py ./
+RUN python3 requirements.py training cpu > requirements.txt \
+    && python3 -m pip install --only-binary :all: --target /packages \
+        --constraint constraints.txt --requirement requirements.txt
+
+FROM ${BASE} AS training
+LABEL org.opencontainers.image.title="CapsNet training" \
+    org.opencontainers.image.description="Train, export and evaluate capsule networks." \
+    org.opencontainers.image.licenses="Apache-2.0"
+ENV PYTHONPATH=/app:/packages PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    CAPSNET_DATA_DIR=/work/data \
+    NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+COPY --from=packages /packages /packages
+COPY model/*.py /app/model/
+COPY model/capsnet /app/model/capsnet
+COPY training /app/training
+RUN mkdir -p /work/data /work/runs /work/model/bundles && chown -R 10001:10001 /work
+WORKDIR /work
+USER 10001:10001
+VOLUME ["/work/data", "/work/runs", "/work/model/bundles"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["python3", "-m", "training"]
+CMD ["--help"]

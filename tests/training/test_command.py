@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from training.__main__ import app
+from training.checkpoint import Checkpoint
+
+
+def train_one_step(run_dir: Path, *options: str) -> int:
+    arguments = ["train", "mnist-compact", "--run-dir", str(run_dir), "--device", "cpu"]
+    return CliRunner().invoke(app, [*arguments, "--max-minutes", "0", *options]).exit_code
+
+
+@pytest.mark.data
+@pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
+def test_what_restarts_by_itself_begins_and_then_goes_on(tmp_path: Path) -> None:
+    """The same command starts a run and, after a kill, continues it."""
+    for step in (1, 2):
+        assert 0 == train_one_step(tmp_path, "--resume-or-begin")
+        assert step == Checkpoint.load(tmp_path / "checkpoint.pt").step
