@@ -1,0 +1,138 @@
+"""The service behind a real nginx with docker/nginx.conf."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.documentation import SAMPLES
+from service.problems import MEDIA_TYPE, REQUEST_ID
+from service.settings import Settings
+
+CONFIG = Path(__file__).parents[2] / "docker" / "nginx.conf"
+SEVEN = (SAMPLES / "7.png").read_bytes()
+TEMPORARY = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+SMALL_LIMIT = 100_000
+"""Bytes that the service takes in these tests; nginx takes more."""
+
+Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def nginx(folder: Path, *, upstream: int) -> Iterator[httpx.Client]:
+    """The configuration as it ships, but for its ports and its temporary files."""
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if not program:
+        pytest.skip("needs nginx (Debian's package nginx-light)")
+    port = free_port()
+    paths = "".join(f"{name}_temp_path {folder / name};\n" for name in TEMPORARY)
+    text = CONFIG.read_text().replace("listen 80;", f"listen 127.0.0.1:{port};")
+    text = text.replace("127.0.0.1:8000", f"127.0.0.1:{upstream}").replace(
+        "http {", "http {\n" + paths
+    )
+    (folder / "nginx.conf").write_text(text)
+    own = f"daemon off; master_process off; pid {folder / 'pid'};"
+    command = [program, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", own]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            wait_until_listening(port, process)
+            yield client
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "nginx ended at its start"
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+        else:
+            return
+    pytest.fail("nginx did not listen within half a minute")
+
+
+@pytest.fixture
+def proxied(start_service: Start, tmp_path: Path) -> Iterator[httpx.Client]:
+    """A client of nginx, behind which a service with a small body limit answers."""
+    _process, direct = start_service(CAPSNET_MAX_BODY_BYTES=str(SMALL_LIMIT))
+    assert direct.base_url.port
+    with nginx(tmp_path, upstream=direct.base_url.port) as client:
+        yield client
+
+
+def test_answers_pass(proxied: httpx.Client) -> None:
+    """A picture is classified; an id that the sender gave is the answer's, another is made."""
+    answer = proxied.post("/classify", files={"file": SEVEN}, headers={REQUEST_ID: "from-outside"})
+    assert 7 == answer.json()["predictions"][0]["label"]
+    assert "from-outside" == answer.headers[REQUEST_ID]
+    made = proxied.get("/livez", headers={REQUEST_ID: "not an id"}).headers[REQUEST_ID]
+    assert 32 == len(made)
+
+
+def test_refusals_of_the_service_pass(proxied: httpx.Client) -> None:
+    """A 413 of the service arrives as the service wrote it, under the same id."""
+    answer = proxied.post(
+        "/classify", files={"file": bytes(SMALL_LIMIT)}, headers={REQUEST_ID: "large"}
+    )
+    assert 413 == answer.status_code
+    assert MEDIA_TYPE == answer.headers["Content-Type"]
+    assert "large" == answer.json()["request_id"] == answer.headers[REQUEST_ID]
+    assert f"{SMALL_LIMIT:,} bytes" in answer.json()["detail"]
+
+
+def test_bodies_that_no_instance_would_take_are_refused(proxied: httpx.Client) -> None:
+    """Over the default limit nginx answers by itself, with a problem of the service's type."""
+    answer = proxied.post(
+        "/classify",
+        files={"file": bytes(Settings().max_body_bytes)},
+        headers={REQUEST_ID: "larger"},
+    )
+    assert 413 == answer.status_code
+    assert MEDIA_TYPE == answer.headers["Content-Type"]
+    assert "urn:capsnet:problem:too-large" == answer.json()["type"]
+    assert "larger" == answer.json()["request_id"] == answer.headers[REQUEST_ID]
+
+
+def test_metrics_are_not_for_the_public(proxied: httpx.Client) -> None:
+    """Prometheus asks the instances, not nginx."""
+    assert 403 == proxied.get("/metrics").status_code
+
+
+def test_a_service_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    """Callers get a 503 that says when to try again, not a page of nginx."""
+    with nginx(tmp_path, upstream=free_port()) as client:
+        answer = client.post("/classify", files={"file": SEVEN})
+    assert 503 == answer.status_code
+    assert MEDIA_TYPE == answer.headers["Content-Type"]
+    assert "urn:capsnet:problem:unavailable" == answer.json()["type"]
+    assert "1" == answer.headers["Retry-After"]
+    assert answer.json()["request_id"] == answer.headers[REQUEST_ID]
+
+
+def test_limits_and_times_fit_the_service() -> None:
+    """Nginx takes no more than the service does, and waits longer than the service will."""
+    text = CONFIG.read_text()
+    assert f"client_max_body_size {Settings().max_body_bytes};" in text
+    (wait_s,) = [
+        line.split()[1].rstrip("s;") for line in text.splitlines() if "_read_timeout" in line
+    ]
+    assert int(wait_s) > Settings().request_timeout_s
