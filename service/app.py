@@ -11,70 +11,111 @@ from starlette.middleware import Middleware
 from starlette.responses import RedirectResponse
 
 from service import problems
+from service.access import SECURITY_SCHEMES, Access, ApiKeys, read_keys
+from service.browsers import SecurityHeaders, cross_origin
+from service.documentation import add_docs_page
 from service.engine import Engine
 from service.inside import routes as inside
 from service.inspector import Inspector
 from service.lifecycle import Lifecycle
 from service.metrics import Metrics
-from service.middleware import BodyLimit, Disconnect, RequestId, Telemetry
-from service.routes import router
+from service.middleware import BodyLimit, Disconnect, Failures, RequestId, Telemetry
+from service.preparation import Preparation
+from service.routes import probes, router
 from service.settings import Settings
+from service.tracing import telemetry
+
+CLOSE_TIMEOUT_S = 5
+"""How long the last inference may take to end, once nobody waits for it any more."""
 
 
 def create_app(
     settings: Settings,
-    engine: Engine,
+    engine: Engine | None = None,
     *,
     lifecycle: Lifecycle | None = None,
     metrics: Metrics | None = None,
 ) -> FastAPI:
-    """Wire the service around an engine, which it closes when it stops.
+    """Wire the service.
 
     Args:
+        settings: of the whole service.
+        engine: where inference happens; without one, see `attach`.
         lifecycle: shared with the server that runs the app, if one does.
         metrics: shared with the engine, if its batches are to be counted.
+
+    Raises:
+        service.settings.SettingsError: the API keys cannot be used, or traces cannot be sent.
     """
-    metrics = metrics or Metrics()
-    metrics.watch(
-        waiting_rows=lambda: engine.batcher.waiting_rows,
-        provider=engine.provider,
-        models=",".join(sorted(engine.manifests)),
-    )
-    inspector = Inspector(
-        engine,
-        default_model=settings.default_model,
-        max_pixels=settings.max_pixels,
-        threads=settings.decode_threads,
-    )
+    lifecycle, metrics = lifecycle or Lifecycle(), metrics or Metrics()
+    keys = read_keys(settings)
 
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        inspector.close()
+        inspector: Inspector | None = app.state.inspector
+        if inspector is not None and not inspector.close(CLOSE_TIMEOUT_S):
+            lifecycle.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
 
     app = FastAPIOffline(
         title="CapsNet service",
         summary="Look inside a capsule network.",
         version="0.1.0",
+        docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
-        middleware=[
-            Middleware(RequestId),
-            Middleware(Telemetry, metrics=metrics),
-            Middleware(Disconnect),
-            Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
-        ],
+        middleware=_middleware(settings, keys, metrics),
+        telemetry=telemetry(settings),
     )
     app.state.settings = settings
-    app.state.inspector = inspector
+    app.state.inspector = None
     app.state.metrics = metrics
-    app.state.lifecycle = lifecycle or Lifecycle()
+    app.state.lifecycle = lifecycle
     problems.install(app)
-    app.include_router(router)
-    app.include_router(inside.router)
+    app.include_router(probes)
+    for routes in (router, inside.router):
+        app.include_router(routes, dependencies=SECURITY_SCHEMES if keys else [])
+    add_docs_page(app)
 
     @app.get("/", include_in_schema=False)
     async def root() -> RedirectResponse:
         return RedirectResponse("/docs")
 
+    if engine is not None:
+        attach(app, engine)
     return app
+
+
+def attach(app: FastAPI, engine: Engine) -> None:
+    """Put an engine behind the routes, which answer 503 before; the app closes it at its end."""
+    settings: Settings = app.state.settings
+    app.state.metrics.watch(
+        waiting_rows=lambda: engine.batcher.waiting_rows,
+        provider=engine.provider,
+        models=",".join(sorted(engine.manifests)),
+    )
+    app.state.inspector = Inspector(
+        engine,
+        Preparation(
+            max_pixels=settings.max_pixels,
+            max_waiting=settings.max_waiting_rows,
+            threads=settings.decode_threads,
+        ),
+        default_model=settings.default_model,
+    )
+
+
+def _middleware(settings: Settings, keys: ApiKeys, metrics: Metrics) -> list[Middleware]:
+    """From the outermost to the innermost."""
+    return [
+        Middleware(RequestId),
+        Middleware(Telemetry, metrics=metrics),
+        Middleware(SecurityHeaders),
+        *cross_origin(settings.cors_origins),
+        Middleware(Failures),
+        *([Middleware(Access, keys=keys)] if keys else []),
+        Middleware(Disconnect),
+        Middleware(
+            BodyLimit, max_bytes=settings.max_body_bytes, max_total_bytes=settings.max_waiting_bytes
+        ),
+    ]

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from service.rate import Rate
+from service.waiting import Answers, Batch, Part, Runner, Submission, Waiting
 
 Clock = Callable[[], float]
 
@@ -34,41 +35,6 @@ class RunnerLost(Exception):
     """Raised by a runner that will never work again: the batcher ends and answers every caller."""
 
 
-@dataclass(frozen=True)
-class Runner:
-    """What computes the rows of one queue."""
-
-    run: Callable[[list[Any]], Sequence[Any]]
-    """Called on the batcher's thread; gives one answer for each row, in order."""
-    max_rows: int
-    """Largest batch."""
-
-
-@dataclass(eq=False)
-class Submission:
-    """The rows of one caller, and the answers so far."""
-
-    rows: Sequence[Any]
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Answers]
-    arrived: float
-    taken: int = 0
-    """Rows that went into batches."""
-    answered: int = 0
-    waited_s: float = 0.0
-    computed_s: float = 0.0
-    abandoned: bool = False
-    """Its caller left: its remaining rows are not computed."""
-    answers: list[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.answers = [None] * len(self.rows)
-
-    def outcome(self) -> Answers:
-        """What its caller gets once all rows are answered."""
-        return Answers(self.answers, self.waited_s, self.computed_s)
-
-
 class BatchReport(NamedTuple):
     """What one run of a runner was like."""
 
@@ -78,110 +44,8 @@ class BatchReport(NamedTuple):
     seconds: float
 
 
-class Answers(NamedTuple):
-    """What a caller of `submit` gets."""
-
-    rows: list[Any]
-    """For each row its answer, or the exception that the runner raised for it alone."""
-    waited_s: float
-    """From its arrival until its first row was in a batch."""
-    computed_s: float
-    """Of the batches that held its rows, together."""
-
-
-class Part(NamedTuple):
-    """The rows of a submission that are in one batch."""
-
-    submission: Submission
-    start: int
-    stop: int
-
-    @property
-    def rows(self) -> Sequence[Any]:
-        """The rows themselves."""
-        return self.submission.rows[self.start : self.stop]
-
-
 Outcome = tuple[Submission, Answers | Closed]
 """A submission, and its answers or why there are none."""
-
-
-class Batch(NamedTuple):
-    """What a runner is given at once."""
-
-    key: Any
-    runner: Runner
-    parts: list[Part]
-
-
-class Waiting:
-    """All rows that wait, in one queue for each runner. Not safe for threads by itself.
-
-    The next batch comes from the queue whose first rows have waited longest, and takes all that
-    wait there, in order, up to the runner's limit. A submission that does not fit is split.
-
-    Args:
-        max_delay_s: how long first rows may be held back for others to join them; not at all by
-            default.
-    """
-
-    def __init__(self, runners: Mapping[Hashable, Runner], *, max_delay_s: float = 0) -> None:
-        self._runners = dict(runners)
-        self._queues: dict[Hashable, deque[Submission]] = {key: deque() for key in runners}
-        self._max_delay_s = max_delay_s
-        self.rows = 0
-
-    def __repr__(self) -> str:
-        depths = {key: len(queue) for key, queue in self._queues.items() if queue}
-        return f"Waiting(rows={self.rows}, submissions={depths})"
-
-    def add(self, key: Hashable, submission: Submission) -> None:
-        """Put a submission at the end of a queue."""
-        self._queues[key].append(submission)
-        self.rows += len(submission.rows)
-
-    def form(self, now: float) -> Batch | float | None:
-        """The next batch, or the seconds until there is one, or None if nothing waits."""
-        self._drop_abandoned()
-        filled = [key for key, queue in self._queues.items() if queue]
-        if not filled:
-            return None
-        key = min(filled, key=lambda one: self._queues[one][0].arrived)
-        runner, queue = self._runners[key], self._queues[key]
-        wait_s = queue[0].arrived + self._max_delay_s - now
-        if wait_s > 0 and sum(len(one.rows) - one.taken for one in queue) < runner.max_rows:
-            return wait_s
-        return Batch(key, runner, self._take(queue, runner.max_rows, now))
-
-    def clear(self) -> list[Submission]:
-        """Take everything out."""
-        left = [submission for queue in self._queues.values() for submission in queue]
-        for queue in self._queues.values():
-            queue.clear()
-        self.rows = 0
-        return left
-
-    def _take(self, queue: deque[Submission], room: int, now: float) -> list[Part]:
-        parts = []
-        while queue and room:
-            submission = queue[0]
-            start = submission.taken
-            if start == 0:
-                submission.waited_s = now - submission.arrived
-            stop = min(len(submission.rows), start + room)
-            parts.append(Part(submission, start, stop))
-            submission.taken = stop
-            room -= stop - start
-            self.rows -= stop - start
-            if stop == len(submission.rows):
-                queue.popleft()
-        return parts
-
-    def _drop_abandoned(self) -> None:
-        for queue in self._queues.values():
-            for submission in [one for one in queue if one.abandoned]:
-                queue.remove(submission)
-                self.rows -= len(submission.rows) - submission.taken
 
 
 class Batcher:
@@ -262,12 +126,17 @@ class Batcher:
         finally:
             submission.abandoned = True
 
-    def close(self) -> None:
-        """Take no more rows, finish those that were accepted, and wait for the thread to end."""
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Take no more rows, finish those that were accepted, and wait for the thread to end.
+
+        Returns:
+            Whether it ended within the timeout; without one, this waits for as long as it takes.
+        """
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(timeout_s)
+        return not self.alive
 
     def _work(self) -> None:
         while (batch := self._next_batch()) is not None:
@@ -315,29 +184,6 @@ class Batcher:
         submissions = dict.fromkeys([part.submission for part in batch.parts] + left)
         self._on_lost(error)
         _deliver([(submission, lost) for submission in submissions])
-
-
-class Rate:
-    """Rows a second, smoothed over the last batches."""
-
-    def __init__(self, *, memory: float = 0.9) -> None:
-        self._memory = memory
-        self._rows = 0.0
-        self._seconds = 0.0
-
-    @property
-    def rows_per_s(self) -> float:
-        """Zero before anything was measured."""
-        return self._rows / self._seconds if self._seconds else 0.0
-
-    def note(self, rows: int, seconds: float) -> None:
-        """Count a batch."""
-        self._rows = self._memory * self._rows + rows
-        self._seconds = self._memory * self._seconds + seconds
-
-    def seconds_for(self, rows: int) -> float:
-        """How long these rows take; one second where that is not known."""
-        return rows / self.rows_per_s if self.rows_per_s else 1.0
 
 
 def _complete(parts: Iterable[Part], answers: Sequence[Any], seconds: float) -> list[Outcome]:

@@ -11,7 +11,7 @@ from fastapi import Depends, Header, Request
 
 from service.inspector import Inspector
 from service.lifecycle import Lifecycle
-from service.problems import TooLate
+from service.problems import TooLate, Unavailable
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 
@@ -37,7 +37,9 @@ async def _deadline(
 
 
 async def _inspector(request: Request) -> Inspector:
-    inspector: Inspector = request.app.state.inspector
+    inspector: Inspector | None = request.app.state.inspector
+    if inspector is None:
+        raise Unavailable("the service is starting", retry_after_s=1)
     return inspector
 
 
@@ -48,4 +50,5 @@ async def _lifecycle(request: Request) -> Lifecycle:
 
 TheInspector = Annotated[Inspector, Depends(_inspector)]
 TheLifecycle = Annotated[Lifecycle, Depends(_lifecycle)]
-IN_TIME = [Depends(_deadline)]
+IN_TIME = [Depends(_deadline, scope="function")]
+"""The limit is on making the answer; how fast the client takes it is the client's affair."""

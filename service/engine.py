@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from model.bundle import Manifest
 from model.runtime import DeviceLostError, Encoding, Floats, Routing, Runtime
 from service import timings
-from service.batcher import Batcher, Runner, RunnerLost
+from service.batcher import Batcher, RunnerLost
+from service.waiting import Runner
 
 
 class Engine:
@@ -95,13 +96,13 @@ class Engine:
 
     async def _submit(self, key: Hashable, rows: Sequence[Any]) -> list[Any]:
         answers = await self.batcher.submit(key, rows)
-        timings.note("queue", answers.waited_s)
+        timings.note("queue", answers.waited_s, ended_s_ago=answers.computed_s)
         timings.note("compute", answers.computed_s)
         return answers.rows
 
-    def close(self) -> None:
-        """Finish what was accepted and stop the thread."""
-        self.batcher.close()
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Finish what was accepted and stop the thread; whether it ended within the timeout."""
+        return self.batcher.close(timeout_s)
 
 
 @contextmanager

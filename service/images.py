@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import struct
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,19 +14,30 @@ from PIL import Image, UnidentifiedImageError
 from model.preprocess import WHITE
 from service.problems import TooLarge, UnreadablePicture, UnsupportedFormat
 
-Image.MAX_IMAGE_PIXELS = None  # Pillow's own limit; `decode` checks that of the settings instead
-
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 _SIGNATURE = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|RIFF....WEBP|BM|GIF8[79]a", re.DOTALL)
 """How a file in one of FORMATS begins."""
-_DRAFT_PIXELS = 640
-"""JPEGs are decoded at a half, a quarter or an eighth of their size, but not below this."""
+_AMPLE_PIXELS = 640
+"""Pictures that are decoded smaller than they are keep at least this, along their longer side."""
+_LARGE = 4_000_000
+"""Pictures with more pixels than this are made smaller, whatever their format."""
+_STRIP = 1_000_000
+"""Pixels that are made smaller at once."""
 
 
-def decode(content: bytes, *, max_pixels: int) -> Image.Image:
+class Decoded(NamedTuple):
+    """A picture, and how much smaller it was made."""
+
+    picture: Image.Image
+    shrink: float
+    """Pixels of the file, along a side, that one of the picture stands for."""
+
+
+def decode(content: bytes, *, max_pixels: int) -> Decoded:
     """Decode the first frame of a picture.
 
-    Large JPEGs come smaller than they are, which is faster and more than enough.
+    Large ones come smaller than they are, which is more than enough for a network and saves time
+    (JPEGs, while they are decoded) and memory (all others, before they are made grey).
 
     Args:
         content: a whole file in one of FORMATS.
@@ -36,6 +48,7 @@ def decode(content: bytes, *, max_pixels: int) -> Image.Image:
         TooLarge: more pixels than allowed.
         UnreadablePicture: truncated or corrupt.
     """
+    Image.MAX_IMAGE_PIXELS = None  # Pillow's own limit; that of the settings is checked below
     try:
         picture = Image.open(io.BytesIO(content), formats=FORMATS)
     except UnidentifiedImageError as error:
@@ -50,12 +63,43 @@ def decode(content: bytes, *, max_pixels: int) -> Image.Image:
             f"a picture may have {max_pixels:,} pixels, this one has "
             f"{picture.width} x {picture.height}"
         )
+    longest = max(picture.size)
     try:
-        picture.draft(None, (_DRAFT_PIXELS, _DRAFT_PIXELS))
+        picture.draft(None, (_AMPLE_PIXELS, _AMPLE_PIXELS))
         picture.load()
     except (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error) as error:
         raise UnreadablePicture(f"the picture is truncated or corrupt: {error}") from error
-    return picture
+    smaller = _reduce(picture)
+    return Decoded(smaller, longest / max(smaller.size))
+
+
+def _reduce(picture: Image.Image) -> Image.Image:
+    """A large picture smaller by a whole factor, made strip by strip to need little memory."""
+    width, height = picture.size
+    factor = max(width, height) // _AMPLE_PIXELS
+    if width * height <= _LARGE or factor < 2:
+        return picture
+    rows = factor * max(1, _STRIP // (width * factor))
+    strips = [
+        _averageable(picture.crop((0, top, width, min(top + rows, height)))).reduce(factor)
+        for top in range(0, height, rows)
+    ]
+    smaller = Image.new(strips[0].mode, (strips[0].width, sum(strip.height for strip in strips)))
+    smaller.info = {key: value for key, value in picture.info.items() if key != "transparency"}
+    top = 0
+    for strip in strips:
+        smaller.paste(strip, (0, top))
+        top += strip.height
+    return smaller
+
+
+def _averageable(picture: Image.Image) -> Image.Image:
+    """In a mode whose pixels can be averaged: no palette, no colour that means transparent."""
+    if picture.mode.startswith("I"):
+        return picture.convert("I")
+    if picture.has_transparency_data:
+        return picture.convert("RGBA")
+    return picture.convert({"1": "L", "P": "RGB"}.get(picture.mode, picture.mode))
 
 
 def encode_png(image: NDArray[np.float32], *, scale: int = 1) -> bytes:

@@ -5,31 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from model.bundle import Manifest
-from model.preprocess import Fit, Floats, Polarity, Prepared, PreprocessError, prepare
+from model.preprocess import Floats, Prepared
 from model.runtime import Encoding
 from service.engine import Engine
-from service.images import decode
+from service.preparation import Fitting, Preparation
 from service.problems import InvalidParameter, Problem, UnknownModel
 from service.timings import timing
 from service.uploads import Upload
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Fitting:
-    """How the sender wants pictures fitted; see `model.preprocess.prepare`."""
-
-    fit: Fit = "auto"
-    polarity: Polarity = "auto"
 
 
 class Reading(NamedTuple):
@@ -95,23 +86,19 @@ def _read(prepared: Prepared, encoding: Encoding | Exception) -> Reading | Probl
 
 
 class Inspector:
-    """Takes pictures' bytes through decoding, preprocessing and the engine.
+    """Takes pictures' bytes through preparation and the engine.
 
     Args:
-        engine: where inference happens.
+        engine: where inference happens; closed with the inspector.
+        preparation: where pictures are decoded and fitted; closed with the inspector.
         default_model: for requests that name none.
-        max_pixels: largest picture.
-        threads: of the pool that decodes and prepares pictures.
     """
 
-    def __init__(
-        self, engine: Engine, *, default_model: str, max_pixels: int, threads: int
-    ) -> None:
+    def __init__(self, engine: Engine, preparation: Preparation, *, default_model: str) -> None:
         self.engine = engine
         self.manifests = engine.manifests
         self.default_model = default_model
-        self._max_pixels = max_pixels
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pictures")
+        self._preparation = preparation
 
     def manifest(self, model: str | None) -> Manifest:
         """The manifest of a loaded bundle, or of the default one.
@@ -130,9 +117,7 @@ class Inspector:
     ) -> list[Reading | Problem]:
         """Encode all pictures that can be read, as one batch; problems keep their places."""
         with timing("preprocess"):
-            prepared = await asyncio.gather(
-                *(self._prepare_or_explain(upload, manifest, fitting) for upload in uploads)
-            )
+            prepared = await self._preparation.prepare(uploads, manifest, fitting)
         images = [one.image for one in prepared if isinstance(one, Prepared)]
         if not images:
             return [one for one in prepared if isinstance(one, Problem)]
@@ -148,7 +133,7 @@ class Inspector:
             Problem: it cannot be read.
         """
         with timing("preprocess"):
-            prepared = await self._prepare_or_explain(picture, manifest, fitting)
+            (prepared,) = await self._preparation.prepare([picture], manifest, fitting)
         if isinstance(prepared, Problem):
             raise prepared
         return prepared
@@ -201,32 +186,10 @@ class Inspector:
         return images[:, 0]
 
     async def offload(self, work: Callable[[], Result]) -> Result:
-        """Do what is too slow for the event loop, such as drawing, in the pool of pictures."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, work)
+        """Do what is too slow for the event loop, such as drawing, on another thread."""
+        return await asyncio.to_thread(work)
 
-    def close(self) -> None:
-        """Stop the pool and the engine, once they have finished."""
-        self._pool.shutdown()
-        self.engine.close()
-
-    async def _prepare_or_explain(
-        self, upload: Upload, manifest: Manifest, fitting: Fitting
-    ) -> Prepared | Problem:
-        if isinstance(upload, Problem):
-            return upload
-        try:
-            return await self.offload(lambda: self._prepare(upload, manifest, fitting))
-        except PreprocessError as error:
-            return InvalidParameter(str(error), parameter="fit")
-        except Problem as problem:
-            return problem
-
-    def _prepare(self, content: bytes, manifest: Manifest, fitting: Fitting) -> Prepared:
-        return prepare(
-            decode(content, max_pixels=self._max_pixels),
-            manifest.image_size,
-            rule=manifest.preprocess,
-            fit=fitting.fit,
-            polarity=fitting.polarity,
-        )
+    def close(self, timeout_s: float) -> bool:
+        """Stop both; whether the engine finished within the timeout."""
+        self._preparation.close()
+        return self.engine.close(timeout_s)

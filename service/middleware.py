@@ -6,30 +6,40 @@ import asyncio
 import re
 import time
 import uuid
+from abc import ABC, abstractmethod
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service import logs, timings
+from service import logs, problems, timings
 from service.metrics import Metrics
-from service.problems import REQUEST_ID, TooLarge
+from service.problems import PROBES, REQUEST_ID, Busy, TooLarge
 
-_PROBES = frozenset({"/livez", "/readyz", "/metrics"})
-"""Routes that are asked every few seconds and are not worth a line."""
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-class RequestId:
-    """Gives each request an id, its sender's if that is well formed, and echoes it."""
+class HttpMiddleware(ABC):
+    """Wraps the handling of requests; what is not HTTP (the lifespan) passes."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+        self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        wrapped = self.handle if scope["type"] == "http" else self.app
+        await wrapped(scope, receive, send)
+
+    @abstractmethod
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request, by way of `self.app`."""
+
+
+class RequestId(HttpMiddleware):
+    """Gives each request an id, its sender's if that is well formed, and echoes it."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
         sent = Headers(scope=scope).get(REQUEST_ID, "")
         request_id = sent if _ACCEPTED_ID.fullmatch(sent) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
@@ -40,21 +50,18 @@ class RequestId:
                 MutableHeaders(scope=message)[REQUEST_ID] = request_id
             await send(message)
 
-        await self._app(scope, receive, send_with_id)
+        await self.app(scope, receive, send_with_id)
 
 
-class Telemetry:
+class Telemetry(HttpMiddleware):
     """Times each request: `Server-Timing` on the answer, the metrics and the access log."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
-        self._app = app
+        super().__init__(app)
         self._metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
         started = time.perf_counter()
         with timings.collecting() as seconds:
 
@@ -65,20 +72,14 @@ class Telemetry:
                     self._note(scope, message["status"], seconds)
                 await send(message)
 
-            try:
-                await self._app(scope, receive, send_with_timing)
-            except Exception:
-                if "total" not in seconds:  # the answer, a 500, is made further out
-                    seconds["total"] = time.perf_counter() - started
-                    self._note(scope, 500, seconds)
-                raise
+            await self.app(scope, receive, send_with_timing)
 
     def _note(self, scope: Scope, status: int, seconds: dict[str, float]) -> None:
         route = getattr(scope.get("route"), "path", "unknown")
         self._metrics.note_request(route, status, seconds["total"])
         for stage in seconds.keys() - {"total"}:
             self._metrics.note_stage(stage, seconds[stage])
-        if route not in _PROBES:
+        if route not in PROBES:
             milliseconds = {f"{stage}_ms": round(1000 * s, 2) for stage, s in seconds.items()}
             logs.ACCESS.info(
                 "%s %s %s",
@@ -89,17 +90,32 @@ class Telemetry:
             )
 
 
-class Disconnect:
+class Failures(HttpMiddleware):
+    """Answers whatever is raised further in with a problem, unless the answer has begun."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        begun = False
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_and_note)
+        except Exception as error:
+            if begun:
+                raise
+            answer = await problems.answer(Request(scope), error)
+            await answer(scope, receive, send)
+
+
+class Disconnect(HttpMiddleware):
     """Cancels the handling of a request whose client has left, once its body was read."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
         body_read = asyncio.Event()
 
         async def receive_and_note() -> Message:
@@ -114,7 +130,7 @@ class Disconnect:
                 pass
             work.cancel()
 
-        work = asyncio.ensure_future(self._app(scope, receive_and_note, send))
+        work = asyncio.ensure_future(self.app(scope, receive_and_note, send))
         watcher = asyncio.create_task(watch())
         try:
             await asyncio.wait([work])
@@ -125,35 +141,44 @@ class Disconnect:
             work.result()
 
 
-class BodyLimit:
-    """Refuses bodies over a size, by their announcement or as they arrive.
+class BodyLimit(HttpMiddleware):
+    """Refuses bodies over a size, and those for which there is no room beside others'.
 
-    Sits inside the exception handlers: what it raises becomes a problem.
+    Args:
+        app: what is wrapped.
+        max_bytes: of one body, by its announcement or as it arrives.
+        max_total_bytes: of all bodies of requests that are being handled.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, *, max_bytes: int, max_total_bytes: int) -> None:
+        super().__init__(app)
         self._max_bytes = max_bytes
+        self._max_total_bytes = max_total_bytes
+        self._held = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
         announced = Headers(scope=scope).get("content-length", "")
         received = 0
 
-        async def receive_within_limit() -> Message:
+        async def receive_within_limits() -> Message:
             nonlocal received
-            if announced.isdecimal() and int(announced) > self._max_bytes:
-                raise TooLarge(self._sentence())
+            if announced.isdecimal():
+                self._check(int(announced))
             message = await receive()
-            received += len(message.get("body", b""))
-            if received > self._max_bytes:
-                raise TooLarge(self._sentence())
+            size = len(message.get("body", b""))
+            self._check(received + size)
+            if self._held + size > self._max_total_bytes:
+                raise Busy("too many request bodies are held already", retry_after_s=1)
+            received += size
+            self._held += size
             return message
 
-        await self._app(scope, receive_within_limit, send)
+        try:
+            await self.app(scope, receive_within_limits, send)
+        finally:
+            self._held -= received
 
-    def _sentence(self) -> str:
-        return f"a request body may have {self._max_bytes:,} bytes"
+    def _check(self, size: int) -> None:
+        if size > self._max_bytes:
+            raise TooLarge(f"a request body may have {self._max_bytes:,} bytes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -16,6 +17,8 @@ from service.batcher import Closed, Full
 
 MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-ID"
+PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+"""Routes that are asked every few seconds: neither logged nor counted as rejected."""
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,12 @@ class Problem(Exception):
         self.parameter = parameter
         self.retry_after_s = retry_after_s
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the answer's headers say of it."""
+        wait_s = self.retry_after_s
+        return {} if wait_s is None else {"Retry-After": str(math.ceil(wait_s))}
+
     def to_dict(self) -> dict[str, Any]:
         """The problem as JSON-ready values."""
         return details(
@@ -54,6 +63,19 @@ class MalformedRequest(Problem):
     status = HTTPStatus.BAD_REQUEST
     slug = "malformed-request"
     title = "The request is malformed"
+
+
+class Unauthorized(Problem):
+    """No API key, or one that the service does not know."""
+
+    status = HTTPStatus.UNAUTHORIZED
+    slug = "unauthorized"
+    title = "An API key is needed"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Which scheme to use (RFC 9110, section 11.6.1)."""
+        return {"WWW-Authenticate": 'Bearer realm="capsnet-service"'}
 
 
 class UnknownModel(Problem):
@@ -113,7 +135,7 @@ class Busy(Problem):
 
 
 class Unavailable(Problem):
-    """The service is draining, or has lost its device; another instance may answer."""
+    """The service is starting or draining, or has failed; another instance may answer."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
     slug = "unavailable"
@@ -128,6 +150,10 @@ class TooLate(Problem):
     title = "The time is over"
 
 
+_REJECTIONS = (Unauthorized, Busy, Unavailable, TooLate)
+"""Requests that were well formed, but not taken or not answered in time."""
+
+
 def details(status: int, slug: str, title: str, **more: Any) -> dict[str, Any]:
     """Problem details; members that are None are left out."""
     members = {"type": f"urn:capsnet:problem:{slug}", "title": title, "status": int(status), **more}
@@ -135,63 +161,56 @@ def details(status: int, slug: str, title: str, **more: Any) -> dict[str, Any]:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception of the app with a problem."""
-    app.add_exception_handler(Problem, _answer_problem)
-    app.add_exception_handler(Full, _answer_full)
-    app.add_exception_handler(Closed, _answer_closed)
-    app.add_exception_handler(RequestValidationError, _answer_validation_error)
-    app.add_exception_handler(HTTPException, _answer_http_exception)
-    app.add_exception_handler(Exception, _answer_unexpected)
+    """Answer with problems what FastAPI would answer in its own way."""
+    app.add_exception_handler(RequestValidationError, answer)
+    app.add_exception_handler(HTTPException, answer)
 
 
-async def _answer_problem(request: Request, problem: Exception) -> JSONResponse:
-    assert isinstance(problem, Problem)
-    if isinstance(problem, Busy | Unavailable | TooLate):
+async def answer(request: Request, error: Exception) -> JSONResponse:
+    """The answer to a request whose handling raised something."""
+    if isinstance(error, HTTPException):
+        return _answer(request, _http_details(error), error.headers)
+    problem = _to_problem(error)
+    if problem is None:
+        log.error("request %s failed", request.state.request_id, exc_info=error)
+        problem = Problem("The failure was logged under this request's id.")
+    if isinstance(problem, _REJECTIONS) and request.url.path not in PROBES:
         request.app.state.metrics.note_rejection(problem.slug)
-    wait_s = problem.retry_after_s
-    headers = None if wait_s is None else {"Retry-After": str(math.ceil(wait_s))}
-    return _answer(request, problem.to_dict(), headers=headers)
+    return _answer(request, problem.to_dict(), problem.headers)
 
 
-async def _answer_full(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Full)
-    return await _answer_problem(request, Busy(str(error), retry_after_s=error.retry_after_s))
+def _to_problem(error: Exception) -> Problem | None:
+    match error:
+        case Problem():
+            return error
+        case Full():
+            return Busy(str(error), retry_after_s=error.retry_after_s)
+        case Closed():
+            return Unavailable(str(error), retry_after_s=1)
+        case RequestValidationError():
+            return _invalid(error.errors()[0])
+        case _:
+            return None
 
 
-async def _answer_closed(request: Request, error: Exception) -> JSONResponse:
-    return await _answer_problem(request, Unavailable(str(error), retry_after_s=1))
-
-
-async def _answer_validation_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    place, *path = first["loc"]
+def _invalid(fault: dict[str, Any]) -> Problem:
+    place, *path = fault["loc"]
     names = [part for part in path if isinstance(part, str)]
     if place == "body" and not names:  # the body as a whole: no JSON, or not an object
-        return _answer(request, MalformedRequest(f"the body: {first['msg']}").to_dict())
+        return MalformedRequest(f"the body: {fault['msg']}")
     where = ".".join(map(str, path))
-    problem = InvalidParameter(f"{where}: {first['msg']}", parameter=names[0])
-    return _answer(request, problem.to_dict())
+    return InvalidParameter(f"{where}: {fault['msg']}", parameter=names[0])
 
 
-async def _answer_http_exception(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
+def _http_details(error: HTTPException) -> dict[str, Any]:
     phrase = HTTPStatus(error.status_code).phrase
     slug = phrase.lower().replace(" ", "-")
     detail = error.detail if error.detail != phrase else None
-    return _answer(
-        request, details(error.status_code, slug, phrase, detail=detail), headers=error.headers
-    )
+    return details(error.status_code, slug, phrase, detail=detail)
 
 
-async def _answer_unexpected(request: Request, error: Exception) -> JSONResponse:
-    log.error("request %s failed", request.state.request_id, exc_info=error)
-    detail = "The failure was logged under this request's id."
-    return _answer(request, details(500, Problem.slug, Problem.title, detail=detail))
-
-
-def _answer(request: Request, members: dict[str, Any], *, headers: Any = None) -> JSONResponse:
+def _answer(
+    request: Request, members: dict[str, Any], headers: Mapping[str, str] | None
+) -> JSONResponse:
     members["request_id"] = request.state.request_id
-    # The middleware does not see answers to unexpected exceptions.
-    headers = {**(headers or {}), REQUEST_ID: request.state.request_id}
     return JSONResponse(members, members["status"], headers=headers, media_type=MEDIA_TYPE)

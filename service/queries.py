@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from model.preprocess import Fit, Polarity
-from service.inspector import Fitting
+from service.preparation import Fitting
 
 
 class PictureQuery(BaseModel):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse
 
+from model.preprocess import Floats
 from service.answers import (
     ClassifyAnswer,
     FailedPrediction,
@@ -21,6 +22,7 @@ from service.answers import (
 from service.dependencies import IN_TIME, TheInspector, TheLifecycle
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS, SAMPLES
 from service.images import encode_png
+from service.inspector import Inspector
 from service.metrics import CONTENT_TYPE
 from service.negotiation import JSON, PNG, choose_media_type
 from service.problems import Problem, Unavailable
@@ -28,6 +30,13 @@ from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery
 from service.uploads import read_picture, read_pictures
 
 router = APIRouter(responses=PROBLEMS)
+probes = APIRouter(responses=PROBLEMS)
+"""What has to be answered to anyone, at any time."""
+
+
+async def _png(inspector: Inspector, image: Floats, *, scale: int) -> Response:
+    """Enlarging takes tens of milliseconds: not on the event loop."""
+    return Response(await inspector.offload(lambda: encode_png(image, scale=scale)), media_type=PNG)
 
 
 @router.post(
@@ -71,7 +80,7 @@ async def reconstruct(
     picture = await read_picture(request)
     portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
     if media_type == PNG:
-        return Response(encode_png(portrait.image, scale=query.scale), media_type=PNG)
+        return await _png(inspector, portrait.image, scale=query.scale)
     return ReconstructAnswer.of(manifest, portrait)
 
 
@@ -92,7 +101,7 @@ async def perturb(
     portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
     perturbation = await inspector.perturb(portrait, manifest, dim=query.dim, delta=query.delta)
     if media_type == PNG:
-        return Response(encode_png(perturbation.image, scale=query.scale), media_type=PNG)
+        return await _png(inspector, perturbation.image, scale=query.scale)
     return PerturbAnswer.of(manifest, perturbation)
 
 
@@ -128,17 +137,17 @@ async def metrics(request: Request) -> Response:
     return Response(request.app.state.metrics.render(), media_type=CONTENT_TYPE)
 
 
-@router.get("/livez")
+@probes.get("/livez")
 async def livez(lifecycle: TheLifecycle) -> Liveness:
     """Say that the process is up and can infer; if not, it should be restarted."""
-    if lifecycle.lost:
-        raise Unavailable(lifecycle.lost)
+    if lifecycle.failure:
+        raise Unavailable(lifecycle.failure)
     return Liveness()
 
 
-@router.get("/readyz")
+@probes.get("/readyz")
 async def readyz(inspector: TheInspector, lifecycle: TheLifecycle) -> Readiness:
     """Say that requests are taken, and on which device."""
-    if lifecycle.lost or lifecycle.draining:
-        raise Unavailable(lifecycle.lost or "the service is draining", retry_after_s=1)
+    if lifecycle.failure or lifecycle.draining:
+        raise Unavailable(lifecycle.failure or "the service is draining", retry_after_s=1)
     return Readiness(provider=inspector.engine.provider, models=sorted(inspector.manifests))

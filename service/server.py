@@ -1,9 +1,11 @@
-"""uvicorn, but for the way it stops."""
+"""uvicorn, but for the way it starts and stops."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
@@ -14,7 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class Server(uvicorn.Server):
-    """Stops in bounded time without losing accepted work, and then ends with code 0.
+    """Listens before it can answer, and stops in bounded time without losing accepted work.
+
+    The port opens at once, so that probes can tell a process that starts from one that is dead;
+    what takes long is loaded meanwhile.
 
     SIGTERM or SIGINT turns `/readyz` to 503. For the grace period requests are still taken, because
     load balancers need a moment to notice; then the listener closes, what was accepted is finished,
@@ -24,18 +29,29 @@ class Server(uvicorn.Server):
         config: with `timeout_graceful_shutdown` set, which bounds the finishing.
         lifecycle: what the probes look at.
         grace_s: seconds between unreadiness and the closing of the listener.
+        load: called once the port is open, on a thread of its own.
     """
 
-    def __init__(self, config: uvicorn.Config, *, lifecycle: Lifecycle, grace_s: float) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        lifecycle: Lifecycle,
+        grace_s: float,
+        load: Callable[[], None],
+    ) -> None:
         super().__init__(config)
         self._lifecycle = lifecycle
         self._grace_s = grace_s
+        self._load = load
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        """Start listening."""
+        """Start listening, then loading."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)  # type: ignore[arg-type]
+        log.info("listening on http://%s:%d", self.config.host, self.config.port)
+        threading.Thread(target=self._load, name="loading", daemon=True).start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain; the second time, stop at once."""
@@ -50,8 +66,8 @@ class Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._loop.call_later, self._grace_s, self._stop)
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to stop, asked ten times a second: a lost device ends the process."""
-        return self._lifecycle.lost is not None or await super().on_tick(counter)
+        """Whether to stop, asked ten times a second: a failure ends the process."""
+        return self._lifecycle.failure is not None or await super().on_tick(counter)
 
     def _stop(self) -> None:
         self.should_exit = True

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
@@ -46,7 +47,13 @@ class Settings(BaseSettings):
         0, ge=0, description="How long the first image of a batch waits for others to join it."
     )
     max_waiting_rows: int = Field(
-        1024, ge=1, description="Images and poses that may wait; more are refused with 429."
+        1024,
+        ge=1,
+        description="Images and poses that may wait for inference, and as many pictures for "
+        "decoding; more are refused with 429.",
+    )
+    max_waiting_bytes: int = Field(
+        500_000_000, ge=1, description="Request bodies held at once; more are refused with 429."
     )
     request_timeout_s: float = Field(
         30, gt=0, description="After this an answer is too late (504)."
@@ -57,15 +64,27 @@ class Settings(BaseSettings):
     drain_timeout_s: int = Field(
         30, ge=1, description="Longest time to finish accepted requests after the grace."
     )
+    api_keys: tuple[SecretStr, ...] = Field(
+        (), description="JSON list of API keys; empty, and no file of them: no key is asked for."
+    )
+    api_keys_file: Path | None = Field(
+        None, description="File of further API keys, one a line; `#` begins a comment."
+    )
+    cors_origins: tuple[str, ...] = Field(
+        (), description="JSON list of origins whose pages may ask; `*` is any."
+    )
     log_format: LogFormat = Field(
         "text", description="`json` writes an object a line, with the request's id."
     )
+    otel: bool = Field(False, description="Send traces; needs the extra `otel`.")
     decode_threads: int = Field(2, ge=1, description="Threads that decode pictures.")
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.max_pictures > self.max_waiting_rows:
             raise ValueError("max_pictures may not exceed max_waiting_rows: it would never fit")
+        if self.max_body_bytes > self.max_waiting_bytes:
+            raise ValueError("max_body_bytes may not exceed max_waiting_bytes: it would never fit")
         return self
 
     @classmethod
@@ -88,5 +107,14 @@ class Settings(BaseSettings):
         }
         try:
             return cls(**short)  # type: ignore[arg-type]
-        except ValueError as error:
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_context=False, include_input=False)
+            raise SettingsError("; ".join(_describe(fault) for fault in faults)) from None
+        except ValueError as error:  # a list that is not JSON
             raise SettingsError(str(error)) from error
+
+
+def _describe(fault: ErrorDetails) -> str:
+    """What is wrong with which variable, but not its value: that may be a key."""
+    names = [f"{_PREFIX}{str(name).upper()}: " for name in fault["loc"][:1]]
+    return "".join([*names, fault["msg"]])

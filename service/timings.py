@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from opentelemetry import trace
+
 _current: ContextVar[dict[str, float] | None] = ContextVar("timings", default=None)
 
 
@@ -22,11 +24,15 @@ def collecting() -> Iterator[dict[str, float]]:
         _current.reset(token)
 
 
-def note(stage: str, seconds: float) -> None:
-    """Add to a stage of the request that this task works for, if any."""
+def note(stage: str, seconds: float, *, ended_s_ago: float = 0) -> None:
+    """Add to a stage of the request that this task works for, if any, and to its trace."""
     collected = _current.get()
     if collected is not None:
         collected[stage] += seconds
+    if trace.get_current_span().is_recording():
+        ended = time.time_ns() - round(1e9 * ended_s_ago)
+        started = ended - round(1e9 * seconds)
+        trace.get_tracer(__name__).start_span(stage, start_time=started).end(ended)
 
 
 @contextmanager

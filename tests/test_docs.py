@@ -8,7 +8,7 @@ import pytest
 from service import problems
 from service.inside import routes as inside
 from service.problems import Problem
-from service.routes import router
+from service.routes import probes, router
 from service.settings import Settings
 from training.recipes import PRESETS
 
@@ -31,7 +31,10 @@ def test_no_setting_is_documented_that_does_not_exist() -> None:
     assert {name.upper() for name in Settings.model_fields} | {"DATA_DIR"} == documented
 
 
-@pytest.mark.parametrize("path", [route.path for route in [*router.routes, *inside.router.routes]])
+@pytest.mark.parametrize(
+    "path",
+    [route.path for routes in (probes, router, inside.router) for route in routes.routes],
+)
 def test_every_route_is_documented(path: str) -> None:
     """The API page has a row for each route."""
     assert f"{path}`" in read("docs/api.md")

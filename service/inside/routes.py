@@ -52,7 +52,7 @@ async def decode(
         raise InvalidParameter("a PNG shows one pose", parameter="poses")
     images = await inspector.draw(manifest, poses, body.label)
     if media_type == PNG:
-        return Response(encode_png(images[0], scale=query.scale), media_type=PNG)
+        return await _draw(inspector, lambda: encode_png(images[0], scale=query.scale))
     return await _form(inspector, lambda: DecodeAnswer.of(manifest, body.label, images))
 
 

@@ -12,7 +12,8 @@ from model.runtime import Floats, Routing
 from service.inside import agreement
 from service.inside.agreement import Projection
 from service.inside.sweep import Sweep
-from service.inspector import Fitting, Inspector, Sight, check_label
+from service.inspector import Inspector, Sight, check_label
+from service.preparation import Fitting
 
 
 @dataclass(frozen=True)

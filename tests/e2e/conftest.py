@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +19,8 @@ from model.bundle import MANIFEST
 from service.settings import Settings
 from training.datasets import DATASETS, Examples, hold_out, load
 
+PATIENCE_S = 120
+"""How long a test waits for another process, before it fails; machines may be busy."""
 Command = Callable[[dict[str, str]], list[str]]
 SOURCE = [sys.executable, "-m", "service"]
 BUNDLES = sorted(path.parent.name for path in Settings().bundles.glob(f"*/{MANIFEST}"))
@@ -85,9 +89,19 @@ def service(command: Command) -> Iterator[httpx.Client]:
 def start_service(
     command: Command,
 ) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]]:
-    """Starts a service of the test's own, with further settings; ends it with the test."""
+    """Starts a service of the test's own, with further settings; ends it with the test.
+
+    `start_service(command=, probe=, **environment)` waits until the probe says 200.
+    """
+    usual = command
     with ExitStack() as stack:
-        yield lambda **environment: stack.enter_context(_running(command, environment))
+
+        def start(
+            *, command: Command = usual, probe: str = "/readyz", **environment: str
+        ) -> tuple[subprocess.Popen[bytes], httpx.Client]:
+            return stack.enter_context(_running(command, environment, probe=probe))
+
+        yield start
 
 
 @pytest.fixture
@@ -100,38 +114,72 @@ def run_service(command: Command) -> Callable[..., subprocess.CompletedProcess[s
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE_S,
             check=False,
         )
 
     return run
 
 
-@contextmanager
-def _running(
-    command: Command, environment: dict[str, str]
-) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+@pytest.fixture(scope="session")
+def prometheus(
+    service: httpx.Client, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx.Client]:
+    """A Prometheus of its own that scrapes the service every second; skips where there is none."""
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("needs the program prometheus: install Debian's package of that name")
+    folder, port = tmp_path_factory.mktemp("prometheus"), _free_port()
+    scraping = {"job_name": "capsnet", "static_configs": [{"targets": [service.base_url.netloc]}]}
+    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scraping]}
+    (folder / "config.yml").write_text(json.dumps(config, default=bytes.decode))
+    process = subprocess.Popen(
+        [
+            program,
+            f"--config.file={folder / 'config.yml'}",
+            f"--storage.tsdb.path={folder / 'storage'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--log.level=warn",
+        ]
+    )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            _wait_until_ok(client, process, "/-/ready")
+            yield client
+    finally:
+        process.terminate()
+        process.wait(timeout=PATIENCE_S)
+
+
+def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        port: int = free.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _running(
+    command: Command, environment: dict[str, str], *, probe: str = "/readyz"
+) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+    port = _free_port()
     settings = {"CAPSNET_DRAIN_GRACE_S": "0", "PORT": str(port), **environment}
     process = subprocess.Popen(command(settings), env={**os.environ, **settings})
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-            _wait_until_ready(client, process)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            _wait_until_ok(client, process, probe)
             yield process, client
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE_S)
 
 
-def _wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+def _wait_until_ok(client: httpx.Client, process: subprocess.Popen[bytes], probe: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        assert process.poll() is None, "the service ended at its start"
-        try:
-            if client.get("/readyz").status_code == httpx.codes.OK:
+        assert process.poll() is None, "the process ended at its start"
+        with suppress(httpx.TransportError):
+            if client.get(probe).is_success:
                 return
-        except httpx.TransportError:
-            time.sleep(0.05)
-    pytest.fail("the service was not ready within a minute")
+        time.sleep(0.05)
+    pytest.fail(f"{probe} was not 200 within {PATIENCE_S} s")

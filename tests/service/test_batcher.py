@@ -2,24 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from service.batcher import (
-    Answers,
-    Batch,
-    Batcher,
-    Closed,
-    Full,
-    Rate,
-    Runner,
-    RunnerLost,
-    Submission,
-    Waiting,
-)
+from service.batcher import Batcher, Closed, Full, RunnerLost
+from service.waiting import Answers, Runner
 
 
 class Gate:
@@ -314,63 +304,17 @@ def test_answers_say_how_long_they_waited_and_were_computed() -> None:
     assert Answers([2, 4, 6], waited_s=5.0, computed_s=2.0) == asyncio.run(scenario())
 
 
-@pytest.fixture
-def submission() -> Callable[..., Submission]:
-    """Makes submissions that arrived at a given time."""
+def test_closing_waits_no_longer_than_it_is_told() -> None:
+    """A runner that does not return is reported, not waited for."""
 
-    def make(*rows: int, arrived: float = 0.0) -> Submission:
-        loop = asyncio.new_event_loop()
-        made = Submission(rows, loop, loop.create_future(), arrived)
-        loop.close()
-        return made
+    async def scenario() -> tuple[bool, bool]:
+        gate = Gate(open=False)
+        async with batching(gate) as batcher:
+            task = await submit_soon(batcher, 1)
+            await gate.running()
+            in_time = await asyncio.to_thread(batcher.close, 0.01)
+            gate.let()
+            await task
+            return in_time, await asyncio.to_thread(batcher.close)
 
-    return make
-
-
-def rows_of(batch: Batch | float | None) -> list[Any]:
-    assert isinstance(batch, Batch)
-    return [row for part in batch.parts for row in part.rows]
-
-
-def test_turns_go_to_the_queue_that_waited_longest(submission: Callable[..., Submission]) -> None:
-    """A busy bundle does not starve another."""
-    waiting = Waiting({"a": Runner(list, 2), "b": Runner(list, 2)})
-    for arrived, key in ((0, "a"), (1, "b"), (2, "a"), (3, "a")):
-        waiting.add(key, submission(arrived, arrived=arrived))
-    assert [[0, 2], [1], [3]] == [rows_of(waiting.form(4)) for _ in range(3)]
-    assert waiting.form(4) is None
-
-
-def test_delay_counts_from_the_oldest_row(submission: Callable[..., Submission]) -> None:
-    """Newcomers do not prolong the wait of the first."""
-    waiting = Waiting({"q": Runner(list, 4)}, max_delay_s=0.010)
-    waiting.add("q", submission(1, arrived=5.000))
-    waiting.add("q", submission(2, arrived=5.009))
-    assert 0.001 == pytest.approx(waiting.form(5.009))
-    assert [1, 2] == rows_of(waiting.form(5.010))
-
-
-def test_full_batch_does_not_wait(submission: Callable[..., Submission]) -> None:
-    """The delay ends when the batch is full."""
-    waiting = Waiting({"q": Runner(list, 2)}, max_delay_s=10)
-    waiting.add("q", submission(1, 2, 3))
-    assert [1, 2] == rows_of(waiting.form(0))
-
-
-def test_abandoned_rows_make_room(submission: Callable[..., Submission]) -> None:
-    """What is dropped when a batch forms no longer counts as waiting."""
-    waiting = Waiting({"q": Runner(list, 2)})
-    left = submission(1, 2)
-    waiting.add("q", left)
-    waiting.add("q", submission(3))
-    left.abandoned = True
-    assert [3] == rows_of(waiting.form(0))
-    assert 0 == waiting.rows
-
-
-def test_rate_tells_how_long_rows_take() -> None:
-    """Rows a second over the last batches; a second where nothing is known."""
-    rate = Rate()
-    assert 1.0 == rate.seconds_for(50)
-    rate.note(100, 2.0)
-    assert 1.0 == pytest.approx(rate.seconds_for(50))
+    assert (False, True) == asyncio.run(scenario())

@@ -6,9 +6,13 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from starlette.types import Message, Receive, Scope, Send
 
+from service.middleware import BodyLimit
+from service.problems import Busy
 from service.settings import Settings
 
+POST: Scope = {"type": "http", "method": "POST", "headers": []}
 RAW = {"content-type": "image/png"}
 FORM = {"content-type": "multipart/form-data; boundary=x"}
 JSON = {"content-type": "application/json"}
@@ -85,3 +89,31 @@ def test_a_picture_in_chunks_is_read(client: TestClient, digits: list[bytes]) ->
     expected = client.post("/classify", content=digits[7], headers=RAW).json()
     assert expected == answer.json()
     assert len(chunks) == taken
+
+
+def test_bodies_that_do_not_fit_beside_others_are_refused() -> None:
+    """What others hold counts until their requests are answered; then there is room again."""
+    holding, release = asyncio.Event(), asyncio.Event()
+
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await receive()
+        holding.set()
+        await release.wait()
+
+    async def body() -> Message:
+        return {"type": "http.request", "body": bytes(60), "more_body": False}
+
+    async def send(_message: Message) -> None:
+        pass
+
+    async def scenario() -> None:
+        limited = BodyLimit(app, max_bytes=100, max_total_bytes=100)
+        first = asyncio.create_task(limited(POST, body, send))
+        await holding.wait()
+        with pytest.raises(Busy, match="too many request bodies are held already"):
+            await limited(POST, body, send)
+        release.set()
+        await first
+        await limited(POST, body, send)
+
+    asyncio.run(scenario())

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from model.preprocess import prepare
+from model.preprocess import prepare, to_grey
 from service.images import FORMATS, decode, encode_png
 from service.problems import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 
@@ -33,7 +33,7 @@ def encode(pixels: NDArray[np.uint8], picture_format: str, **options: Any) -> by
 @pytest.mark.parametrize("picture_format", FORMATS)
 def test_every_format_decodes(picture_format: str, slope: NDArray[np.uint8]) -> None:
     """The picture comes out as it went in, but for what JPEG and WebP lose."""
-    picture = decode(encode(slope, picture_format, quality=100), max_pixels=AMPLE)
+    picture = decode(encode(slope, picture_format, quality=100), max_pixels=AMPLE).picture
     difference = np.asarray(picture.convert("L"), int) - slope
     assert np.abs(difference).max() <= 8
 
@@ -48,14 +48,14 @@ def test_the_first_frame_counts(picture_format: str, slope: NDArray[np.uint8]) -
         append_images=[Image.fromarray(slope[::-1])],
         quality=100,
     )
-    picture = decode(content, max_pixels=AMPLE)
+    picture = decode(content, max_pixels=AMPLE).picture
     assert np.abs(np.asarray(picture.convert("L"), int) - slope).max() <= 8
 
 
 def test_a_large_jpeg_comes_smaller() -> None:
     """JPEGs are halved while both sides keep 640 pixels, which is more than enough."""
     content = encode(np.zeros((1500, 2000), np.uint8), "JPEG")
-    assert (1000, 750) == decode(content, max_pixels=AMPLE).size
+    assert (1000, 750) == decode(content, max_pixels=AMPLE).picture.size
 
 
 @pytest.mark.parametrize("picture_format", ["TIFF", "ICO", "PPM", "PDF"])
@@ -149,7 +149,7 @@ def test_a_huge_canvas_is_refused_unread(announce: Any, width: int, height: int)
 
 def test_a_picture_at_the_limit_is_taken(slope: NDArray[np.uint8]) -> None:
     """The limit itself is allowed."""
-    assert (40, 24) == decode(encode(slope, "PNG"), max_pixels=40 * 24).size
+    assert (40, 24) == decode(encode(slope, "PNG"), max_pixels=40 * 24).picture.size
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow's, about damaged EXIF data
@@ -170,7 +170,7 @@ def test_damaged_pictures_end_well(picture_format: str, slope: NDArray[np.uint8]
         places = rng.integers(0, rng.choice([60, len(damaged)]), rng.integers(1, 6))
         damaged[places] = rng.integers(0, 256, len(places))
         try:
-            prepare(decode(damaged.tobytes(), max_pixels=100_000), 28)
+            prepare(decode(damaged.tobytes(), max_pixels=100_000).picture, 28)
         except Problem as problem:
             outcomes.add(problem.slug)
         else:
@@ -193,27 +193,72 @@ def test_a_picture_with_damaged_exif_is_read(
     picture_format: str, exif: bytes, slope: NDArray[np.uint8]
 ) -> None:
     """EXIF data that cannot be read turns nothing and hinders nothing."""
-    picture = decode(encode(slope, picture_format, exif=exif), max_pixels=AMPLE)
+    picture = decode(encode(slope, picture_format, exif=exif), max_pixels=AMPLE).picture
     assert (1, 28, 28) == prepare(picture, 28).image.shape
 
 
 def test_an_encoded_image_reads_back() -> None:
     """All 256 levels survive, as a greyscale PNG."""
     levels = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    picture = decode(encode_png((levels / 255).astype(np.float32)), max_pixels=AMPLE)
+    picture = decode(encode_png((levels / 255).astype(np.float32)), max_pixels=AMPLE).picture
     assert "L" == picture.mode
     assert levels.tolist() == np.asarray(picture).tolist()
 
 
 def test_an_encoded_image_is_clipped() -> None:
     """Values outside [0, 1] become black and white."""
-    picture = decode(encode_png(np.array([[-0.5, 1.5]], np.float32)), max_pixels=AMPLE)
+    picture = decode(encode_png(np.array([[-0.5, 1.5]], np.float32)), max_pixels=AMPLE).picture
     assert [[0, 255]] == np.asarray(picture).tolist()
 
 
 def test_an_encoded_image_is_enlarged_by_whole_pixels() -> None:
     """At scale 3 each pixel becomes a square of nine like it."""
     image = np.array([[0, 1], [1, 0]], np.float32)
-    picture = decode(encode_png(image, scale=3), max_pixels=AMPLE)
+    picture = decode(encode_png(image, scale=3), max_pixels=AMPLE).picture
     expected = np.kron(np.array([[0, 255], [255, 0]]), np.ones((3, 3), int))
     assert expected.tolist() == np.asarray(picture).tolist()
+
+
+LARGE = {
+    "1": ("PNG", 255, 0),
+    "L": ("PNG", 200, 0),
+    "P": ("PNG", 1, 0),
+    "RGB": ("WEBP", (200, 200, 200), (0, 0, 0)),
+    "LA": ("PNG", (200, 255), (0, 255)),
+    "RGBA": ("PNG", (200, 200, 200, 255), (0, 0, 0, 255)),
+    "I;16": ("PNG", 200 * 257, 0),
+}
+"""For each mode a format, a light and a dark colour."""
+
+
+@pytest.mark.parametrize("mode", LARGE)
+def test_a_large_picture_is_made_smaller(mode: str) -> None:
+    """Whatever its mode, it keeps its shape, and a stroke stays where it was."""
+    picture_format, light, dark = LARGE[mode]
+    drawn = Image.new(mode, (2600, 1601), light)
+    if mode == "P":
+        drawn.putpalette([0, 0, 0, 200, 200, 200])
+    drawn.paste(dark, (650, 400, 1300, 1200))
+    decoded = decode(encode_image(drawn, picture_format), max_pixels=5_000_000)
+    assert (650, 401) == decoded.picture.size
+    assert 4 == decoded.shrink
+    grey = to_grey(decoded.picture)
+    assert 0.02 > grey[101:299, 164:324].max()
+    assert 0.7 < grey[:99].min()
+    assert 0.7 < grey[301:].min()
+
+
+def test_transparency_survives_shrinking() -> None:
+    """Colours under transparent pixels do not bleed into their neighbours."""
+    drawn = Image.new("RGBA", (2600, 1600), (0, 0, 0, 0))
+    drawn.paste((255, 255, 255, 255), (650, 400, 1301, 1201))
+    smaller = decode(encode_image(drawn, "PNG"), max_pixels=5_000_000).picture
+    white, alpha = np.asarray(smaller.convert("RGBA")).astype(int)[..., [0, 3]].transpose(2, 0, 1)
+    assert {0, 255} < set(np.unique(alpha).tolist())
+    assert 250 < white[alpha > 0].min()
+
+
+def encode_image(picture: Image.Image, picture_format: str) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, picture_format, lossless=True)
+    return file.getvalue()

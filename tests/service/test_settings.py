@@ -47,6 +47,8 @@ def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
         ("CAPSNET_MAX_PIXELS", "1000", "max_pixels", 1000),
         ("CAPSNET_MAX_PICTURES", "3", "max_pictures", 3),
         ("CAPSNET_DECODE_THREADS", "4", "decode_threads", 4),
+        ("CAPSNET_API_KEYS_FILE", "keys", "api_keys_file", Path("keys")),
+        ("CAPSNET_CORS_ORIGINS", '["https://a.example"]', "cors_origins", ("https://a.example",)),
         ("HOST", "::1", "host", "::1"),
         ("PORT", "9000", "port", 9000),
     ],
@@ -92,7 +94,7 @@ def test_the_variable_of_training_is_tolerated(read: Read) -> None:
 def test_a_wrong_value_is_refused_by_name(variable: str, value: str, read: Read) -> None:
     """The message names the field whose value is out of range or of the wrong kind."""
     field = variable.removeprefix("CAPSNET_").lower()
-    with pytest.raises(SettingsError, match=field):
+    with pytest.raises(SettingsError, match=f"CAPSNET_{field.upper()}: |{field}"):
         read(**{variable: value})
 
 
@@ -106,3 +108,16 @@ def test_a_request_that_could_never_be_taken_is_refused_at_start() -> None:
     """More pictures in a request than may wait would always be answered with 429."""
     with pytest.raises(ValueError, match="it would never fit"):
         Settings(max_pictures=20, max_waiting_rows=10)
+
+
+@pytest.mark.parametrize("value", ['["a secret key", 1]', '["a secret key"', '"a secret key"'])
+def test_a_malformed_list_of_keys_is_refused_unseen(value: str, read: Read) -> None:
+    """The message names the variable and does not repeat what it holds."""
+    with pytest.raises(SettingsError, match=r"API_KEYS|api_keys") as refusal:
+        read(CAPSNET_API_KEYS=value)
+    assert "secret" not in str(refusal.value)
+
+
+def test_keys_are_not_shown(read: Read) -> None:
+    """Settings may be printed; keys may not."""
+    assert "secret" not in repr(read(CAPSNET_API_KEYS='["a secret key of some length"]'))

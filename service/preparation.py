@@ -1,0 +1,108 @@
+"""From uploaded bytes to images for the network: a pool of threads, and a limit on what waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from model.bundle import Manifest
+from model.preprocess import Box, Fit, Polarity, Prepared, PreprocessError, prepare
+from service.batcher import Full
+from service.images import decode
+from service.problems import InvalidParameter, Problem
+from service.rate import Rate
+from service.uploads import Upload
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How the sender wants pictures fitted; see `model.preprocess.prepare`."""
+
+    fit: Fit = "auto"
+    polarity: Polarity = "auto"
+
+
+class Preparation:
+    """Decodes and prepares pictures, never on the event loop.
+
+    Args:
+        max_pixels: largest picture.
+        max_waiting: pictures that may wait or be at work before `prepare` raises Full.
+        threads: of the pool.
+    """
+
+    def __init__(self, *, max_pixels: int, max_waiting: int, threads: int) -> None:
+        self._max_pixels = max_pixels
+        self._max_waiting = max_waiting
+        self._threads = threads
+        self._waiting = 0
+        self._rate = Rate()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pictures")
+
+    def __repr__(self) -> str:
+        return f"Preparation(waiting={self._waiting}, {self._rate.rows_per_s:.0f} pictures/s)"
+
+    async def prepare(
+        self, uploads: Sequence[Upload], manifest: Manifest, fitting: Fitting
+    ) -> list[Prepared | Problem]:
+        """What each upload becomes for a network, or the problem with it.
+
+        Raises:
+            Full: there is no room for the pictures.
+        """
+        count = len(uploads)
+        if self._waiting + count > self._max_waiting:
+            raise Full(self._rate.seconds_for(self._waiting + count))
+        self._waiting += count
+        try:
+            return await asyncio.gather(
+                *(self._prepare(upload, manifest, fitting) for upload in uploads)
+            )
+        finally:
+            self._waiting -= count
+
+    def close(self) -> None:
+        """Stop the pool; what still waits there is dropped."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _prepare(
+        self, upload: Upload, manifest: Manifest, fitting: Fitting
+    ) -> Prepared | Problem:
+        if isinstance(upload, Problem):
+            return upload
+        loop = asyncio.get_running_loop()
+        prepared, seconds = await loop.run_in_executor(
+            self._pool, self._work, upload, manifest, fitting
+        )
+        self._rate.note(1, seconds / self._threads)
+        return prepared
+
+    def _work(
+        self, content: bytes, manifest: Manifest, fitting: Fitting
+    ) -> tuple[Prepared | Problem, float]:
+        """One picture, on a thread of the pool, and the seconds that it took."""
+        started = time.perf_counter()
+        prepared: Prepared | Problem
+        try:
+            prepared = self._decode_and_fit(content, manifest, fitting)
+        except PreprocessError as error:
+            prepared = InvalidParameter(str(error), parameter="fit")
+        except Problem as problem:
+            prepared = problem
+        return prepared, time.perf_counter() - started
+
+    def _decode_and_fit(self, content: bytes, manifest: Manifest, fitting: Fitting) -> Prepared:
+        picture, shrink = decode(content, max_pixels=self._max_pixels)
+        prepared = prepare(
+            picture,
+            manifest.image_size,
+            rule=manifest.preprocess,
+            fit=fitting.fit,
+            polarity=fitting.polarity,
+        )
+        if prepared.box is None:
+            return prepared
+        return replace(prepared, box=Box(*(round(edge * shrink) for edge in prepared.box)))

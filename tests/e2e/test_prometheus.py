@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+
+import httpx
+import pytest
+
+from service.documentation import SAMPLES
+
+
+def ask(prometheus: httpx.Client, query: str) -> float | None:
+    """The value of a query with one result; None where there is none yet."""
+    answer = prometheus.get("/api/v1/query", params={"query": query}).json()
+    assert "success" == answer["status"]
+    results = answer["data"]["result"]
+    return float(results[0]["value"][1]) if results else None
+
+
+def wait_for(prometheus: httpx.Client, query: str, expected: float) -> None:
+    """Ask until the expected value was scraped."""
+    deadline = time.monotonic() + 60
+    while (value := ask(prometheus, query)) != expected:
+        assert time.monotonic() < deadline, f"{query}: {value}"
+        time.sleep(0.1)
+
+
+def test_a_prometheus_reads_what_the_service_counts(
+    service: httpx.Client, prometheus: httpx.Client, bundle_name: str
+) -> None:
+    """Classified pictures are in the database of a real Prometheus soon afterwards."""
+    rows = f'sum(capsnet_batch_rows_sum{{model="{bundle_name}", graph="encode"}})'
+    requests = 'sum(capsnet_requests_total{route="/classify", status="200"})'
+    wait_for(prometheus, "up", 1)
+    rows_before, requests_before = ask(prometheus, rows) or 0, ask(prometheus, requests) or 0
+    for label in range(3):
+        picture = (SAMPLES / f"{label}.png").read_bytes()
+        service.post("/classify", params={"model": bundle_name}, files={"file": picture})
+    wait_for(prometheus, requests, requests_before + 3)
+    wait_for(prometheus, rows, rows_before + 3)
+    waiting = ask(prometheus, "capsnet_waiting_rows")
+    assert 0 == waiting
+
+
+def test_promtool_finds_no_fault(service: httpx.Client) -> None:
+    """Names, types and help texts are as Prometheus' own linter wants them."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("needs the program promtool: install Debian's package prometheus")
+    page = service.get("/metrics").text
+    checked = subprocess.run(
+        [promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False
+    )
+    assert (0, "") == (checked.returncode, checked.stdout + checked.stderr)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from model.bundle import MANIFEST
+from service.documentation import SAMPLES
+
+Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
+
+
+@pytest.fixture
+def slow_bundle(tmp_path: Path, container: object) -> Path:
+    """The manifest of a bundle that is read when the test writes it."""
+    if container:
+        pytest.skip("a container does not see this folder")
+    manifest = tmp_path / "mnist" / MANIFEST
+    manifest.parent.mkdir()
+    os.mkfifo(manifest)
+    return manifest
+
+
+def test_the_port_is_open_while_bundles_load(start_service: Start, slow_bundle: Path) -> None:
+    """The process is alive and says that it is not ready; told to end, it does."""
+    process, client = start_service(probe="/livez", CAPSNET_BUNDLES=str(slow_bundle.parent.parent))
+    assert httpx.codes.SERVICE_UNAVAILABLE == client.get("/readyz").status_code
+    picture = (SAMPLES / "7.png").read_bytes()
+    answer = client.post("/classify", files={"file": picture})
+    assert httpx.codes.SERVICE_UNAVAILABLE == answer.status_code
+    process.send_signal(signal.SIGTERM)
+    assert 0 == process.wait(timeout=60)
+
+
+def test_a_failed_loading_ends_the_process(
+    start_service: Start, slow_bundle: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A service that will never answer says why and ends, for its supervisor to see."""
+    process, _client = start_service(probe="/livez", CAPSNET_BUNDLES=str(slow_bundle.parent.parent))
+    slow_bundle.write_text("no manifest")
+    assert 1 == process.wait(timeout=60)
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert last.startswith("capsnet-service: the default model 'mnist' is not among the loaded")
+
+
+def test_a_port_that_is_taken_ends_the_process(
+    run_service: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """The log names the address, and nothing is loaded for it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = run_service(PORT=str(taken.getsockname()[1]))
+    assert result.returncode != 0
+    assert "address already in use" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from service.access import ApiKeys, read_keys
+from service.app import create_app
+from service.bundles import load_runtimes
+from service.documentation import SAMPLES
+from service.engine import Engine
+from service.settings import Settings, SettingsError
+
+FIRST, SECOND = "the-first-key-of-two", "the-second-key-of-two"
+SEVEN = {"file": (SAMPLES / "7.png").read_bytes()}
+GUARDED = ["/models", "/models/mnist", "/metrics", "/docs", "/openapi.json", "/nowhere"]
+
+
+@pytest.fixture(scope="module")
+def guarded(settings: Settings) -> Iterator[TestClient]:
+    """The service with two keys."""
+    keys = (SecretStr(FIRST), SecretStr(SECOND))
+    locked = settings.model_copy(update={"api_keys": keys})
+    with TestClient(create_app(locked, Engine(load_runtimes(locked)))) as client:
+        yield client
+
+
+@pytest.mark.parametrize("key", [FIRST, SECOND])
+@pytest.mark.parametrize(
+    "header", ["X-API-Key: {}", "Authorization: Bearer {}", "authorization: bearer {}"]
+)
+def test_each_key_opens_in_each_way(header: str, key: str, guarded: TestClient) -> None:
+    """Any of the keys will do, in either header."""
+    name, _, value = header.format(key).partition(": ")
+    assert 200 == guarded.post("/classify", files=SEVEN, headers={name: value}).status_code
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({"X-API-Key": ""}, id="empty"),
+        pytest.param({"X-API-Key": FIRST[:-1]}, id="cut"),
+        pytest.param({"X-API-Key": f"{FIRST}{SECOND}"}, id="two at once"),
+        pytest.param({"X-API-Key": "é".encode()}, id="not ASCII"),
+        pytest.param({"Authorization": FIRST}, id="without its scheme"),
+        pytest.param({"Authorization": f"Basic {FIRST}"}, id="with another scheme"),
+    ],
+)
+def test_nothing_else_does(headers: dict[str, str], guarded: TestClient) -> None:
+    """Without a key, or with a wrong one, a request is a 401 that says how to do better."""
+    answer = guarded.post("/classify", files=SEVEN, headers=headers)
+    assert 401 == answer.status_code
+    assert "application/problem+json" == answer.headers["content-type"]
+    assert "urn:capsnet:problem:unauthorized" == answer.json()["type"]
+    assert answer.headers["www-authenticate"].startswith("Bearer ")
+
+
+@pytest.mark.parametrize("path", GUARDED)
+def test_everything_is_guarded(path: str, guarded: TestClient) -> None:
+    """Reading needs a key too, and whether a path exists is nobody else's business."""
+    assert 401 == guarded.get(path).status_code
+    assert 401 != guarded.get(path, headers={"X-API-Key": FIRST}).status_code
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/", "/static/page.js"])
+def test_probes_and_the_page_are_open(path: str, guarded: TestClient) -> None:
+    """Supervisors have no key, and the page has to load before it can ask for one."""
+    assert 401 != guarded.get(path, follow_redirects=False).status_code
+
+
+@pytest.mark.parametrize("path", ["/static/../models", "/static/%2e%2e/models", "//models"])
+def test_the_open_folder_leads_nowhere_else(path: str, guarded: TestClient) -> None:
+    """A path that starts like the page's files does not reach a route."""
+    assert guarded.get(path).status_code in {401, 404}
+
+
+def test_a_refusal_is_counted_and_says_no_key(
+    guarded: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Operators see that keys are tried, and nobody sees which."""
+    with caplog.at_level(logging.DEBUG):
+        answer = guarded.get("/models", headers={"X-API-Key": "a-key-that-is-wrong"})
+        guarded.get("/models", headers={"X-API-Key": FIRST})
+    assert "a-key-that-is-wrong" not in answer.text + caplog.text
+    assert FIRST not in caplog.text
+    metrics = guarded.get("/metrics", headers={"X-API-Key": FIRST}).text
+    assert 'capsnet_rejections_total{reason="unauthorized"}' in metrics
+
+
+def test_keys_are_in_the_openapi_document(guarded: TestClient) -> None:
+    """Generated clients know how to send one, and that probes need none."""
+    document = guarded.get("/openapi.json", headers={"X-API-Key": FIRST}).json()
+    schemes = document["components"]["securitySchemes"].values()
+    assert {"http", "apiKey"} == {scheme["type"] for scheme in schemes}
+    assert document["paths"]["/classify"]["post"]["security"]
+    assert "security" not in document["paths"]["/livez"]["get"]
+
+
+def test_an_open_service_asks_for_nothing(client: TestClient) -> None:
+    """Without keys there is no guard, and none in the document."""
+    assert 200 == client.get("/models").status_code
+    assert "securitySchemes" not in client.get("/openapi.json").json()["components"]
+
+
+def test_keys_come_from_the_file_too(tmp_path: Path) -> None:
+    """One a line; comments and empty lines are no keys."""
+    file = tmp_path / "keys"
+    file.write_text(f"# for the curious\n\n  {SECOND}\n# for others\n{'x' * 16}\r\n")
+    keys = read_keys(Settings(api_keys=(SecretStr(FIRST),), api_keys_file=file))
+    assert [True] * 3 == [keys.admit(key) for key in (FIRST, SECOND, "x" * 16)]
+    assert not keys.admit("# for the curious")
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "# nothing but a comment\n"])
+def test_an_empty_file_is_refused(content: str, tmp_path: Path) -> None:
+    """Whoever names a file wants keys; without any, the service would be open to all."""
+    file = tmp_path / "keys"
+    file.write_text(content)
+    with pytest.raises(SettingsError, match="the file of API keys is empty"):
+        read_keys(Settings(api_keys_file=file))
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """A wrong path is no open door either."""
+    with pytest.raises(SettingsError, match="the file of API keys cannot be read"):
+        read_keys(Settings(api_keys_file=tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize("key", ["x" * 15, "", "a key with some spaces", "ключ-ключ-ключ-ключ"])
+def test_an_unfit_key_is_refused_unseen(key: str) -> None:
+    """Too short to be secret, or not to be sent in a header; the message does not repeat it."""
+    with pytest.raises(SettingsError, match="API key 2 is not 16 or more") as refusal:
+        ApiKeys([FIRST, key])
+    assert not key or key not in str(refusal.value)

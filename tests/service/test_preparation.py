@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from model.bundle import Manifest
+from model.preprocess import Prepared
+from model.runtime import Runtime
+from service.batcher import Full
+from service.preparation import Fitting, Preparation
+from service.problems import MalformedRequest, UnsupportedFormat
+
+
+@pytest.fixture
+def preparation() -> Iterator[Preparation]:
+    """With room for four pictures."""
+    made = Preparation(max_pixels=5_000_000, max_waiting=4, threads=1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def manifest(runtime: Runtime) -> Manifest:
+    return runtime.bundle.manifest
+
+
+def test_problems_keep_their_places(
+    preparation: Preparation, manifest: Manifest, digits: list[bytes]
+) -> None:
+    """Each upload becomes an image or a problem of its own."""
+    uploads = [digits[7], b"no picture", MalformedRequest("the picture is empty")]
+    prepared = asyncio.run(preparation.prepare(uploads, manifest, Fitting()))
+    expected = [Prepared, UnsupportedFormat, MalformedRequest]
+    assert expected == [type(one) for one in prepared]
+
+
+def test_pictures_that_do_not_fit_are_refused(
+    preparation: Preparation,
+    manifest: Manifest,
+    digits: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that wait or are at work count; afterwards there is room again."""
+    gate = threading.Event()
+    real = preparation._work
+
+    def work(*args: Any) -> Any:
+        assert gate.wait(30)
+        return real(*args)
+
+    monkeypatch.setattr(preparation, "_work", work)
+
+    async def scenario() -> int:
+        first = asyncio.create_task(preparation.prepare(digits[:3], manifest, Fitting()))
+        await asyncio.sleep(0)
+        with pytest.raises(Full) as refusal:
+            await preparation.prepare(digits[:2], manifest, Fitting())
+        assert 0 < refusal.value.retry_after_s
+        gate.set()
+        await first
+        return len(await preparation.prepare(digits[:4], manifest, Fitting()))
+
+    assert 4 == asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("picture_format", ["JPEG", "PNG"])
+def test_the_box_is_in_pixels_of_the_file(
+    picture_format: str, preparation: Preparation, manifest: Manifest
+) -> None:
+    """A large picture is looked at smaller; where its strokes are is told in its own pixels."""
+    picture = Image.new("L", (2720, 1800), 230)
+    picture.paste(20, (1600, 400, 1760, 1200))
+    file = io.BytesIO()
+    picture.save(file, picture_format)
+    (prepared,) = asyncio.run(preparation.prepare([file.getvalue()], manifest, Fitting()))
+    assert isinstance(prepared, Prepared)
+    assert prepared.box is not None
+    assert pytest.approx((1600, 400, 1760, 1200), abs=12) == tuple(prepared.box)

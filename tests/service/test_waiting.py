@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from service.waiting import Batch, Runner, Submission, Waiting
+
+
+@pytest.fixture
+def submission() -> Callable[..., Submission]:
+    """Makes submissions that arrived at a given time."""
+
+    def make(*rows: int, arrived: float = 0.0) -> Submission:
+        loop = asyncio.new_event_loop()
+        made = Submission(rows, loop, loop.create_future(), arrived)
+        loop.close()
+        return made
+
+    return make
+
+
+def rows_of(batch: Batch | float | None) -> list[Any]:
+    assert isinstance(batch, Batch)
+    return [row for part in batch.parts for row in part.rows]
+
+
+def test_turns_go_to_the_queue_that_waited_longest(submission: Callable[..., Submission]) -> None:
+    """A busy bundle does not starve another."""
+    waiting = Waiting({"a": Runner(list, 2), "b": Runner(list, 2)})
+    for arrived, key in ((0, "a"), (1, "b"), (2, "a"), (3, "a")):
+        waiting.add(key, submission(arrived, arrived=arrived))
+    assert [[0, 2], [1], [3]] == [rows_of(waiting.form(4)) for _ in range(3)]
+    assert waiting.form(4) is None
+
+
+def test_delay_counts_from_the_oldest_row(submission: Callable[..., Submission]) -> None:
+    """Newcomers do not prolong the wait of the first."""
+    waiting = Waiting({"q": Runner(list, 4)}, max_delay_s=0.010)
+    waiting.add("q", submission(1, arrived=5.000))
+    waiting.add("q", submission(2, arrived=5.009))
+    assert 0.001 == pytest.approx(waiting.form(5.009))
+    assert [1, 2] == rows_of(waiting.form(5.010))
+
+
+def test_full_batch_does_not_wait(submission: Callable[..., Submission]) -> None:
+    """The delay ends when the batch is full."""
+    waiting = Waiting({"q": Runner(list, 2)}, max_delay_s=10)
+    waiting.add("q", submission(1, 2, 3))
+    assert [1, 2] == rows_of(waiting.form(0))
+
+
+def test_abandoned_rows_make_room(submission: Callable[..., Submission]) -> None:
+    """What is dropped when a batch forms no longer counts as waiting."""
+    waiting = Waiting({"q": Runner(list, 2)})
+    left = submission(1, 2)
+    waiting.add("q", left)
+    waiting.add("q", submission(3))
+    left.abandoned = True
+    assert [3] == rows_of(waiting.form(0))
+    assert 0 == waiting.rows
