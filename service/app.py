@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse
 from service import problems
 from service.access import SECURITY_SCHEMES, Access, ApiKeys, read_keys
 from service.browsers import SecurityHeaders, cross_origin
-from service.documentation import add_docs_page
+from service.documentation import add_docs_page, add_examples
 from service.engine import Engine
 from service.inside import routes as inside
 from service.inspector import Inspector
@@ -76,6 +76,7 @@ def create_app(
     for routes in (router, inside.router):
         app.include_router(routes, dependencies=SECURITY_SCHEMES if keys else [])
     add_docs_page(app)
+    add_examples(app)
 
     @app.get("/", include_in_schema=False)
     async def root() -> RedirectResponse:

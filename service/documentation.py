@@ -12,14 +12,11 @@ from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import HTMLResponse
 
-from service.answers import ProblemDetails
 from service.problems import MEDIA_TYPE
 from service.uploads import FILE_FIELD
 
 SAMPLES = Path(__file__).parent / "samples"
 """One real digit of each class, 28x28 greyscale PNG."""
-
-
 _SWAGGER_FILES = "/static-offline-docs"
 """Where `FastAPIOffline` serves what Swagger UI is made of."""
 
@@ -54,7 +51,6 @@ def _picture_body() -> dict[str, Any]:
             "content": {
                 "application/json": {
                     "schema": {"oneOf": [one, several]},
-                    "example": {"image": sample_base64()},
                 },
                 "multipart/form-data": {"schema": form},
                 "image/*": _binary("PNG, JPEG, WebP, BMP or GIF; the first frame counts."),
@@ -70,9 +66,30 @@ PICTURE_OR_PNG: dict[int | str, dict[str, Any]] = {
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     "4XX": {
         "description": "A problem with the request (RFC 9457).",
-        "content": {MEDIA_TYPE: {"schema": ProblemDetails.model_json_schema()}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
     }
 }
+
+
+def add_examples(app: FastAPI) -> None:
+    """Make the requests with a picture in the OpenAPI document runnable as they stand."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        fresh = app.openapi_schema is None
+        document = plain()
+        if fresh:
+            for operations in document["paths"].values():
+                _add_example(operations.get("post", {}))
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation says
+
+
+def _add_example(operation: dict[str, Any]) -> None:
+    content = operation.get("requestBody", {}).get("content", {})
+    if "image/*" in content:
+        content["application/json"]["example"] = {"image": sample_base64()}
 
 
 def add_docs_page(app: FastAPI) -> None:

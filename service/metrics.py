@@ -30,7 +30,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             "capsnet_request_seconds",
-            "From request to answer.",
+            "From request to the beginning of its answer.",
             ("route",),
             buckets=_SECONDS,
             registry=registry,
