@@ -17,7 +17,7 @@ REVISION = $(shell git rev-parse HEAD 2>/dev/null)
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test check train export evaluate release-check image image-test base-image clean
+.PHONY: help serve test check train export evaluate release-check bench-setup bench image image-test base-image clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,6 +56,12 @@ image-test: $(VENV)/.dev ## Run the end-to-end tests against a container of IMAG
 
 base-image: ## Make BASE from Debian's packages, where no registry answers (as root, with podman).
 	sh tools/base_image.sh $(BASE)
+
+bench-setup: $(VENV)/.dev ## Make an environment for each server that the benchmarks compare.
+	$(BIN)/python -m benchmarks.load setup
+
+bench: $(VENV)/.dev ## Load this service and the others in turn, about 25 minutes (ARGS="--minutes 12 ...").
+	$(BIN)/python -m benchmarks.load run $(ARGS)
 
 clean: ## Remove the environment.
 	rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""The service under load, beside other servers of the same network."""

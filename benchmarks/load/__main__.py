@@ -1,0 +1,123 @@
+"""`python -m benchmarks.load setup`, `run` and `report`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from benchmarks.load import environments
+from benchmarks.load.catalogue import ours
+from benchmarks.load.idle import measure_idle
+from benchmarks.load.leavers import measure_leavers
+from benchmarks.load.overload import find_saturation, overload
+from benchmarks.load.report import report
+from benchmarks.load.results import Results
+from benchmarks.load.servers import ROOT, RUNS, running
+from benchmarks.load.turns import Best, Turns
+
+Part = Literal["idle", "leavers", "overload", "servers"]
+PARTS: tuple[Part, ...] = ("idle", "leavers", "overload", "servers")
+BUNDLES = [ROOT / "model" / "bundles" / name for name in ("mnist", "mnist-compact")]
+SMALL_QUEUE = 256
+
+app = typer.Typer(pretty_exceptions_enable=False)
+console = Console(highlight=False, soft_wrap=True)
+
+
+@app.command()
+def setup() -> None:
+    """Make an environment for each baseline, from its pinned requirements."""
+    for name in environments.NAMES:
+        console.print(f"environment {name}")
+        environments.set_up(name)
+
+
+@app.command()
+def run(
+    *,
+    minutes: Annotated[float, typer.Option(min=1, help="Start no round that ends later.")] = 28,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each server.")] = 3,
+    seconds: Annotated[float, typer.Option(min=0.5, help="Of one measurement.")] = 4,
+    overload_seconds: Annotated[float, typer.Option(min=1, help="Of the overload.")] = 60,
+    part: Annotated[list[Part] | None, typer.Option(help="Only this; may be repeated.")] = None,
+    settings_of: Annotated[
+        Path | None, typer.Option(help="An earlier run's results: try no settings again.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Results, as JSON.")] = None,
+) -> None:
+    """Measure everything and write the results, after each measurement, and a report."""
+    until = time.monotonic() + 60 * minutes
+    results = Results(output or RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}.json")
+    console.print(f"results: {results.path}")
+    parts = part or PARTS
+    if "idle" in parts:
+        _idle(results)
+    if "leavers" in parts:
+        with running(ours(BUNDLES[0])) as server:
+            results.add("leavers", **measure_leavers(server))
+    if "overload" in parts:
+        _overload(results, search_seconds=min(seconds, 3), seconds=overload_seconds)
+    if "servers" in parts:
+        for name in environments.NAMES:
+            if not environments.is_set_up(name):
+                raise SystemExit(f"environment {name} is missing: python -m benchmarks.load setup")
+        known = _best_settings(settings_of) if settings_of else None
+        turns = Turns(BUNDLES, results, console, seconds=seconds, until=until)
+        turns.run(rounds=rounds, known=known)
+    written = results.path.with_suffix(".md")
+    written.write_text(report(results.values))
+    console.print(written.read_text())
+
+
+@app.command("report")
+def write_report(results: Annotated[Path, typer.Argument(help="JSON of a run.")]) -> None:
+    """Print the report of a run, finished or not."""
+    console.print(report(json.loads(results.read_text())))
+
+
+def _idle(results: Results) -> None:
+    for bundle in BUNDLES:
+        with running(ours(bundle)) as server:
+            measured = measure_idle(server, f"/classify?model={bundle.name}")
+        results.add("idle", bundle=bundle.name, **measured)
+        console.print(f"{bundle.name} idle: {measured['service_p50_ms']:.2f} ms")
+
+
+def _overload(results: Results, *, search_seconds: float, seconds: float) -> None:
+    """With the default queue, and with one that ten times the saturating clients overfill."""
+    for queue_rows, variables in (
+        (1024, {}),
+        (SMALL_QUEUE, {"CAPSNET_MAX_WAITING_ROWS": str(SMALL_QUEUE)}),
+    ):
+        with running(ours(BUNDLES[0], variables)) as server:
+            connections, rate = find_saturation(server, seconds=search_seconds)
+            console.print(f"saturated by {connections} connections: {rate:.1f} /s")
+            measured = overload(
+                server,
+                10 * connections,
+                saturated_rate=rate,
+                queue_rows=queue_rows,
+                seconds=seconds,
+            )
+        results.add("overload", **measured)
+        console.print(f"queue of {queue_rows}: {measured['aims']}")
+
+
+def _best_settings(path: Path) -> dict[str, Best]:
+    """From an earlier run's results; JSON made its numbers text."""
+    return {
+        one["bundle"]: {
+            server: {int(connections): label for connections, label in chosen.items()}
+            for server, chosen in one["settings"].items()
+        }
+        for one in json.loads(path.read_text())["best"]
+    }
+
+
+if __name__ == "__main__":
+    app()

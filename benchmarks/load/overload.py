@@ -1,0 +1,76 @@
+"""Ten times the clients that saturate the service, for a minute."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from benchmarks.load.client import generate
+from benchmarks.load.servers import Running, resident_mib
+
+GAIN = 1.05
+"""Doubling the connections must give this much more, or the service is saturated."""
+MOST_CONNECTIONS = 512
+SAMPLE_S = 1.0
+BATCH_ROWS = 32
+"""The service's largest batch by default."""
+
+
+def find_saturation(server: Running, *, seconds: float) -> tuple[int, float]:
+    """The fewest connections, by doubling, that saturate the service; and its rate then."""
+    connections, rate = 1, 0.0
+    while connections <= MOST_CONNECTIONS:
+        found = generate(server.load(connections, seconds=seconds, warm_up_s=1)).rate
+        if found < GAIN * rate:
+            return connections // 2, max(rate, found)
+        connections, rate = 2 * connections, found
+    return MOST_CONNECTIONS, rate
+
+
+def overload(
+    server: Running, connections: int, *, saturated_rate: float, queue_rows: int, seconds: float
+) -> dict[str, Any]:
+    """Load the service with that many patient clients; the figures, and which aims they meet."""
+    with sampled_memory(server.pid) as samples:
+        outcome = generate(server.load(connections, seconds=seconds, warm_up_s=2))
+    memory = [samples[len(samples) // 4], samples[-1]]
+    rows_before = min(queue_rows, connections) + BATCH_ROWS
+    bound_ms = 1000 * rows_before / outcome.rate if outcome.rate else 0.0
+    return {
+        "connections": connections,
+        "queue_rows": queue_rows,
+        "saturated_rate": saturated_rate,
+        **asdict(outcome),
+        "bound_ms": bound_ms,
+        "memory_mib": memory,
+        "memory_peak_mib": max(samples),
+        "aims": {
+            "only 200 and 429": outcome.statuses.keys() <= {"200", "429"}
+            and not outcome.failures
+            and not outcome.wrong,
+            "p99 of accepted within (queue + one batch) / rate": outcome.p99_ms <= bound_ms,
+            "throughput within 10 % of saturation": outcome.rate >= 0.9 * saturated_rate,
+            "memory grows by less than 5 % after the first quarter": memory[1] < 1.05 * memory[0],
+        },
+    }
+
+
+@contextmanager
+def sampled_memory(pid: int) -> Iterator[list[float]]:
+    """Within it, the list grows by the process's resident MiB every second."""
+    samples, over = [resident_mib(pid)], threading.Event()
+
+    def sample() -> None:
+        while not over.wait(SAMPLE_S):
+            samples.append(resident_mib(pid))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()

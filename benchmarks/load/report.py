@@ -1,0 +1,178 @@
+"""Results as Markdown: medians over the rounds, their range, and the aims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks.load.catalogue import OURS
+
+FULL = "mnist"
+AIMS_ALONE = {1: 0.75, 32: 0.85}
+"""The service over onnxruntime alone, by connections and batch; for the full bundle."""
+AIMS_BEST = {1: 1.2, 32: 1.5}
+"""The service over the best other server, by connections."""
+
+
+class Summary(NamedTuple):
+    """One server at one number of connections."""
+
+    setting: str
+    rates: list[float]
+    p50_ms: float
+    p99_ms: float
+
+
+def report(values: dict[str, Any]) -> str:
+    """The whole report."""
+    parts = [_machine(values)]
+    for bundle in dict.fromkeys(one["bundle"] for one in values.get("alone", [])):
+        parts += [f"### {bundle}", *_compare(values, bundle)]
+    if "idle" in values:
+        parts += ["### Idle", _idle(values["idle"])]
+    for kind, title in (("overload", "### Overload"), ("leavers", "### Clients that leave")):
+        parts += [title, *map(_aims, values[kind])] if kind in values else []
+    if "trials" in values:
+        parts += ["### Settings that were tried", _trials(values["trials"])]
+    for fault in values.get("faults", []):
+        parts.append(f"Fault: {fault['server']}, {fault['setting']}: {fault['why']}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _machine(values: dict[str, Any]) -> str:
+    machine = values["machine"]
+    measured = values.get("points", []) + values.get("trials", [])
+    shares = [one["client_cpu"] for one in measured] or [0.0]
+    wrong = sum(one["wrong"] + one["failures"] for one in measured)
+    return (
+        f"{machine['cores']} cores of {machine['cpu']}, Python {machine['python']}, commit "
+        f"{machine['commit']}, {machine['started']}; load average before: "
+        f"{machine['load_before']}. The load generator took at most {max(shares):.2f} of a core. "
+        f"Wrong or failed answers: {wrong}."
+    )
+
+
+def _compare(values: dict[str, Any], bundle: str) -> Iterable[str]:
+    """Tables of rates and of ratios for one bundle."""
+    alone = {
+        batch: [
+            one["rate"]
+            for one in values["alone"]
+            if one["bundle"] == bundle and one["batch"] == batch
+        ]
+        for batch in (1, 32)
+    }
+    points = {
+        connections: _summaries(values.get("points", []), bundle, connections)
+        for connections in (1, 32)
+    }
+    rows = [
+        ("onnxruntime alone", f"batch {n}", "", _range(rates), "") for n, rates in alone.items()
+    ]
+    for connections, found in points.items():
+        for server, one in sorted(found.items(), key=lambda item: -median(item[1].rates)):
+            latency = f"{one.p50_ms:.1f} / {one.p99_ms:.1f}"
+            rows.append((server, str(connections), one.setting, _range(one.rates), latency))
+    heads = ("server", "connections", "best setting", "answers/s (range)", "p50 / p99, ms")
+    yield _table(heads, rows)
+    ratios = []
+    for connections, found in points.items():
+        if OURS not in found:
+            continue
+        ours = median(found[OURS].rates)
+        ratio = ours / median(alone[connections])
+        aim = AIMS_ALONE[connections] if bundle == FULL else None
+        ratios.append(_ratio(f"{connections} / onnxruntime alone", ratio, aim))
+        others = {name: median(one.rates) for name, one in found.items() if name != OURS}
+        if others:
+            best = max(others, key=lambda name: others[name])
+            ratio = ours / others[best]
+            name = f"{connections} / the best other, {best}"
+            ratios.append(_ratio(name, ratio, AIMS_BEST[connections]))
+    yield _table(("the service at connections", "ratio", "aim", ""), ratios)
+
+
+def _summaries(points: list[dict[str, Any]], bundle: str, connections: int) -> dict[str, Summary]:
+    wanted = [
+        one for one in points if one["bundle"] == bundle and one["connections"] == connections
+    ]
+    found = {}
+    for server in dict.fromkeys(one["server"] for one in wanted):
+        rounds = [one for one in wanted if one["server"] == server]
+        found[server] = Summary(
+            rounds[0]["setting"],
+            [one["rate"] for one in rounds],
+            median(one["p50_ms"] for one in rounds),
+            median(one["p99_ms"] for one in rounds),
+        )
+    return found
+
+
+def _idle(measured: list[dict[str, Any]]) -> str:
+    rows = [
+        (
+            one["bundle"],
+            f"{one['service_p50_ms']:.2f} / {one['service_p99_ms']:.2f}",
+            f"{one['preprocess_p50_ms']:.2f}",
+            f"{one['queue_p50_ms']:.2f}",
+            f"{one['client_p50_ms']:.2f}",
+            "1",
+            _verdict(one["service_p50_ms"] <= 1),
+        )
+        for one in measured
+    ]
+    heads = ("ms outside inference", "p50 / p99", "preprocess", "queue", "as the client sees it")
+    return _table((*heads, "aim, p50", ""), rows)
+
+
+def _aims(measured: dict[str, Any]) -> str:
+    aims = measured["aims"]
+    figures = ", ".join(
+        f"{name} {_figure(value)}" for name, value in measured.items() if name != "aims"
+    )
+    verdicts = "\n".join(f"- {aim}: {_verdict(met)}" for aim, met in aims.items())
+    return f"{figures}\n\n{verdicts}"
+
+
+def _trials(trials: list[dict[str, Any]]) -> str:
+    rows = [
+        (
+            one["bundle"],
+            one["server"],
+            one["setting"],
+            str(one["connections"]),
+            f"{one['rate']:,.0f}",
+        )
+        for one in trials
+    ]
+    return _table(("bundle", "server", "setting", "connections", "answers/s"), rows)
+
+
+def _ratio(name: str, ratio: float, aim: float | None) -> tuple[str, str, str, str]:
+    if aim is None:
+        return name, f"{ratio:.2f}", "", ""
+    return name, f"{ratio:.2f}", f"{aim:.2f}", _verdict(ratio >= aim)
+
+
+def _range(rates: Sequence[float]) -> str:
+    return f"{median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    if isinstance(value, list):
+        return " to ".join(map(_figure, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{count:,} x {status}" for status, count in value.items())
+    return str(value)
+
+
+def _verdict(met: bool) -> str:  # noqa: FBT001  the question's answer
+    return "met" if met else "missed"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
