@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -20,10 +21,18 @@ from benchmarks.load.results import Results
 from benchmarks.load.servers import ROOT, RUNS, running
 from benchmarks.load.turns import Best, Turns
 
-Part = Literal["idle", "leavers", "overload", "servers"]
-PARTS: tuple[Part, ...] = ("idle", "leavers", "overload", "servers")
 BUNDLES = [ROOT / "model" / "bundles" / name for name in ("mnist", "mnist-compact")]
 SMALL_QUEUE = 256
+
+
+class Part(StrEnum):
+    """What can be measured alone."""
+
+    IDLE = "idle"
+    LEAVERS = "leavers"
+    OVERLOAD = "overload"
+    SERVERS = "servers"
+
 
 app = typer.Typer(pretty_exceptions_enable=False)
 console = Console(highlight=False, soft_wrap=True)
@@ -54,15 +63,15 @@ def run(
     until = time.monotonic() + 60 * minutes
     results = Results(output or RUNS / f"{time.strftime('%Y%m%d-%H%M%S')}.json")
     console.print(f"results: {results.path}")
-    parts = part or PARTS
-    if "idle" in parts:
+    parts = part or list(Part)
+    if Part.IDLE in parts:
         _idle(results)
-    if "leavers" in parts:
+    if Part.LEAVERS in parts:
         with running(ours(BUNDLES[0])) as server:
             results.add("leavers", **measure_leavers(server))
-    if "overload" in parts:
+    if Part.OVERLOAD in parts:
         _overload(results, search_seconds=min(seconds, 3), seconds=overload_seconds)
-    if "servers" in parts:
+    if Part.SERVERS in parts:
         for name in environments.NAMES:
             if not environments.is_set_up(name):
                 raise SystemExit(f"environment {name} is missing: python -m benchmarks.load setup")
