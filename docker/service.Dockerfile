@@ -7,13 +7,13 @@ WORKDIR /build
 COPY pyproject.toml constraints.txt tools/requirements.py ./
 
 FROM build AS cpu-packages
-RUN python3 requirements.py service cpu > requirements.txt \
+RUN python3 requirements.py service cpu otel > requirements.txt \
     && python3 -m pip install --only-binary :all: --target /packages \
         --constraint constraints.txt --requirement requirements.txt
 
 # CUDA's own libraries are in a layer of their own: gigabytes that change less often than the rest.
 FROM build AS gpu-packages
-RUN python3 requirements.py service gpu > requirements.txt \
+RUN python3 requirements.py service gpu otel > requirements.txt \
     && python3 -m pip install --only-binary :all: --target /packages \
         --constraint constraints.txt --requirement requirements.txt \
     && mkdir /cuda && mv /packages/nvidia /cuda/nvidia

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
@@ -18,10 +19,12 @@ from service.engine import Engine
 from service.inside import routes as inside
 from service.inspector import Inspector
 from service.lifecycle import Lifecycle
+from service.loading import Loader
 from service.metrics import Metrics
 from service.middleware import BodyLimit, Disconnect, Failures, RequestId, Telemetry
 from service.preparation import Preparation
-from service.routes import probes, router
+from service.routes import administration, probes, router
+from service.serving import Serving
 from service.settings import Settings
 from service.tracing import telemetry
 
@@ -53,8 +56,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        inspector: Inspector | None = app.state.inspector
-        if inspector is not None and not inspector.close(CLOSE_TIMEOUT_S):
+        if not app.state.serving.close(CLOSE_TIMEOUT_S):
             lifecycle.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
 
     app = FastAPIOffline(
@@ -68,12 +70,13 @@ def create_app(
         telemetry=telemetry(settings),
     )
     app.state.settings = settings
-    app.state.inspector = None
+    app.state.serving = Serving()
     app.state.metrics = metrics
     app.state.lifecycle = lifecycle
+    app.state.loader = Loader(settings, partial(attach, app), lifecycle=lifecycle, metrics=metrics)
     problems.install(app)
     app.include_router(probes)
-    for routes in (router, inside.router):
+    for routes in (router, inside.router, *([administration] if keys else [])):
         app.include_router(routes, dependencies=SECURITY_SCHEMES if keys else [])
     add_docs_page(app)
     add_examples(app)
@@ -88,14 +91,17 @@ def create_app(
 
 
 def attach(app: FastAPI, engine: Engine) -> None:
-    """Put an engine behind the routes, which answer 503 before; the app closes it at its end."""
+    """Put an engine behind the routes, which answer 503 before, or in the place of another.
+
+    The app closes it, at its end or when another has taken its place.
+    """
     settings: Settings = app.state.settings
     app.state.metrics.watch(
         waiting_rows=lambda: engine.batcher.waiting_rows,
         provider=engine.provider,
         models=",".join(sorted(engine.manifests)),
     )
-    app.state.inspector = Inspector(
+    inspector = Inspector(
         engine,
         Preparation(
             max_pixels=settings.max_pixels,
@@ -104,6 +110,7 @@ def attach(app: FastAPI, engine: Engine) -> None:
         ),
         default_model=settings.default_model,
     )
+    app.state.serving.exchange(inspector)
 
 
 def _middleware(settings: Settings, keys: ApiKeys, metrics: Metrics) -> list[Middleware]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from model.bundle import MANIFEST, Bundle, BundleError
@@ -16,8 +17,18 @@ class NothingToServe(Exception):
     """No bundle could be loaded, or not the default one."""
 
 
-def load_runtimes(settings: Settings) -> dict[str, Runtime]:
-    """Load the bundles that the settings name. A broken one is named and left out.
+def _log_refusal(reason: str) -> None:
+    log.error("bundle refused: %s", reason)
+
+
+def load_runtimes(
+    settings: Settings, *, on_refusal: Callable[[str], None] = _log_refusal
+) -> dict[str, Runtime]:
+    """Load the bundles that the settings name. A broken one is left out.
+
+    Args:
+        settings: where bundles are, which of them to load and on what.
+        on_refusal: told which bundle is left out, and why.
 
     Raises:
         NothingToServe: the default bundle is not among the loaded ones.
@@ -29,10 +40,10 @@ def load_runtimes(settings: Settings) -> dict[str, Runtime]:
             bundle = Bundle.open(path)
             runtime = Runtime(bundle, device=settings.device, threads=settings.threads)
         except BundleError as error:
-            log.error("bundle refused: %s", error)  # noqa: TRY400  a sentence, not a trace
+            on_refusal(str(error))
             continue
         if bundle.manifest.name in runtimes:
-            log.error("bundle refused: %s: its name, %s, is taken", path, bundle.manifest.name)
+            on_refusal(f"{path}: its name, {bundle.manifest.name}, is taken")
             continue
         runtimes[bundle.manifest.name] = runtime
     if settings.default_model not in runtimes:

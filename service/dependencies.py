@@ -12,6 +12,7 @@ from fastapi import Depends, Header, Request
 from service.inspector import Inspector
 from service.lifecycle import Lifecycle
 from service.problems import TooLate, Unavailable
+from service.serving import Serving
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 
@@ -36,11 +37,12 @@ async def _deadline(
         raise TooLate(f"no answer within {limit_s:g} s") from error
 
 
-async def _inspector(request: Request) -> Inspector:
-    inspector: Inspector | None = request.app.state.inspector
-    if inspector is None:
-        raise Unavailable("the service is starting", retry_after_s=1)
-    return inspector
+async def _inspector(request: Request) -> AsyncIterator[Inspector]:
+    serving: Serving = request.app.state.serving
+    with serving.inspector() as inspector:
+        if inspector is None:
+            raise Unavailable("the service is starting", retry_after_s=1)
+        yield inspector
 
 
 async def _lifecycle(request: Request) -> Lifecycle:
@@ -48,7 +50,7 @@ async def _lifecycle(request: Request) -> Lifecycle:
     return lifecycle
 
 
-TheInspector = Annotated[Inspector, Depends(_inspector)]
+TheInspector = Annotated[Inspector, Depends(_inspector, scope="function")]
 TheLifecycle = Annotated[Lifecycle, Depends(_lifecycle)]
 IN_TIME = [Depends(_deadline, scope="function")]
 """The limit is on making the answer; how fast the client takes it is the client's affair."""

@@ -189,7 +189,7 @@ class Inspector:
         """Do what is too slow for the event loop, such as drawing, on another thread."""
         return await asyncio.to_thread(work)
 
-    def close(self, timeout_s: float) -> bool:
+    def close(self, timeout_s: float | None) -> bool:
         """Stop both; whether the engine finished within the timeout."""
         self._preparation.close()
         return self.engine.close(timeout_s)

@@ -94,6 +94,14 @@ class NotAcceptable(Problem):
     title = "There is no answer of that media type"
 
 
+class BundleRefused(Problem):
+    """Not all bundles could be loaded anew; those that were served before still are."""
+
+    status = HTTPStatus.CONFLICT
+    slug = "bundle-refused"
+    title = "A bundle cannot be loaded"
+
+
 class TooLarge(Problem):
     """The body, a picture or their number is over a limit."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -23,13 +24,16 @@ from service.dependencies import IN_TIME, TheInspector, TheLifecycle
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS, SAMPLES
 from service.images import encode_png
 from service.inspector import Inspector
+from service.loading import Loader, ReloadRefused
 from service.metrics import CONTENT_TYPE
 from service.negotiation import JSON, PNG, choose_media_type
-from service.problems import Problem, Unavailable
+from service.problems import BundleRefused, Problem, Unavailable
 from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery
 from service.uploads import read_picture, read_pictures
 
 router = APIRouter(responses=PROBLEMS)
+administration = APIRouter(responses=PROBLEMS)
+"""What only a service with API keys offers."""
 probes = APIRouter(responses=PROBLEMS)
 """What has to be answered to anyone, at any time."""
 
@@ -115,6 +119,18 @@ async def list_models(inspector: TheInspector) -> ModelsAnswer:
             for name, manifest in sorted(inspector.manifests.items())
         ],
     )
+
+
+@administration.post("/models/reload")
+async def reload_models(request: Request) -> ModelsAnswer:
+    """Load all bundles anew and exchange them between requests, or leave all as they are."""
+    loader: Loader = request.app.state.loader
+    try:
+        await asyncio.to_thread(loader.reload)
+    except ReloadRefused as error:
+        raise BundleRefused(str(error)) from error
+    with request.app.state.serving.inspector() as inspector:
+        return await list_models(inspector)
 
 
 @router.get("/models/{name}")

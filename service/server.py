@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -11,6 +12,7 @@ from types import FrameType
 import uvicorn
 
 from service.lifecycle import Lifecycle
+from service.loading import Loader
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +21,7 @@ class Server(uvicorn.Server):
     """Listens before it can answer, and stops in bounded time without losing accepted work.
 
     The port opens at once, so that probes can tell a process that starts from one that is dead;
-    what takes long is loaded meanwhile.
+    what takes long is loaded meanwhile. SIGHUP loads it anew while requests are answered.
 
     SIGTERM or SIGINT turns `/readyz` to 503. For the grace period requests are still taken, because
     load balancers need a moment to notice; then the listener closes, what was accepted is finished,
@@ -29,7 +31,7 @@ class Server(uvicorn.Server):
         config: with `timeout_graceful_shutdown` set, which bounds the finishing.
         lifecycle: what the probes look at.
         grace_s: seconds between unreadiness and the closing of the listener.
-        load: called once the port is open, on a thread of its own.
+        loader: loads on a thread of its own once the port is open, and anew after SIGHUP.
     """
 
     def __init__(
@@ -38,12 +40,12 @@ class Server(uvicorn.Server):
         *,
         lifecycle: Lifecycle,
         grace_s: float,
-        load: Callable[[], None],
+        loader: Loader,
     ) -> None:
         super().__init__(config)
         self._lifecycle = lifecycle
         self._grace_s = grace_s
-        self._load = load
+        self._loader = loader
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
@@ -51,7 +53,8 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)  # type: ignore[arg-type]
         log.info("listening on http://%s:%d", self.config.host, self.config.port)
-        threading.Thread(target=self._load, name="loading", daemon=True).start()
+        self._loop.add_signal_handler(signal.SIGHUP, _run_aside, self._loader.reload_and_log)
+        _run_aside(self._loader.load)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain; the second time, stop at once."""
@@ -71,3 +74,7 @@ class Server(uvicorn.Server):
 
     def _stop(self) -> None:
         self.should_exit = True
+
+
+def _run_aside(load: Callable[[], None]) -> None:
+    threading.Thread(target=load, name="loading", daemon=True).start()
