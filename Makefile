@@ -17,7 +17,7 @@ REVISION = $(shell git rev-parse HEAD 2>/dev/null)
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test check train export evaluate release-check bench-setup bench image image-test base-image clean
+.PHONY: help serve test check train export evaluate release-check bench-setup bench sbom image image-test base-image clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,11 +28,12 @@ serve: $(VENV)/.serve ## Serve the shipped bundles on http://HOST:PORT.
 test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(VENV)/.dev ## Lint, types and architecture.
+check: $(VENV)/.dev ## Lint, types, architecture and known vulnerabilities.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/audit.py constraints.txt
 
 train: $(VENV)/.dev ## Train PRESET (ARGS="--final --seed 2 --resume ...").
 	$(BIN)/python -m training train $(PRESET) $(ARGS)
@@ -45,6 +46,9 @@ evaluate: $(VENV)/.dev ## Score BUNDLE on the test split.
 
 release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect evaluate's score.
 	$(BIN)/python -m pytest -m release $(ARGS)
+
+sbom: $(VENV)/.dev ## Write sbom-TARGET.cdx.json, what an image holds.
+	sh tools/sbom.sh $(BIN) $(TARGET)
 
 image: ## Build IMAGE for TARGET (cpu or gpu) with docker or podman (ARGS="--network host ...").
 	$(ENGINE) build --file docker/service.Dockerfile --target $(TARGET) --tag $(IMAGE) \
