@@ -11,27 +11,33 @@ from typing import Any
 from benchmarks.load.client import generate
 from benchmarks.load.servers import Running, resident_mib
 
-GAIN = 1.05
-"""Doubling the connections must give this much more, or the service is saturated."""
-MOST_CONNECTIONS = 512
+NEAR = 0.95
+"""Of the best rate: so much counts as saturated."""
+MOST_CONNECTIONS = 128
 SAMPLE_S = 1.0
-BATCH_ROWS = 32
-"""The service's largest batch by default."""
+BATCH_ROWS, QUEUE_ROWS = 32, 1024
+"""The service's defaults."""
 
 
 def find_saturation(server: Running, *, seconds: float) -> tuple[int, float]:
-    """The fewest connections, by doubling, that saturate the service; and its rate then."""
-    connections, rate = 1, 0.0
+    """The fewest connections, by doubling, that come near the best rate; and the best rate."""
+    rates: dict[int, float] = {}
+    connections = 1
     while connections <= MOST_CONNECTIONS:
-        found = generate(server.load(connections, seconds=seconds, warm_up_s=1)).rate
-        if found < GAIN * rate:
-            return connections // 2, max(rate, found)
-        connections, rate = 2 * connections, found
-    return MOST_CONNECTIONS, rate
+        load = server.load(connections, seconds=seconds, warm_up_s=1)
+        rates[connections] = generate(load).rate
+        connections *= 2
+    best = max(rates.values())
+    return min(count for count, rate in rates.items() if rate >= NEAR * best), best
 
 
 def overload(
-    server: Running, connections: int, *, saturated_rate: float, queue_rows: int, seconds: float
+    server: Running,
+    connections: int,
+    saturated_rate: float,
+    *,
+    queue_rows: int = QUEUE_ROWS,
+    seconds: float,
 ) -> dict[str, Any]:
     """Load the service with that many patient clients; the figures, and which aims they meet."""
     with sampled_memory(server.pid) as samples:

@@ -161,7 +161,7 @@ def _range(rates: Sequence[float]) -> str:
 
 def _figure(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:,.1f}"
+        return f"{value:,.2f}"
     if isinstance(value, list):
         return " to ".join(map(_figure, value))
     if isinstance(value, dict):

@@ -101,7 +101,7 @@ class Turns:
 
     def _measure_round(self, bundle: Path, best: Best, number: int) -> None:
         """Every server once; who begins changes with the round."""
-        turns = [(ours(bundle), CONNECTIONS)]
+        turns: list[tuple[Setting, tuple[int, ...]]] = [(ours(bundle), CONNECTIONS)]
         for server, settings in baselines(bundle).items():
             chosen = best[server]
             for setting in settings:
@@ -136,12 +136,15 @@ class Turns:
                         **asdict(outcome),
                     )
                     self._say(bundle, setting, connections, outcome.rate)
+                    if outcome.statuses.keys() != {"200"} or outcome.wrong or outcome.failures:
+                        self._note_fault(setting, f"answers {outcome}")
                     yield connections, outcome.rate
         except (DidNotStart, SubprocessError) as error:
-            self._console.print(f"{setting.server}, {setting.label}: {error}", style="red")
-            self._results.add(
-                "faults", server=setting.server, setting=setting.label, why=str(error)
-            )
+            self._note_fault(setting, str(error))
+
+    def _note_fault(self, setting: Setting, why: str) -> None:
+        self._console.print(f"{setting.server}, {setting.label}: {why}", style="red")
+        self._results.add("faults", server=setting.server, setting=setting.label, why=why)
 
     def _measure_alone(self, bundle: Path, number: int) -> None:
         for batch in CONNECTIONS if number % 2 else CONNECTIONS[::-1]:
