@@ -17,7 +17,7 @@ REVISION = $(shell git rev-parse HEAD 2>/dev/null)
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test check train export evaluate release-check bench-setup bench sbom image image-test base-image clean
+.PHONY: help serve test test-cuda check train export evaluate release-check bench-setup bench sbom image image-test base-image clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,10 @@ serve: $(VENV)/.serve ## Serve the shipped bundles on http://HOST:PORT.
 
 test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
 	$(BIN)/python -m pytest $(ARGS)
+
+test-cuda: $(VENV)/.dev ## Run the tests that need a CUDA device; fails where there is none.
+	$(BIN)/python -c "from model.cuda import CudaDevice, CudaOptions; CudaDevice(CudaOptions())"
+	$(BIN)/python -m pytest -m cuda $(ARGS)
 
 check: $(VENV)/.dev ## Lint, types, architecture and known vulnerabilities.
 	$(BIN)/ruff check .

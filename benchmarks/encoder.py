@@ -23,8 +23,9 @@ from rich.table import Table
 from benchmarks.straightforward import StraightforwardCapsNet, write_graph
 from model.bundle import ENCODER
 from model.capsnet import CapsNet, CapsNetConfig
-from model.runtime import Floats, cpu_quota, open_session
-from training.export import write_graphs
+from model.cpu import cpu_quota, open_session
+from model.runtime import Floats
+from training.graphs import write_graphs
 
 SIZES = {
     "full": CapsNetConfig(),
@@ -99,8 +100,8 @@ def open_pair(network: CapsNet, folder: Path, *, threads: int) -> Pair:
     plain = folder / "straightforward.onnx"
     write_graph(StraightforwardCapsNet.of(network), plain)
     return Pair(
-        open_session(folder / ENCODER, device="cpu", threads=threads),
-        open_session(plain, device="cpu", threads=threads),
+        open_session(folder / ENCODER, threads=threads),
+        open_session(plain, threads=threads),
     )
 
 

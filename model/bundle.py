@@ -1,10 +1,11 @@
 """The bundle: a folder with a trained network's graphs, weights, manifest and model card.
 
 encoder.onnx   images float32 (N, 1, H, W)  ->  lengths (N, K), poses (N, K, D)
+encoder.fp16.onnx   the same, with convolutions and votes in float16: for CUDA
 decoder.onnx   poses float32 (M, D), classes int64 (M,)  ->  images float32 (M, 1, H, W)
 routing.onnx   images  ->  couplings and logits (N, R, K, I), route_poses (N, R, K, D),
                primary_lengths (N, I), votes (N, K, I, D)
-weights.bin    the weights of all three, stored once
+weights.bin    the weights of all of them, stored once
 manifest.json  what is in the folder: see `Manifest`
 CARD.md        the model card
 """
@@ -21,11 +22,13 @@ from typing import Any, Literal, Self, get_args
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 ENCODER = "encoder.onnx"
+ENCODER_HALF = "encoder.fp16.onnx"
 DECODER = "decoder.onnx"
 ROUTING = "routing.onnx"
 WEIGHTS = "weights.bin"
 CARD = "CARD.md"
 GRAPHS = (ENCODER, DECODER, ROUTING)
+"""What every bundle has; ENCODER_HALF is missing from those of earlier versions."""
 
 PreprocessRule = Literal["digit"]
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -69,6 +72,8 @@ class Manifest:
     """Test scores with the protocol that gave them."""
     rounding: dict[str, Any] = field(default_factory=dict)
     """What storing the weights in fewer bits did, on training digits kept for validation."""
+    half_precision: dict[str, Any] = field(default_factory=dict)
+    """What the float16 encoder does, measured on the CPU on such digits; older bundles lack it."""
     training: dict[str, Any] = field(default_factory=dict)
     """Recipe, seed and time."""
     pose_dimensions: tuple[dict[str, Any], ...] = ()

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import math
-import os
-import re
-from functools import cached_property
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
-from model.bundle import DECODER, ENCODER, ROUTING, Bundle, BundleError
+from model.bundle import DECODER, ENCODER, ENCODER_HALF, ROUTING, Bundle, BundleError
+from model.cpu import CpuDevice
+from model.cuda import CudaDevice, CudaOptions, DeviceError
+from model.sessions import Array, Session
+
+__all__ = [
+    "Device",
+    "DeviceError",
+    "DeviceLostError",
+    "Encoding",
+    "Floats",
+    "Routing",
+    "Runtime",
+]
 
 Device = Literal["auto", "cuda", "cpu"]
 Floats = NDArray[np.float32]
 
-_CUDA = "CUDAExecutionProvider"
-_CPU = "CPUExecutionProvider"
-_CUDA_FAILURE = re.compile(r"CUDA failure (\d+)")
-_FATAL_CUDA_ERRORS = frozenset({46, 214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
-"""cudaError_t values that poison the process's context: illegal addresses, lost devices, ECC."""
-
-
-class DeviceError(Exception):
-    """The device that was asked for cannot be used."""
+log = logging.getLogger(__name__)
 
 
 class DeviceLostError(Exception):
@@ -61,21 +65,45 @@ class Routing(NamedTuple):
 class Runtime:
     """The sessions of one bundle. Not for use from several threads at once.
 
+    On the CPU batches run as they come. On CUDA they are padded to buckets, and each bucket is a
+    CUDA graph. An image's answer does not depend on which it was.
+
     Args:
         bundle: what to load.
         device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
         threads: of one inference on the CPU; by default the CPU quota of this process.
+        cuda: how CUDA is used, if it is.
+        max_encode_rows: largest batch of images that is prepared for.
+        max_decode_rows: largest batch of poses; a whole sweep of 16 dimensions fits in 256.
 
     Raises:
         DeviceError: CUDA was asked for and does not work.
+        BundleError: a graph cannot be loaded, or is not there in the precision asked for.
     """
 
-    def __init__(self, bundle: Bundle, *, device: Device = "auto", threads: int = 0) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        device: Device = "auto",
+        threads: int = 0,
+        cuda: CudaOptions | None = None,
+        max_encode_rows: int = 32,
+        max_decode_rows: int = 256,
+    ) -> None:
+        _refuse_two_onnxruntimes()
         self.bundle = bundle
-        self._device = device
-        self._threads = threads or cpu_quota()
-        self._encoder = self._open(ENCODER)
-        self._decoder = self._open(DECODER)
+        self.max_encode_rows = max_encode_rows
+        self.max_decode_rows = max_decode_rows
+        self._cpu = CpuDevice(threads)
+        self._cuda_options = cuda or CudaOptions()
+        self._cuda: CudaDevice | None = None
+        self._strict = device == "cuda"
+        if device == "cpu":
+            self._use_cpu()
+        else:
+            with self._falling_back():
+                self._use_cuda()
 
     def __repr__(self) -> str:
         return f"Runtime({self.bundle.manifest.name!r}, provider={self.provider!r})"
@@ -83,106 +111,102 @@ class Runtime:
     @property
     def provider(self) -> str:
         """The onnxruntime provider in use."""
-        return str(self._encoder.get_providers()[0])
+        return self._decoder.provider
+
+    def warm_up(self) -> None:
+        """Prepare for all batch sizes, on the thread that will encode and decode.
+
+        Raises:
+            DeviceError: CUDA was asked for and does not work after all.
+        """
+        if self._cuda:
+            with self._falling_back():
+                self._cuda.warm_up()
 
     def encode(self, images: Floats) -> Encoding:
         """Class capsules of images (N, 1, H, W), float32 in [0, 1], light strokes on dark."""
-        return Encoding(*_run(self._encoder, images=images))
+        return Encoding(*self._run(self._encoder(len(images)), images=images))
 
     def decode(self, poses: Floats, classes: NDArray[np.int64]) -> Floats:
         """Draw poses (M, D) of classes (M,) as images (M, 1, H, W) in [0, 1]."""
-        (images,) = _run(self._decoder, poses=poses, classes=classes)
+        (images,) = self._run(self._decoder, poses=poses, classes=classes)
         return np.asarray(images)
 
     def route(self, images: Floats) -> Routing:
         """What routing did with images (N, 1, H, W). Its session opens at the first call."""
-        return Routing(*_run(self._routing, images=images))
+        return Routing(*self._run(self._routing, images=images))
+
+    def encoder_graph(self, rows: int) -> str:
+        """Which of the bundle's graphs encodes a batch of so many rows on this device."""
+        del rows  # each device has one graph for all sizes
+        half = self._cuda is not None and self._cuda_options.precision == "half"
+        return ENCODER_HALF if half else ENCODER
+
+    def encoder_padding(self, rows: int) -> int:
+        """How many rows are computed beyond the `rows` images asked for."""
+        return self._encoder(rows).padding(rows)
+
+    def decoder_padding(self, rows: int) -> int:
+        """How many rows are computed beyond the `rows` poses asked for."""
+        return self._decoder.padding(rows)
+
+    def _use_cpu(self) -> None:
+        """Batches run as they come."""
+        self._cuda = None
+        self._encoders: dict[str, Session] = {
+            graph: self._cpu.open(self._path(graph)) for graph in self._encoder_graphs()
+        }
+        self._decoder: Session = self._cpu.open(self._path(DECODER))
+
+    def _use_cuda(self) -> None:
+        """Batches are padded to buckets, and buckets are captured as CUDA graphs."""
+        cuda = self._cuda = CudaDevice(self._cuda_options)
+        self._encoders = {
+            graph: cuda.open_bucketed(self._path(graph), max_rows=self.max_encode_rows)
+            for graph in self._encoder_graphs()
+        }
+        self._decoder = cuda.open_bucketed(self._path(DECODER), max_rows=self.max_decode_rows)
 
     @cached_property
-    def _routing(self) -> onnxruntime.InferenceSession:
-        return self._open(ROUTING)
+    def _routing(self) -> Session:
+        return (self._cuda or self._cpu).open(self._path(ROUTING))
 
-    def _open(self, graph: str) -> onnxruntime.InferenceSession:
-        return open_session(self.bundle.path / graph, device=self._device, threads=self._threads)
+    def _encoder_graphs(self) -> set[str]:
+        return {self.encoder_graph(rows) for rows in range(1, self.max_encode_rows + 1)}
 
+    def _encoder(self, rows: int) -> Session:
+        return self._encoders[self.encoder_graph(min(rows, self.max_encode_rows))]
 
-def _run(session: onnxruntime.InferenceSession, **inputs: NDArray[Any]) -> list[NDArray[Any]]:
-    """All outputs of a session.
+    def _path(self, graph: str) -> Path:
+        manifest = self.bundle.manifest
+        if graph not in manifest.sha256:
+            raise BundleError(f"{self.bundle.path}: has no {graph}; export the bundle again")
+        return self.bundle.path / graph
 
-    Raises:
-        DeviceLostError: CUDA's context is gone; every further call would fail too.
-    """
-    try:
-        outputs: list[NDArray[Any]] = session.run(None, inputs)
-    except Exception as error:
-        code = _CUDA_FAILURE.search(str(error))
-        if code and int(code[1]) in _FATAL_CUDA_ERRORS:
-            raise DeviceLostError(str(error)) from error
-        raise
-    return outputs
+    def _run(self, session: Session, **inputs: Array) -> list[Array]:
+        try:
+            return session.run(**inputs)
+        except Exception as error:
+            if self._cuda and self._cuda.is_lost():
+                raise DeviceLostError(str(error)) from error
+            raise
 
-
-def open_session(graph: Path, *, device: Device, threads: int) -> onnxruntime.InferenceSession:
-    """Load one graph on a device.
-
-    Raises:
-        BundleError: onnxruntime cannot load it there.
-        DeviceError: CUDA was asked for and does not work.
-    """
-    _refuse_two_onnxruntimes()
-    available = _CUDA in onnxruntime.get_available_providers()
-    if device == "cuda" and not available:
-        raise DeviceError(
-            "CUDA was asked for, but this onnxruntime has no CUDA provider; install the gpu extra"
-        )
-    use_cuda = available and device != "cpu"
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = 1 if use_cuda else threads
-    if not use_cuda:
-        return _load(graph, options, [_CPU])
-    onnxruntime.preload_dlls(directory="")
-    if device == "cuda":
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    try:
-        session = _load(graph, options, _cuda_providers(device))
-        if session.get_providers()[0] == _CUDA:
-            return session
-        reason = "onnxruntime fell back to the CPU"
-    except BundleError as error:
-        reason = str(error)
-    if device == "cuda":
-        raise DeviceError(f"CUDA was asked for and does not work: {reason}")
-    return open_session(graph, device="cpu", threads=threads)
+    @contextmanager
+    def _falling_back(self) -> Iterator[None]:
+        """Where CUDA was not asked for by name, its failure is a sentence in the log."""
+        try:
+            yield
+        except DeviceError as error:
+            if self._strict:
+                raise DeviceError(f"CUDA was asked for and does not work: {error}") from error
+            _say_once(f"CUDA is not used: {error}")
+            self._use_cpu()
 
 
-def _load(
-    graph: Path, options: onnxruntime.SessionOptions, providers: list[Any]
-) -> onnxruntime.InferenceSession:
-    try:
-        return onnxruntime.InferenceSession(graph, options, providers=providers)
-    except Exception as error:  # onnxruntime's own exceptions share no narrower class
-        raise BundleError(f"{graph.parent}: {graph.name} cannot be loaded: {error}") from error
-
-
-def cpu_quota(cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """How many CPUs this process may use at once: its container's quota, rounded up."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    try:
-        quota, period = cgroup.read_text().split()
-    except (OSError, ValueError):
-        return usable or 1
-    if quota == "max":
-        return usable or 1
-    return max(1, min(usable or 1, math.ceil(int(quota) / int(period))))
-
-
-def _cuda_providers(device: Device) -> list[Any]:
-    settings = {
-        "cudnn_conv_algo_search": "HEURISTIC",
-        "arena_extend_strategy": "kSameAsRequested",
-    }
-    return [(_CUDA, settings)] if device == "cuda" else [(_CUDA, settings), _CPU]
+@cache
+def _say_once(sentence: str) -> None:
+    """Several bundles meet the same reason; one line names it."""
+    log.info(sentence)
 
 
 def _refuse_two_onnxruntimes() -> None:

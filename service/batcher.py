@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -42,6 +43,8 @@ class BatchReport(NamedTuple):
     """Of the runner."""
     rows: int
     seconds: float
+    padding: int = 0
+    """Rows computed beyond those."""
 
 
 Outcome = tuple[Submission, Answers | Closed]
@@ -59,8 +62,12 @@ class Batcher:
         max_waiting_rows: rows that may wait before `submit` raises Full.
         max_delay_s: see `Waiting`.
         clock: monotonic seconds.
+        prepare: called once, on the batcher's thread, before any run; the constructor waits for it.
         on_batch: called, on the batcher's thread, after every run.
         on_lost: called, on the batcher's thread, if a runner is lost.
+
+    Raises:
+        Exception: what `prepare` raised.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class Batcher:
         max_waiting_rows: int = 1024,
         max_delay_s: float = 0,
         clock: Clock = time.monotonic,
+        prepare: Callable[[], None] = lambda: None,
         on_batch: Callable[[BatchReport], None] = lambda _report: None,
         on_lost: Callable[[Exception], None] = lambda _error: None,
     ) -> None:
@@ -81,8 +89,12 @@ class Batcher:
         self._rate = Rate()
         self._closed = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._work, name="inference", daemon=True)
+        prepared: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=self._work, args=(prepare, prepared), name="inference", daemon=True
+        )
         self._thread.start()
+        prepared.result()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -138,7 +150,13 @@ class Batcher:
         self._thread.join(timeout_s)
         return not self.alive
 
-    def _work(self) -> None:
+    def _work(self, prepare: Callable[[], None], prepared: Future[None]) -> None:
+        try:
+            prepare()
+        except Exception as error:  # noqa: BLE001  the constructor raises it
+            prepared.set_exception(error)
+            return
+        prepared.set_result(None)
         while (batch := self._next_batch()) is not None:
             try:
                 self._run(batch)
@@ -174,7 +192,7 @@ class Batcher:
         seconds = self._clock() - started
         self._rate.note(len(rows), seconds)
         _deliver(_complete(parts, answers, seconds))
-        self._on_batch(BatchReport(key, len(rows), seconds))
+        self._on_batch(BatchReport(key, len(rows), seconds, runner.padding(len(rows))))
 
     def _die(self, error: Exception, batch: Batch) -> None:
         with self._changed:

@@ -38,7 +38,13 @@ def load_runtimes(
     for path in _folders(settings):
         try:
             bundle = Bundle.open(path)
-            runtime = Runtime(bundle, device=settings.device, threads=settings.threads)
+            runtime = Runtime(
+                bundle,
+                device=settings.device,
+                threads=settings.threads,
+                cuda=settings.cuda,
+                max_encode_rows=settings.max_batch_rows,
+            )
         except BundleError as error:
             on_refusal(str(error))
             continue

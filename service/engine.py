@@ -20,32 +20,32 @@ class Engine:
     """Encodes, decodes and routes for any task; rows of different callers share batches.
 
     Each bundle has a queue for each of its graphs, and one thread serves all, the queue whose rows
-    have waited longest first.
+    have waited longest first. The same thread warms the networks up, before the constructor
+    returns: CUDA graphs belong to the thread that captured them.
 
     Args:
         runtimes: the loaded bundles by name; the engine's thread alone uses them from here on.
-        max_encode_rows: largest batch of images.
-        max_decode_rows: largest batch of poses; a whole sweep of 16 dimensions fits in 256.
         max_route_rows: largest batch of images whose routing is watched; each weighs megabytes.
         batching: further arguments of the batcher.
+
+    Raises:
+        model.runtime.DeviceError: the device that was asked for does not work.
     """
 
     def __init__(
-        self,
-        runtimes: Mapping[str, Runtime],
-        *,
-        max_encode_rows: int = 32,
-        max_decode_rows: int = 256,
-        max_route_rows: int = 8,
-        **batching: Any,
+        self, runtimes: Mapping[str, Runtime], *, max_route_rows: int = 8, **batching: Any
     ) -> None:
         self._runtimes = dict(runtimes)
         runners: dict[Hashable, Runner] = {}
         for name, runtime in self._runtimes.items():
-            runners[name, "encode"] = Runner(_encoder(runtime), max_encode_rows)
-            runners[name, "decode"] = Runner(_decoder(runtime), max_decode_rows)
+            runners[name, "encode"] = Runner(
+                _encoder(runtime), runtime.max_encode_rows, runtime.encoder_padding
+            )
+            runners[name, "decode"] = Runner(
+                _decoder(runtime), runtime.max_decode_rows, runtime.decoder_padding
+            )
             runners[name, "route"] = Runner(_router(runtime), max_route_rows)
-        self.batcher = Batcher(runners, **batching)
+        self.batcher = Batcher(runners, prepare=self._warm_up, **batching)
 
     def __repr__(self) -> str:
         return f"Engine({sorted(self._runtimes)}, {self.provider!r}, {self.batcher!r})"
@@ -93,6 +93,10 @@ class Engine:
         if isinstance(routing, Exception):
             raise routing
         return Routing(*routing)
+
+    def _warm_up(self) -> None:
+        for runtime in self._runtimes.values():
+            runtime.warm_up()
 
     async def _submit(self, key: Hashable, rows: Sequence[Any]) -> list[Any]:
         answers = await self.batcher.submit(key, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Self
 
@@ -11,12 +12,15 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
+from model.cuda import ArenaGrowth, ConvSearch, CudaOptions, Precision
 from model.runtime import Device
 from service.logs import LogFormat
 
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_DATA_DIR"})
 """Variables of the same prefix that belong to training."""
+
+_CUDA_OPTIONS = tuple(option.name for option in fields(CudaOptions))
 
 
 class SettingsError(Exception):
@@ -33,6 +37,21 @@ class Settings(BaseSettings):
     device: Device = Field("auto", description="`cuda` refuses to fall back to the CPU.")
     threads: int = Field(
         0, ge=0, description="CPU threads of one inference; 0 takes the container's CPU quota."
+    )
+    cuda_device_id: int = Field(0, ge=0, description="Which CUDA device.")
+    cuda_precision: Precision = Field(
+        "float32", description="`half`: the encoder's convolutions and votes in float16."
+    )
+    cuda_tf32: bool = Field(False, description="Round factors of float32 products to TF32.")
+    cuda_graphs: bool = Field(True, description="Capture each batch size as a CUDA graph.")
+    cuda_conv_search: ConvSearch = Field(
+        "heuristic", description="How cuDNN chooses its convolution for each batch size."
+    )
+    cuda_arena_growth: ArenaGrowth = Field(
+        "as-requested", description="By how much onnxruntime's memory arenas grow."
+    )
+    cuda_memory_limit_bytes: int = Field(
+        0, ge=0, description="Of each graph's memory arena; 0 sets no limit."
     )
     bundles: Path = Field(
         Path(model.__file__).parent / "bundles", description="Folder with a folder per bundle."
@@ -86,6 +105,11 @@ class Settings(BaseSettings):
         if self.max_body_bytes > self.max_waiting_bytes:
             raise ValueError("max_body_bytes may not exceed max_waiting_bytes: it would never fit")
         return self
+
+    @property
+    def cuda(self) -> CudaOptions:
+        """The settings of CUDA alone."""
+        return CudaOptions(**{name: getattr(self, f"cuda_{name}") for name in _CUDA_OPTIONS})
 
     @classmethod
     def from_environment(cls) -> Self:

@@ -17,6 +17,8 @@ class Runner:
     """Called on the batcher's thread; gives one answer for each row, in order."""
     max_rows: int
     """Largest batch."""
+    padding: Callable[[int], int] = lambda _rows: 0
+    """How many rows more than those of a batch are computed for it."""
 
 
 @dataclass(eq=False)

@@ -19,7 +19,8 @@ from service.documentation import SAMPLES
 from service.engine import Engine
 from service.settings import Settings
 from training.datasets import DIGITS, Examples
-from training.export import OPSET, export_bundle
+from training.export import export_bundle
+from training.graphs import OPSET
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette would rather have httpx2; httpx does the same

@@ -2,54 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import math
 import shutil
 import tempfile
-import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import torch
-from onnx import external_data_helper, helper, numpy_helper
-from torch import Tensor, nn
 
 from model.bundle import (
-    DECODER,
-    ENCODER,
+    ENCODER_HALF,
     GRAPHS,
-    ROUTING,
     WEIGHTS,
     Bundle,
-    BundleError,
     Manifest,
     digest,
     write_manifest,
 )
 from model.capsnet import CapsNet
+from model.cpu import open_session
 from model.preprocess import scale
 from model.runtime import Runtime
 from training.datasets import Examples
 from training.evaluation import predict
+from training.graphs import SMALLEST_STORED, ExportError, in_half_precision, write_graphs
 
-OPSET = 20
 PARITY_BATCHES = (1, 2, 7, 32)
 PARITY_TOLERANCE = 1e-4
 BATCH_TOLERANCE = 1e-5
 """How far an image's answer may move with what else is in its batch."""
-_SMALLEST_STORED = 1024
-"""Elements from which a weight goes to weights.bin; smaller ones stay in the graph, as they are."""
-_ALIGNMENT = 64
-_FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum"}
-
-
-class ExportError(BundleError):
-    """The bundle was not written; the message says why."""
+HALF_IMAGES = 200
+HALF_TOLERANCE = 1e-2
+"""How far lengths of the float16 graph may lie from those of the network in float16."""
 
 
 def export_bundle(
@@ -74,8 +60,11 @@ def export_bundle(
         folder = Path(scratch) / target.name
         folder.mkdir()
         write_graphs(network, folder)
-        digests = {name: digest(folder / name, folder) for name in (*GRAPHS, WEIGHTS)}
-        write_manifest(folder, replace(manifest, sha256=digests, rounding=rounding))
+        digests = {name: digest(folder / name, folder) for name in (*GRAPHS, ENCODER_HALF, WEIGHTS)}
+        half = measure_half_precision(network, folder, validation)
+        write_manifest(
+            folder, replace(manifest, sha256=digests, rounding=rounding, half_precision=half)
+        )
         check_parity(network, Runtime(Bundle.open(folder), device="cpu"))
         if target.exists():
             shutil.rmtree(target)
@@ -99,7 +88,7 @@ def round_weights(network: CapsNet, validation: Examples) -> dict[str, Any]:
     with torch.inference_mode():
         lengths = network(images).lengths
         for parameter in network.parameters():
-            if parameter.numel() >= _SMALLEST_STORED:
+            if parameter.numel() >= SMALLEST_STORED:
                 parameter.copy_(parameter.half())
         moved = (network(images).lengths - lengths).abs().max().item()
     rounded_answers = predict(network, validation.images, device=device)
@@ -118,72 +107,29 @@ def round_weights(network: CapsNet, validation: Examples) -> dict[str, Any]:
     }
 
 
-def write_graphs(network: CapsNet, folder: Path) -> None:
-    """Write the three graphs and the weights they share.
+def measure_half_precision(network: CapsNet, folder: Path, validation: Examples) -> dict[str, Any]:
+    """What the float16 encoder does to lengths and answers on some validation digits.
+
+    Measured with torch, whose float16 convolutions round their results on a CPU as on CUDA;
+    onnxruntime's CPU provider computes much of the graph in float32.
+
+    Returns:
+        the entry of the manifest.
 
     Raises:
-        ExportError: a graph holds a forbidden operator.
+        ExportError: the graph is not the encoder's.
     """
-    config = network.config
-    images = torch.zeros(2, 1, config.image_size, config.image_size)
-    poses, classes = torch.zeros(2, config.class_dim), torch.zeros(2, dtype=torch.int64)
-    encoder = _trace(network, {"images": images}, ("lengths", "poses"))
-    decoder = _trace(network.decoder, {"poses": poses, "classes": classes}, ("images",))
-    routing = _trace(
-        _RoutingGraph(network),
-        {"images": images},
-        ("couplings", "logits", "route_poses", "primary_lengths", "votes"),
-    )
-    weights = WeightStore()
-    for name, graph in ((ENCODER, encoder), (DECODER, decoder), (ROUTING, routing)):
-        forbidden = _FORBIDDEN & {node.op_type for node in graph.graph.node}
-        if forbidden:
-            raise ExportError(f"{name} holds {', '.join(sorted(forbidden))}")
-        weights.move_from(graph)
-        onnx.save(graph, folder / name)
-    (folder / WEIGHTS).write_bytes(weights.content)
-
-
-class WeightStore:
-    """The content of weights.bin: float16 tensors, each stored once."""
-
-    def __init__(self) -> None:
-        self.content = bytearray()
-        self._offsets: dict[str, int] = {}
-
-    def move_from(self, graph: onnx.ModelProto) -> None:
-        """Move the graph's large float32 weights here; a Cast widens each when it is loaded.
-
-        Raises:
-            ExportError: a weight is not a 16-bit number, so storing it would change the network.
-        """
-        casts = []
-        for initializer in graph.graph.initializer:
-            values = numpy_helper.to_array(initializer)
-            if values.dtype != np.float32 or values.size < _SMALLEST_STORED:
-                continue
-            halves = values.astype(np.float16)
-            if not np.array_equal(halves.astype(np.float32), values):
-                raise ExportError(f"{initializer.name} was not rounded to 16 bits")
-            name, stored = initializer.name, f"{initializer.name}.float16"
-            initializer.CopyFrom(numpy_helper.from_array(halves, stored))
-            offset = self._store(initializer.raw_data)
-            external_data_helper.set_external_data(
-                initializer, WEIGHTS, offset=offset, length=len(initializer.raw_data)
-            )
-            initializer.ClearField("raw_data")
-            casts.append(helper.make_node("Cast", [stored], [name], to=onnx.TensorProto.FLOAT))
-        nodes = [*casts, *graph.graph.node]
-        del graph.graph.node[:]
-        graph.graph.node.extend(nodes)
-
-    def _store(self, data: bytes) -> int:
-        key = hashlib.sha256(data).hexdigest()
-        if key not in self._offsets:
-            self.content += bytes(-len(self.content) % _ALIGNMENT)
-            self._offsets[key] = len(self.content)
-            self.content += data
-        return self._offsets[key]
+    images = scale(validation.images[:HALF_IMAGES])
+    with torch.inference_mode():
+        full = network(torch.from_numpy(images)).lengths.numpy()
+        half = in_half_precision(network)(torch.from_numpy(images)).lengths.numpy()
+    graph = open_session(folder / ENCODER_HALF).run(["lengths"], {"images": images})[0]
+    _compare(ENCODER_HALF, graph, half, HALF_TOLERANCE)
+    return {
+        "validation_images": len(images),
+        "answers_changed": int((half.argmax(axis=1) != full.argmax(axis=1)).sum()),
+        "largest_length_change": float(np.abs(half - full).max()),
+    }
 
 
 def check_parity(network: CapsNet, runtime: Runtime) -> None:
@@ -229,40 +175,3 @@ def _compare(what: str, actual: Any, expected: Any, tolerance: float) -> None:
     difference = float(np.abs(actual - expected).max())
     if actual.shape != expected.shape or not difference <= tolerance:
         raise ExportError(f"{what}: off by {difference:.2e}, more than {tolerance:.0e}")
-
-
-class _RoutingGraph(nn.Module):
-    """`look_inside` as a flat tuple, which is what a graph can give."""
-
-    def __init__(self, network: CapsNet) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        view = self.network.look_inside(images)
-        return (*view.trace, view.primary_lengths, view.votes)
-
-
-def _trace(
-    module: nn.Module, inputs: Mapping[str, Tensor], outputs: tuple[str, ...]
-) -> onnx.ModelProto:
-    """One module as a graph whose first axis, the batch, is dynamic."""
-    batch = torch.export.Dim("batch")
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        program = torch.onnx.export(
-            module.eval(),
-            tuple(inputs.values()),
-            input_names=list(inputs),
-            output_names=list(outputs),
-            dynamic_shapes=tuple({0: batch} for _ in inputs),
-            opset_version=OPSET,
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None
-    graph = program.model_proto
-    for part in (graph, graph.graph, *graph.graph.node, *graph.graph.value_info):
-        part.ClearField("metadata_props")  # stack traces and paths of the exporting machine
-    return graph

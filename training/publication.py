@@ -18,7 +18,8 @@ from training.checkpoint import Checkpoint
 from training.curves import draw_curves
 from training.datasets import DATASETS, HELD_OUT, hold_out, load
 from training.evaluation import confusion
-from training.export import OPSET, export_bundle
+from training.export import export_bundle
+from training.graphs import OPSET
 from training.trainer import CHECKPOINT, CURVES, METRICS
 
 _BATCH = 250

@@ -56,7 +56,8 @@ class ClassCapsules(nn.Module):
         """u_hat = u W (paper, equation 2): (N, I, primary_dim) to (N, K, I, D)."""
         c = self.config
         with torch.autocast(primary.device.type, enabled=False):
-            products = torch.matmul(primary.transpose(0, 1), self.weight)  # (I, N, K * D)
+            factors = primary.to(self.weight.dtype).transpose(0, 1)
+            products = torch.matmul(factors, self.weight).float()  # (I, N, K * D)
         split = products.reshape(c.num_primary, -1, c.num_classes, c.class_dim)
         return split.permute(1, 2, 0, 3).contiguous()
 

@@ -64,7 +64,7 @@ class CapsNet(nn.Module):
         size = self.config.image_size
         if images.shape[1:] != (1, size, size):
             raise ValueError(f"images must be (N, 1, {size}, {size}), not {tuple(images.shape)}")
-        primary: Tensor = self.primary(self.conv(images).relu())
+        primary: Tensor = self.primary(self.conv(images.to(self.conv.weight.dtype)).relu())
         return primary
 
     def _initialise(self) -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +9,9 @@ import onnxruntime
 import pytest
 import torch
 
-from model.bundle import ENCODER, GRAPHS, Bundle
+from model.bundle import ENCODER_HALF, GRAPHS, Bundle
 from model.capsnet import CapsNet
-from model.runtime import DeviceError, Floats, Runtime, cpu_quota, open_session
+from model.runtime import DeviceError, Floats, Runtime
 
 HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 BATCHES = pytest.mark.parametrize("count", [1, 2, 7])
@@ -130,7 +128,7 @@ def test_an_answer_does_not_depend_on_its_batch(runtime: Runtime, images: Floats
             assert np.abs(alone[0] - batched[place]).max() <= 1e-5
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", [*GRAPHS, ENCODER_HALF])
 def test_graphs_hold_nothing_that_cuda_graphs_cannot_capture(graph: str, bundle_path: Path) -> None:
     """No shape arithmetic, no control flow and no Einsum."""
     nodes = onnx.load(bundle_path / graph, load_external_data=False).graph.node
@@ -139,7 +137,7 @@ def test_graphs_hold_nothing_that_cuda_graphs_cannot_capture(graph: str, bundle_
     assert set() == operators & {"Shape", "Loop", "If", "Scan", "Einsum"}
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", [*GRAPHS, ENCODER_HALF])
 def test_graphs_tell_nothing_of_the_machine(
     graph: str, bundle_path: Path, pytestconfig: pytest.Config
 ) -> None:
@@ -147,42 +145,6 @@ def test_graphs_tell_nothing_of_the_machine(
     content = (bundle_path / graph).read_bytes()
     private = (pytestconfig.rootpath, bundle_path.parent, sys.prefix, "site-packages", ".py")
     assert [] == [str(word) for word in private if str(word).encode() in content]
-
-
-Write = Callable[[str], Path]
-
-
-@pytest.fixture
-def cgroup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Write:
-    """`cgroup(text)` is a cpu.max file with that text, on a machine of eight CPUs."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-
-    def write(text: str) -> Path:
-        (tmp_path / "cpu.max").write_text(text)
-        return tmp_path / "cpu.max"
-
-    return write
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("200000 100000\n", 2, id="two CPUs"),
-        pytest.param("150000 100000\n", 2, id="one and a half"),
-        pytest.param("10000 100000\n", 1, id="a tenth"),
-        pytest.param("6400000 100000\n", 8, id="more than there are"),
-        pytest.param("max 100000\n", 8, id="no quota"),
-        pytest.param("", 8, id="empty"),
-    ],
-)
-def test_the_quota_is_the_container_s(text: str, expected: int, cgroup: Write) -> None:
-    """The quota is rounded up; without one, all CPUs of the machine may be used."""
-    assert expected == cpu_quota(cgroup(text))
-
-
-def test_without_a_cgroup_all_cpus_may_be_used(cgroup: Write) -> None:
-    """Outside of Linux containers the file does not exist."""
-    assert 8 == cpu_quota(cgroup("").with_name("missing"))
 
 
 @pytest.mark.skipif(HAS_CUDA, reason="CUDA works here")
@@ -211,4 +173,4 @@ def test_two_onnxruntimes_are_refused(
         (folder / "METADATA").write_text(metadata)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(DeviceError, match="onnxruntime and onnxruntime-gpu are both installed"):
-        open_session(bundle_path / ENCODER, device="cpu", threads=1)
+        Runtime(Bundle.open(bundle_path), device="cpu")

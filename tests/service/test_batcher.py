@@ -271,6 +271,14 @@ def test_thread_that_ends_for_any_reason_is_told() -> None:
     assert ["no such metric"] == [str(error).strip("'") for error in told]
 
 
+def test_the_thread_is_prepared_before_the_first_batch() -> None:
+    """What must happen on the thread itself has happened when the constructor returns."""
+    prepared: list[int] = []
+    batcher = Batcher({}, prepare=lambda: prepared.append(threading.get_ident()))
+    assert [batcher._thread.ident] == prepared
+    batcher.close()
+
+
 class Clock:
     """A clock that stands until it is moved."""
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from model.bundle import Bundle
 from model.preprocess import scale
-from model.runtime import Encoding, Floats, Runtime
+from model.runtime import DeviceError, Encoding, Floats, Runtime
 from service.app import create_app
 from service.engine import Engine
 from service.settings import Settings
@@ -33,6 +33,11 @@ class Watched(Runtime):
         self.entered = threading.Event()
         self.gate = threading.Event()
         self.gate.set()
+
+    def warm_up(self) -> None:
+        """Warm up."""
+        self.threads.add(threading.get_ident())
+        super().warm_up()
 
     def encode(self, images: Floats) -> Encoding:
         """Encode; an image of ones breaks it."""
@@ -150,7 +155,8 @@ def test_poses_are_decoded_each_for_its_class(
 
 
 def test_one_thread_owns_the_network(engine: Engine, watched: Watched, images: Floats) -> None:
-    """The sessions are used by one thread, which is not the event loop's."""
+    """The sessions are warmed up and used by one thread, which is not the event loop's."""
+    assert 1 == len(watched.threads)
 
     async def scenario() -> None:
         encodings = await asyncio.gather(*(encode_one(engine, image) for image in images))
@@ -207,6 +213,20 @@ def test_closing_finishes_what_was_accepted(watched: Watched, images: Floats) ->
         return [await begun, await waiting]
 
     assert [(10,), (10,)] == [encoding.lengths.shape for encoding in asyncio.run(scenario())]
+
+
+class Broken(Runtime):
+    """Its device works only until it is warmed up."""
+
+    def warm_up(self) -> None:
+        """Fail."""
+        raise DeviceError("CUDA was asked for and does not work")
+
+
+def test_a_device_that_fails_its_warm_up_stops_the_start(bundle_path: Path) -> None:
+    """Who makes an engine hears of it, although the warm-up is on another thread."""
+    with pytest.raises(DeviceError, match="asked for and does not work"):
+        Engine({"mnist": Broken(Bundle.open(bundle_path), device="cpu", threads=1)})
 
 
 def test_the_engine_names_what_it_holds(engine: Engine) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from model.cuda import CudaOptions
 from service.settings import Settings, SettingsError
 
 Read = Callable[..., Settings]
@@ -49,6 +50,13 @@ def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
         ("CAPSNET_DECODE_THREADS", "4", "decode_threads", 4),
         ("CAPSNET_API_KEYS_FILE", "keys", "api_keys_file", Path("keys")),
         ("CAPSNET_CORS_ORIGINS", '["https://a.example"]', "cors_origins", ("https://a.example",)),
+        ("CAPSNET_CUDA_DEVICE_ID", "1", "cuda_device_id", 1),
+        ("CAPSNET_CUDA_PRECISION", "half", "cuda_precision", "half"),
+        ("CAPSNET_CUDA_TF32", "true", "cuda_tf32", True),
+        ("CAPSNET_CUDA_GRAPHS", "0", "cuda_graphs", False),
+        ("CAPSNET_CUDA_CONV_SEARCH", "exhaustive", "cuda_conv_search", "exhaustive"),
+        ("CAPSNET_CUDA_ARENA_GROWTH", "power-of-two", "cuda_arena_growth", "power-of-two"),
+        ("CAPSNET_CUDA_MEMORY_LIMIT_BYTES", "1000", "cuda_memory_limit_bytes", 1000),
         ("HOST", "::1", "host", "::1"),
         ("PORT", "9000", "port", 9000),
     ],
@@ -89,6 +97,9 @@ def test_the_variable_of_training_is_tolerated(read: Read) -> None:
         ("CAPSNET_MAX_PIXELS", "0"),
         ("CAPSNET_MAX_PICTURES", "0"),
         ("CAPSNET_DECODE_THREADS", "0"),
+        ("CAPSNET_CUDA_PRECISION", "int8"),
+        ("CAPSNET_CUDA_CONV_SEARCH", "quick"),
+        ("CAPSNET_CUDA_MEMORY_LIMIT_BYTES", "-1"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(variable: str, value: str, read: Read) -> None:
@@ -96,6 +107,15 @@ def test_a_wrong_value_is_refused_by_name(variable: str, value: str, read: Read)
     field = variable.removeprefix("CAPSNET_").lower()
     with pytest.raises(SettingsError, match=f"CAPSNET_{field.upper()}: |{field}"):
         read(**{variable: value})
+
+
+def test_settings_of_cuda_are_gathered(read: Read) -> None:
+    """Every option of CUDA has its setting; what is not set has the options' own default."""
+    assert CudaOptions() == read().cuda
+    expected = CudaOptions(device_id=1, precision="half", tf32=True)
+    variables = {"DEVICE_ID": "1", "PRECISION": "half", "TF32": "1"}
+    actual = read(**{f"CAPSNET_CUDA_{name}": value for name, value in variables.items()}).cuda
+    assert expected == actual
 
 
 def test_settings_cannot_be_changed(settings: Settings) -> None:

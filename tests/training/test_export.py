@@ -8,11 +8,12 @@ import onnx
 import pytest
 import torch
 
-from model.bundle import GRAPHS, WEIGHTS, Bundle, Manifest
+from model.bundle import ENCODER_HALF, GRAPHS, WEIGHTS, Bundle, Manifest
 from model.capsnet import CapsNet, CapsNetConfig
 from model.runtime import Runtime
 from training.datasets import Examples
-from training.export import ExportError, check_parity, export_bundle, round_weights
+from training.export import check_parity, export_bundle, round_weights
+from training.graphs import ExportError
 
 CONFIG = CapsNetConfig(conv_channels=8, primary_types=2, decoder_hidden=(16, 16), class_bias=True)
 MANIFEST = Manifest(
@@ -56,8 +57,10 @@ def exported(
 
 
 def test_bundle_is_whole_and_nothing_else_is_left(exported: Bundle) -> None:
-    """Three graphs, one file of weights and a manifest, and no scratch folder beside them."""
-    assert {*GRAPHS, WEIGHTS, "manifest.json"} == {path.name for path in exported.path.iterdir()}
+    """The graphs, one file of weights and a manifest, and no scratch folder beside them."""
+    expected = {*GRAPHS, ENCODER_HALF, WEIGHTS, "manifest.json"}
+    assert expected == {path.name for path in exported.path.iterdir()}
+    assert expected - {"manifest.json"} == exported.manifest.sha256.keys()
     assert [exported.path] == list(exported.path.parent.iterdir())
 
 
@@ -74,7 +77,7 @@ def test_graphs_hold_no_weights(exported: Bundle) -> None:
 
 def test_graphs_say_nothing_of_the_machine_that_made_them(exported: Bundle) -> None:
     """No paths, no stack traces."""
-    for graph in GRAPHS:
+    for graph in (*GRAPHS, ENCODER_HALF):
         content = (exported.path / graph).read_bytes()
         assert b".py" not in content
         assert str(Path.cwd()).encode() not in content
@@ -83,13 +86,14 @@ def test_graphs_say_nothing_of_the_machine_that_made_them(exported: Bundle) -> N
 def test_inputs_and_outputs_are_those_of_the_contract(exported: Bundle) -> None:
     """Names and dynamic batch axis, as `model.bundle` documents them."""
     found = {}
-    for graph in GRAPHS:
+    for graph in (*GRAPHS, ENCODER_HALF):
         proto = onnx.load(exported.path / graph, load_external_data=False).graph
         found[graph] = [value.name for value in (*proto.input, *proto.output)]
         assert proto.input[0].type.tensor_type.shape.dim[0].dim_param
     assert {
         "encoder.onnx": ["images", "lengths", "poses"],
         "decoder.onnx": ["poses", "classes", "images"],
+        "encoder.fp16.onnx": ["images", "lengths", "poses"],
         "routing.onnx": [
             "images", "couplings", "logits", "route_poses", "primary_lengths", "votes",
         ],
@@ -101,6 +105,24 @@ def test_rounding_is_reported(exported: Bundle) -> None:
     rounding = exported.manifest.rounding
     assert (16, 20) == (rounding["stored_bits"], rounding["validation_images"])
     assert 0 <= rounding["largest_length_change"] < 1e-2
+
+
+def test_half_precision_is_measured(exported: Bundle) -> None:
+    """The manifest says what float16 convolutions and votes did: something, and not much."""
+    half = exported.manifest.half_precision
+    assert 20 == half["validation_images"]
+    assert 0 < half["largest_length_change"] < 1e-2
+
+
+def test_half_precision_computes_in_float16(exported: Bundle) -> None:
+    """Convolutions and votes take float16 weights as they are stored; outputs are float32."""
+    graph = onnx.load(exported.path / ENCODER_HALF, load_external_data=False).graph
+    float16, float32 = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    stored = {one.name for one in graph.initializer if one.data_type == float16}
+    consumers = {node.op_type for node in graph.node if stored & set(node.input)}
+    assert {"Conv", "MatMul"} == consumers
+    ends = (*graph.input, *graph.output)
+    assert [float32] * 3 == [value.type.tensor_type.elem_type for value in ends]
 
 
 @pytest.mark.usefixtures("exported")

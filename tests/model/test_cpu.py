@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from model.cpu import cpu_quota
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def cgroups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Write:
+    """`cgroups({file: text})` is a folder with these files, on a machine of eight CPUs."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+
+    def write(files: dict[str, str]) -> Path:
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("200000 100000\n", 2, id="two CPUs"),
+        pytest.param("150000 100000\n", 2, id="one and a half"),
+        pytest.param("10000 100000\n", 1, id="a tenth"),
+        pytest.param("6400000 100000\n", 8, id="more than there are"),
+        pytest.param("max 100000\n", 8, id="no quota"),
+        pytest.param("", 8, id="empty"),
+    ],
+)
+def test_the_quota_is_the_container_s(text: str, expected: int, cgroups: Write) -> None:
+    """The quota is rounded up; without one, all CPUs of the machine may be used."""
+    assert expected == cpu_quota(cgroups({"cpu.max": text}))
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [
+        pytest.param("250000\n", 3, id="two and a half"),
+        pytest.param("-1\n", 8, id="no quota"),
+    ],
+)
+def test_older_cgroups_are_read_too(quota: str, expected: int, cgroups: Write) -> None:
+    """Version 1 keeps quota and period in two files."""
+    files = {"cpu/cpu.cfs_quota_us": quota, "cpu/cpu.cfs_period_us": "100000\n"}
+    assert expected == cpu_quota(cgroups(files))
+
+
+def test_without_a_cgroup_all_cpus_may_be_used(cgroups: Write) -> None:
+    """Outside of Linux containers the files do not exist."""
+    assert 8 == cpu_quota(cgroups({}))
