@@ -56,6 +56,12 @@ class Metrics:
             buckets=_ROWS,
             registry=registry,
         )
+        self._padding = Counter(
+            "capsnet_padding_rows",
+            "Rows that were computed to fill batches up.",
+            ("model", "graph"),
+            registry=registry,
+        )
         self._refusals = Counter(
             "capsnet_rejections",
             "Refused requests, by the problem's slug.",
@@ -90,6 +96,7 @@ class Metrics:
         model, graph = report.key
         self._batch_rows.labels(model, graph).observe(report.rows)
         self._batch_seconds.labels(model, graph).observe(report.seconds)
+        self._padding.labels(model, graph).inc(report.padding)
 
     def render(self) -> bytes:
         """All metrics in Prometheus' text format."""

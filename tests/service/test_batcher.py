@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.batcher import Batcher, Closed, Full, RunnerLost
+from service.batcher import Batcher, BatchReport, Closed, Full, RunnerLost
 from service.waiting import Answers, Runner
 
 
@@ -277,6 +277,19 @@ def test_the_thread_is_prepared_before_the_first_batch() -> None:
     batcher = Batcher({}, prepare=lambda: prepared.append(threading.get_ident()))
     assert [batcher._thread.ident] == prepared
     batcher.close()
+
+
+def test_a_batch_is_reported_with_its_padding() -> None:
+    """The runner says how far it fills a batch up; the report says so too."""
+    reports: list[BatchReport] = []
+
+    async def scenario() -> None:
+        batcher = Batcher({"q": Runner(Gate(), 8, lambda rows: 8 - rows)}, on_batch=reports.append)
+        await submit(batcher, 1, 2, 3)
+        await asyncio.to_thread(batcher.close)
+
+    asyncio.run(scenario())
+    assert [("q", 3, 5)] == [(report.key, report.rows, report.padding) for report in reports]
 
 
 class Clock:

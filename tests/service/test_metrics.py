@@ -31,7 +31,7 @@ def metrics() -> Metrics:
     made.note_request("/classify", 200, 0.02)
     made.note_stage("queue", 0.003)
     made.note_rejection("busy")
-    made.note_batch(BatchReport(("mnist", "encode"), 12, 0.04))
+    made.note_batch(BatchReport(("mnist", "encode"), 12, 0.04, padding=4))
     return made
 
 
@@ -44,6 +44,7 @@ def metrics() -> Metrics:
         ("capsnet_rejections_total", {"reason": "busy"}, 1),
         ("capsnet_batch_rows_sum", {"model": "mnist", "graph": "encode"}, 12),
         ("capsnet_batch_seconds_sum", {"model": "mnist", "graph": "encode"}, 0.04),
+        ("capsnet_padding_rows_total", {"model": "mnist", "graph": "encode"}, 4),
         ("capsnet_waiting_rows", {}, 7),
         ("capsnet_provider_info", {"provider": "CPUExecutionProvider"}, 1),
     ],
