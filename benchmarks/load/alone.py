@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from model.bundle import ENCODER
-from model.runtime import cpu_quota, open_session
+from model.cpu import open_session
 
 WARM_UP_S = 0.5
 
@@ -35,7 +35,7 @@ def measure(
     seconds: Annotated[float, typer.Argument()],
 ) -> None:
     """Print the rate."""
-    session = open_session(bundle / ENCODER, device="cpu", threads=cpu_quota())
+    session = open_session(bundle / ENCODER)
     side = session.get_inputs()[0].shape[-1]
     images = np.random.default_rng(0).random((batch, 1, side, side), dtype=np.float32)
     warm, count = time.perf_counter() + WARM_UP_S, 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load.servers import ROOT
-from model.runtime import cpu_quota
+from model.cpu import cpu_quota
 
 
 class Results:
