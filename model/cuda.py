@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from onnxruntime import InferenceSession, OrtValue, SessionOptions
 
 from model import cpu
 from model.bundle import BundleError
-from model.sessions import BucketedSession, Buckets, PlainSession, load
+from model.sessions import Array, BucketedSession, Buckets, PlainSession, Session, load
 
 Precision = Literal["float32", "half"]
 ConvSearch = Literal["heuristic", "exhaustive", "default"]
@@ -24,8 +25,16 @@ PROVIDER = "CUDAExecutionProvider"
 _ARENA_STRATEGIES = {"as-requested": "kSameAsRequested", "power-of-two": "kNextPowerOfTwo"}
 
 
+_one_thread = threading.Lock()
+"""Held by whoever calls CUDA: while one thread captures a graph, calls of all others would fail."""
+
+
 class DeviceError(Exception):
     """The device that was asked for cannot be used."""
+
+
+class DeviceLostError(Exception):
+    """The device failed in a way from which only a new process recovers."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ class CudaDevice:
         self._options = options
         self._place = ("cuda", options.device_id)
         self._bucketed: list[BucketedSession] = []
-        with _failing():
+        with _calling_cuda():
             self._touchstone = OrtValue.ortvalue_from_numpy(np.ones(1), *self._place)
 
     def open_bucketed(self, graph: Path, *, max_rows: int) -> BucketedSession:
@@ -83,7 +92,7 @@ class CudaDevice:
             BundleError: it does not load on the CPU either.
         """
         session = self._load(graph, graphs=self._options.graphs)
-        with _failing():
+        with _calling_cuda():
             bucketed = BucketedSession(session, Buckets(max_rows), device=self._place)
         self._bucketed.append(bucketed)
         return bucketed
@@ -104,12 +113,42 @@ class CudaDevice:
             DeviceError: that does not work, or not on CUDA.
         """
         for session in self._bucketed:
-            with _failing():
+            with _calling_cuda():
                 session.warm_up()
             if session.provider != PROVIDER:
                 raise DeviceError(f"onnxruntime runs on {session.provider} instead")
 
-    def is_lost(self) -> bool:
+    def run(self, session: Session, **inputs: Array) -> list[Array]:
+        """All outputs of a session of this device.
+
+        Raises:
+            DeviceLostError: the device is gone; every further call would fail too.
+        """
+        with _one_thread:
+            try:
+                return session.run(**inputs)
+            except Exception as error:
+                if self._is_lost():
+                    raise DeviceLostError(str(error)) from error
+                raise
+
+    def _load(self, graph: Path, *, graphs: bool) -> InferenceSession:
+        options = SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = 1
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        try:
+            with _one_thread:
+                provider = (PROVIDER, self._options.for_provider(graphs=graphs))
+                session = load(graph, options, [provider])
+        except BundleError as error:
+            cpu.open_session(graph)  # is the graph at fault, or CUDA?
+            raise DeviceError(str(error)) from error
+        if session.get_providers()[0] != PROVIDER:
+            raise DeviceError("onnxruntime could not start its CUDA provider; its log says why")
+        return session
+
+    def _is_lost(self) -> bool:
         """Whether the device answers no more, as after an illegal address or when it went away.
 
         CUDA then refuses every further call of the process, so a copy to the device and back says
@@ -122,25 +161,12 @@ class CudaDevice:
             return True
         return False
 
-    def _load(self, graph: Path, *, graphs: bool) -> InferenceSession:
-        options = SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = 1
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        try:
-            session = load(graph, options, [(PROVIDER, self._options.for_provider(graphs=graphs))])
-        except BundleError as error:
-            cpu.open_session(graph)  # is the graph at fault, or CUDA?
-            raise DeviceError(str(error)) from error
-        if session.get_providers()[0] != PROVIDER:
-            raise DeviceError("onnxruntime could not start its CUDA provider; its log says why")
-        return session
-
 
 @contextmanager
-def _failing() -> Iterator[None]:
-    """Whatever onnxruntime raises here, the device cannot be used."""
+def _calling_cuda() -> Iterator[None]:
+    """Call CUDA; whatever onnxruntime raises here, the device cannot be used."""
     try:
-        yield
+        with _one_thread:
+            yield
     except Exception as error:
         raise DeviceError(str(error)) from error

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from model.bundle import DECODER, ENCODER, ENCODER_HALF, ROUTING, Bundle, BundleError
 from model.cpu import CpuDevice
-from model.cuda import CudaDevice, CudaOptions, DeviceError
+from model.cuda import CudaDevice, CudaOptions, DeviceError, DeviceLostError
 from model.sessions import Array, Session
 
 __all__ = [
@@ -32,10 +32,6 @@ Device = Literal["auto", "cuda", "cpu"]
 Floats = NDArray[np.float32]
 
 log = logging.getLogger(__name__)
-
-
-class DeviceLostError(Exception):
-    """The device failed in a way from which only a new process recovers."""
 
 
 class Encoding(NamedTuple):
@@ -184,12 +180,7 @@ class Runtime:
         return self.bundle.path / graph
 
     def _run(self, session: Session, **inputs: Array) -> list[Array]:
-        try:
-            return session.run(**inputs)
-        except Exception as error:
-            if self._cuda and self._cuda.is_lost():
-                raise DeviceLostError(str(error)) from error
-            raise
+        return self._cuda.run(session, **inputs) if self._cuda else session.run(**inputs)
 
     @contextmanager
     def _falling_back(self) -> Iterator[None]:

@@ -81,7 +81,6 @@ class Loader:
         settings = self._settings
         engine = Engine(
             runtimes,
-            max_encode_rows=settings.max_batch_rows,
             max_delay_s=settings.max_delay_ms / 1000,
             max_waiting_rows=settings.max_waiting_rows,
             on_batch=self._metrics.note_batch,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class StandIn(CudaDevice):
         self.opened: list[str] = []
         self.lost = False
 
-    def is_lost(self) -> bool:
+    def _is_lost(self) -> bool:
         """As it was set."""
         return self.lost
 
@@ -188,6 +189,19 @@ def test_an_error_means_a_lost_device_only_if_the_device_is_lost(
     runtime._cuda.lost = lost
     with pytest.raises(expected, match="images has rows of"):
         runtime.encode(IMAGES[:, :, 1:])
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_one_thread_at_a_time_calls_cuda(open_runtime: Open) -> None:
+    """While one captures, as when bundles are loaded anew, a batch of another waits."""
+    runtime = open_runtime(device="cuda")
+    encoding = threading.Thread(target=runtime.encode, args=(IMAGES,))
+    with cuda._one_thread:
+        encoding.start()
+        encoding.join(0.05)
+        assert encoding.is_alive()
+    encoding.join(10)
+    assert not encoding.is_alive()
 
 
 def _fail(*_: object) -> None:
