@@ -20,7 +20,8 @@ OURS = "this service"
 FOLDER = ROOT / "benchmarks" / "servers"
 CORES = str(cpu_quota())
 
-ONE_COPY = {"WORKERS": "1", "THREADS": CORES}
+ONE_COPY = {"WORKERS": "1", "THREADS": CORES, "SPIN": "0"}
+"""Idle onnxruntime threads sleep: where they spin, the server's own threads lack the core."""
 COPIES = {"WORKERS": CORES, "THREADS": "1"}
 SHARED = {"WORKERS": "1", "THREADS": "1"}
 """One copy that several threads of the server call at once."""
@@ -83,6 +84,11 @@ def fastapi() -> list[Tried]:
         tried(f"thread pool, {CORES} workers", "fastapi_threadpool", COPIES),
         tried(f"async, {CORES} threads of 1 ORT thread", "fastapi_executor", SHARED),
         tried(f"async, 1 thread of {CORES} ORT threads", "fastapi_executor", ONE_COPY),
+        tried(
+            f"async, 1 thread of {CORES} ORT threads that spin",
+            "fastapi_executor",
+            ONE_COPY | {"SPIN": "1"},
+        ),
     ]
 
 
