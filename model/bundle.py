@@ -19,6 +19,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from model.dimensions import PoseDimension
+from model.familiarity import Familiarity
+
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 ENCODER = "encoder.onnx"
@@ -76,8 +79,10 @@ class Manifest:
     """What the float16 encoder does, measured on the CPU on such digits; older bundles lack it."""
     training: dict[str, Any] = field(default_factory=dict)
     """Recipe, seed and time."""
-    pose_dimensions: tuple[dict[str, Any], ...] = ()
-    """What each pose dimension does to the picture, where that was measured."""
+    pose_dimensions: tuple[PoseDimension, ...] = ()
+    """What each pose dimension does to the picture, for the classes where that was measured."""
+    known: Familiarity | None = None
+    """The rule that says how familiar a picture looks, where one was fitted."""
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -110,6 +115,13 @@ class Manifest:
         """(channels, height, width) of one image."""
         return (1, self.image_size, self.image_size)
 
+    def meaning(self, label: int, dim: int) -> PoseDimension | None:
+        """What one dimension of a class's pose does, if that was measured."""
+        for one in self.pose_dimensions:
+            if (one.label, one.dim) == (label, dim):
+                return one
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """The manifest as JSON-ready values."""
         return asdict(self)
@@ -127,12 +139,7 @@ class Manifest:
         if not isinstance(values.get("sha256", {}), dict):
             raise ValueError("sha256 maps file names to digests")  # noqa: TRY004  see Raises
         try:
-            lists: dict[str, Any] = {
-                key: tuple(values[key])
-                for key in ("class_names", "pose_dimensions")
-                if key in values
-            }
-            return cls(**{**values, **lists})
+            return cls(**{**values, **_typed(values)})
         except TypeError as error:
             raise ValueError(str(error)) from error
 
@@ -161,6 +168,18 @@ class Bundle:
             if digest(path / name, path) != expected:
                 raise BundleError(f"{path}: {name} is not the file that the manifest describes")
         return cls(path, manifest)
+
+
+def _typed(values: dict[str, Any]) -> dict[str, Any]:
+    """Those JSON values that are no plain ones in a manifest."""
+    typed: dict[str, Any] = {}
+    if "class_names" in values:
+        typed["class_names"] = tuple(values["class_names"])
+    if "pose_dimensions" in values:
+        typed["pose_dimensions"] = tuple(PoseDimension(**one) for one in values["pose_dimensions"])
+    if values.get("known") is not None:
+        typed["known"] = Familiarity.from_dict(values["known"])
+    return typed
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:

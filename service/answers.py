@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
+from model.dimensions import DimensionName
 from model.preprocess import Prepared
 from service.images import encode_png
-from service.inspector import Perturbation, Portrait
+from service.inside.recognition import Recognition
+from service.inspector import Perturbation, Portrait, Reading
 from service.problems import Problem
 
 DECIMALS = 6
@@ -49,6 +52,27 @@ class ProblemDetails(BaseModel):
     request_id: str | None = None
 
 
+class FamiliarityReport(BaseModel):
+    """Whether a picture looks like those that the network was trained on.
+
+    A rank is the share of known pictures that are at least as odd: 0.01 means that 99 % of them
+    look less odd.
+    """
+
+    known: bool = Field(description="Whether the score is one that 99 % of known pictures reach.")
+    score: float = Field(description="The lowest of the three ranks.")
+    length_rank: float = Field(description="Of the longest capsule's length.")
+    margin_rank: float = Field(description="Of its lead over the second longest.")
+    error_rank: float = Field(description="Of the error of its drawing.")
+    error: float = Field(description="Squared error of the drawing, as a share of the ink.")
+
+    @classmethod
+    def of(cls, recognition: Recognition) -> Self:
+        """From a comparison."""
+        values = asdict(recognition)
+        return cls(known=values.pop("known"), **{k: rounded(v) for k, v in values.items()})
+
+
 class Prediction(BaseModel):
     """What the network says of one picture."""
 
@@ -57,25 +81,24 @@ class Prediction(BaseModel):
     length: float = Field(description="Length of the label's capsule: how sure, in [0, 1).")
     lengths: Lengths
     poses: list[Pose] | None = Field(None, description="All K poses, with poses=true.")
+    familiarity: FamiliarityReport | None = Field(None, description="With known=true.")
     fit: FitReport
 
     @classmethod
     def of(
-        cls,
-        manifest: Manifest,
-        lengths: NDArray[np.float32],
-        poses: NDArray[np.float32] | None,
-        prepared: Prepared,
+        cls, manifest: Manifest, reading: Reading, recognition: Recognition | None, *, poses: bool
     ) -> Self:
-        """From capsule lengths (K,) and, if wanted, poses (K, D)."""
+        """From a reading; with all poses, if they are wanted."""
+        lengths = reading.lengths
         label = int(lengths.argmax())
         return cls(
             label=label,
             class_name=manifest.class_names[label],
             length=rounded(lengths[label]),
             lengths=rounded(lengths),
-            poses=None if poses is None else rounded(poses),
-            fit=FitReport.of(prepared),
+            poses=rounded(reading.poses) if poses else None,
+            familiarity=None if recognition is None else FamiliarityReport.of(recognition),
+            fit=FitReport.of(reading.prepared),
         )
 
 
@@ -123,6 +146,23 @@ class ReconstructAnswer(BaseModel):
         )
 
 
+class Meaning(BaseModel):
+    """What a pose dimension was found to do; measured when the bundle was made."""
+
+    name: DimensionName
+    sign: int = Field(description="1: growing gives more of it; -1: less; 0: neither.")
+    strength: float = Field(description="Share of the picture's change that the name explains.")
+    effect: str = Field(description="What the picture does as the dimension grows; may be empty.")
+
+    @classmethod
+    def of(cls, manifest: Manifest, label: int, dim: int) -> Self | None:
+        """From the manifest, if it tells."""
+        one = manifest.meaning(label, dim)
+        if one is None:
+            return None
+        return cls(name=one.name, sign=one.sign, strength=one.strength, effect=one.effect)
+
+
 class PerturbAnswer(BaseModel):
     """A picture before and after one pose dimension was moved."""
 
@@ -132,6 +172,7 @@ class PerturbAnswer(BaseModel):
     length: float
     dim: int
     delta: float
+    meaning: Meaning | None = Field(description="Null where the bundle does not tell.")
     pose: Pose
     perturbed_pose: Pose
     reconstruction: DataUrl
@@ -149,6 +190,7 @@ class PerturbAnswer(BaseModel):
             length=rounded(portrait.reading.lengths[portrait.label]),
             dim=perturbation.dim,
             delta=perturbation.delta,
+            meaning=Meaning.of(manifest, portrait.label, perturbation.dim),
             pose=rounded(portrait.pose),
             perturbed_pose=rounded(perturbation.pose),
             reconstruction=data_url(portrait.image),

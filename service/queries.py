@@ -32,6 +32,9 @@ class ClassifyQuery(PictureQuery):
     """Of `/classify`."""
 
     poses: bool = Field(False, description="Adds the poses of all classes.")
+    known: bool = Field(
+        False, description="Adds whether each picture looks like those of the training."
+    )
 
 
 class ReconstructQuery(PictureQuery):

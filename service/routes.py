@@ -23,7 +23,8 @@ from service.answers import (
 from service.dependencies import IN_TIME, TheInspector, TheLifecycle
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS, SAMPLES
 from service.images import encode_png
-from service.inspector import Inspector
+from service.inside.recognition import recognise
+from service.inspector import Inspector, Reading
 from service.loading import Loader, ReloadRefused
 from service.metrics import CONTENT_TYPE
 from service.negotiation import JSON, PNG, choose_media_type
@@ -59,10 +60,12 @@ async def classify(
     readings = await inspector.read(uploads, manifest, query.fitting)
     if len(readings) == 1 and isinstance(readings[0], Problem):
         raise readings[0]
+    found = [one for one in readings if isinstance(one, Reading)]
+    recognitions = iter(await recognise(inspector, manifest, found) if query.known else ())
     predictions = [
         FailedPrediction.of(one)
         if isinstance(one, Problem)
-        else Prediction.of(manifest, one.lengths, one.poses if query.poses else None, one.prepared)
+        else Prediction.of(manifest, one, next(recognitions, None), poses=query.poses)
         for one in readings
     ]
     return ClassifyAnswer(model=manifest.name, predictions=predictions)

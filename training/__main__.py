@@ -28,6 +28,7 @@ console = Console()
 DataDir = Annotated[
     Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
 ]
+BundleDir = Annotated[Path, typer.Argument(help="A folder that `export` wrote.")]
 _DATA = Path("data")
 
 
@@ -122,6 +123,51 @@ def evaluate(
     for true, row in zip(bundle.manifest.class_names, scores.confusion, strict=True):
         table.add_row(true, *(str(count) if count else "" for count in row))
     console.print(table)
+
+
+@app.command()
+def name_dimensions(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
+    """Find out what each pose dimension does; `export` does so too."""
+    from training import study  # noqa: PLC0415  training itself needs no onnx
+
+    bundle = Bundle.open(bundle_dir)
+    bundle = study.study_dimensions(bundle, study.load_digits(bundle, data_dir))
+    for one in bundle.manifest.pose_dimensions:
+        if one.name != "none":
+            console.print(f"{one.label} {one.dim:2} {one.name}: {one.effect}, {one.strength:.2f}")
+
+
+@app.command()
+def draw_routing(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
+    """Draw how much each of nine routing iterations changes; `export` does so too."""
+    from training import study  # noqa: PLC0415  training itself needs no onnx
+
+    bundle = Bundle.open(bundle_dir)
+    study.study_routing(bundle, study.load_digits(bundle, data_dir))
+
+
+@app.command()
+def fit_known(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
+    """Fit, on digits alone, which pictures look known; `export` does so too."""
+    from training import study  # noqa: PLC0415  training itself needs no onnx
+
+    bundle = Bundle.open(bundle_dir)
+    rule = study.study_familiarity(bundle, study.load_digits(bundle, data_dir)).manifest.known
+    assert rule is not None
+    console.print(f"known from a score of {rule.threshold}, by {rule.pictures}")
+
+
+@app.command()
+def meet_strangers(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
+    """Try what `fit-known` gave on noise, blanks, letters and clothes, and record it."""
+    from training import study  # noqa: PLC0415  training itself needs no onnx
+
+    bundle = Bundle.open(bundle_dir)
+    digits = study.load_digits(bundle, data_dir)
+    rule = study.meet_strangers(bundle, digits, data_dir=data_dir).manifest.known
+    assert rule is not None
+    for kind in rule.strangers:
+        console.print(f"{kind['kind']}: AUC {kind['auc']}, {kind['known_percent']} % known")
 
 
 @app.command()

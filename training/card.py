@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from model.bundle import CARD, WEIGHTS, Bundle
+from training.findings import tell_findings
 
 _TEMPLATE = """# {name}
 
@@ -38,7 +39,7 @@ last {validation_images:,} training digits (wrong before {errors_before}, after 
 and moved no length of the first 500 by more than {largest_length_change:.1e}. Those digits \
 {validation_note}.
 
-## Limits
+{findings}## Limits
 
 Trained on digits of US census clerks and students, centred and free of clutter. It answers every
 picture with one of its {classes} classes, also where there is none: look at the length before
@@ -47,7 +48,7 @@ you believe the label.
 
 
 def write_card(bundle: Bundle) -> None:
-    """Write `CARD.md` from the manifest."""
+    """Write `CARD.md` from the manifest and the drawings in the folder."""
     (bundle.path / CARD).write_text(_TEMPLATE.format(**_facts(bundle)))
 
 
@@ -86,6 +87,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "device": training["device"],
         "seed": training["seed"],
         "hours": training["hours"],
+        "findings": tell_findings(bundle),
         "validation_note": "were not trained on" if held_out else "were trained on",
     }
 

@@ -20,6 +20,7 @@ from training.datasets import DATASETS, HELD_OUT, hold_out, load
 from training.evaluation import confusion
 from training.export import export_bundle
 from training.graphs import OPSET
+from training.study import study
 from training.trainer import CHECKPOINT, CURVES, METRICS
 
 _BATCH = 250
@@ -81,8 +82,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
     bundle = export_bundle(network, manifest, bundles / manifest.name, validation=validation)
     draw_curves(run_dir / METRICS, bundle.path / CURVES, title=manifest.name)
     shutil.copy(run_dir / METRICS, bundle.path / METRICS)
-    write_card(bundle)
-    return bundle
+    return study(bundle, validation)
 
 
 def score(bundle: Bundle, *, data_dir: Path, record: bool) -> Scores:

@@ -8,8 +8,10 @@ from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
 from model.runtime import Floats
-from service.answers import DataUrl, FitReport, Pose, data_url, rounded
+from service.answers import DataUrl, FitReport, Meaning, Pose, data_url, rounded
 from service.inside import agreement
+from service.inside.affine import Transform
+from service.inside.equivariance import EquivarianceView
 from service.inside.sweep import Sweep
 from service.inside.views import RoutingView
 from service.inspector import Sight
@@ -44,6 +46,7 @@ class SweepAnswer(BaseModel):
     pose: Pose
     dims: list[int]
     deltas: list[float]
+    meanings: list[Meaning | None] = Field(description="What each of `dims` was found to do.")
     images: list[list[DataUrl]] = Field(description="Rows as in `dims`, columns as in `deltas`.")
     fit: FitReport
 
@@ -58,8 +61,41 @@ class SweepAnswer(BaseModel):
             pose=rounded(sight.pose),
             dims=list(sweep.dims),
             deltas=list(sweep.deltas),
+            meanings=[Meaning.of(manifest, sight.label, dim) for dim in sweep.dims],
             images=[[data_url(image) for image in row] for row in images],
             fit=FitReport.of(sight.reading.prepared),
+        )
+
+
+class EquivarianceAnswer(BaseModel):
+    """Length and pose of a class while the picture is moved. Lists over steps follow `values`."""
+
+    model: str
+    label: int = Field(description="The class that is looked at.")
+    class_name: str
+    transform: Transform
+    values: list[float]
+    lengths: list[float] = Field(description="Of the class that is looked at.")
+    labels: list[int] = Field(description="The longest capsule at each step.")
+    angles_deg: list[float] = Field(description="From the pose of the unmoved picture.")
+    poses: list[Pose] = Field(description="Of the class that is looked at.")
+    fit: FitReport
+
+    @classmethod
+    def of(cls, manifest: Manifest, view: EquivarianceView) -> Self:
+        """From a watched walk."""
+        label = view.sight.label
+        return cls(
+            model=manifest.name,
+            label=label,
+            class_name=manifest.class_names[label],
+            transform=view.walk.transform,
+            values=list(view.walk.values),
+            lengths=rounded(view.lengths[:, label]),
+            labels=view.lengths.argmax(axis=1).tolist(),
+            angles_deg=rounded(view.angles_deg),
+            poses=rounded(view.poses),
+            fit=FitReport.of(view.sight.reading.prepared),
         )
 
 

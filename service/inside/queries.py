@@ -6,6 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from service.inside.affine import Transform
+from service.inside.equivariance import MAX_STEPS
 from service.inside.sweep import MAX_PICTURES
 from service.queries import PictureQuery
 
@@ -16,6 +18,7 @@ Target = Annotated[
     int | None,
     Field(ge=0, description="Label of the class to look at; by default the longest capsule's."),
 ]
+Value = Annotated[float | None, Field(allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 
 
@@ -58,6 +61,21 @@ class SweepQuery(PictureQuery):
     step: float = Field(0.05, gt=0, le=2, allow_inf_nan=False, description="From delta to delta.")
     target: Target = None
     scale: Scale = 2
+
+
+class EquivarianceQuery(PictureQuery):
+    """Of `/equivariance`."""
+
+    transform: Transform = Field("turn", description="What is done to the fitted picture.")
+    start: Value = Field(
+        None,
+        alias="from",
+        description="Pixels to the right or down, degrees counter-clockwise, or a factor; "
+        "by default -6, -60 or 0.6.",
+    )
+    stop: Value = Field(None, alias="to", description="Above `from`; by default 6, 60 or 1.4.")
+    steps: int = Field(13, ge=2, le=MAX_STEPS, description="Pictures, both ends included.")
+    target: Target = None
 
 
 class RoutingQuery(PictureQuery):

@@ -1,4 +1,4 @@
-"""The routes that look inside the network: any pose, sweeps of a pose, routing."""
+"""The routes that look inside the network: any pose, sweeps of a pose, routing, moved pictures."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ from model.bundle import Manifest
 from service.dependencies import IN_TIME, TheInspector
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS
 from service.images import encode_png
-from service.inside.answers import DecodeAnswer, RoutingAnswer, SweepAnswer
-from service.inside.queries import DecodeBody, DecodeQuery, RoutingQuery, SweepQuery
+from service.inside.answers import DecodeAnswer, EquivarianceAnswer, RoutingAnswer, SweepAnswer
+from service.inside.curve_panels import draw_equivariance
+from service.inside.equivariance import Walk, plan_walk
+from service.inside.queries import (
+    DecodeBody,
+    DecodeQuery,
+    EquivarianceQuery,
+    RoutingQuery,
+    SweepQuery,
+)
 from service.inside.routing_panels import draw_routing
 from service.inside.sweep import Sweep, plan_sweep
 from service.inside.sweep_grid import draw_sweep
-from service.inside.views import draw_poses, watch_routing
+from service.inside.views import draw_poses, watch_equivariance, watch_routing
 from service.inspector import Inspector, check_label
 from service.negotiation import JSON, PNG, choose_media_type
 from service.problems import InvalidParameter
@@ -77,7 +85,7 @@ async def sweep(
             inspector,
             lambda: draw_sweep(
                 images,
-                rows=[f"dim {dim}" for dim in plan.dims],
+                rows=[_row(manifest, sight.label, dim) for dim in plan.dims],
                 deltas=plan.deltas,
                 title=f"{manifest.class_names[sight.label]}: pose dimensions, moved",
                 scale=query.scale,
@@ -105,6 +113,34 @@ async def routing(
     return await _form(inspector, lambda: RoutingAnswer.of(manifest, view, detail=query.detail))
 
 
+@router.post(
+    "/equivariance",
+    openapi_extra=PICTURE_BODY,
+    response_model=EquivarianceAnswer,
+    responses=PICTURE_OR_PNG,
+)
+async def equivariance(
+    request: Request, query: Annotated[EquivarianceQuery, Query()], inspector: TheInspector
+) -> Response:
+    """Move the fitted picture step by step: does the length stay, and does the pose turn?"""
+    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    manifest = inspector.manifest(query.model)
+    walk = _walk(query)
+    picture = await read_picture(request)
+    sight = await inspector.look(picture, manifest, query.fitting, target=query.target)
+    view = await watch_equivariance(inspector, manifest, sight, walk)
+    if media_type == PNG:
+        return await _draw(inspector, lambda: draw_equivariance(view, manifest))
+    return await _form(inspector, lambda: EquivarianceAnswer.of(manifest, view))
+
+
+def _walk(query: EquivarianceQuery) -> Walk:
+    try:
+        return plan_walk(query.transform, start=query.start, stop=query.stop, steps=query.steps)
+    except ValueError as error:
+        raise InvalidParameter(str(error), parameter="from") from error
+
+
 def _poses(body: DecodeBody, manifest: Manifest) -> Any:
     """(M, D).
 
@@ -130,6 +166,12 @@ def _plan(query: SweepQuery, manifest: Manifest) -> Sweep:
         return plan_sweep(dims, start=query.start, stop=query.stop, step=query.step)
     except ValueError as error:
         raise InvalidParameter(str(error), parameter="step") from error
+
+
+def _row(manifest: Manifest, label: int, dim: int) -> str:
+    """The dimension's number, and what it was found to do."""
+    meaning = manifest.meaning(label, dim)
+    return f"{dim} \N{MIDDLE DOT} {meaning.effect}" if meaning and meaning.effect else str(dim)
 
 
 async def _form(inspector: Inspector, answer: Callable[[], BaseModel]) -> Response:

@@ -11,6 +11,7 @@ from model.preprocess import Prepared
 from model.runtime import Floats, Routing
 from service.inside import agreement
 from service.inside.agreement import Projection
+from service.inside.equivariance import EquivarianceView, Walk
 from service.inside.sweep import Sweep
 from service.inspector import Inspector, Sight, check_label
 from service.preparation import Fitting
@@ -60,6 +61,30 @@ async def draw_poses(
 ) -> Floats:
     """The pictures of a sweep, (len(dims), len(deltas), H, W), decoded as one batch."""
     return sweep.on_grid(await inspector.draw(manifest, sweep.poses(sight.pose), sight.label))
+
+
+async def watch_equivariance(
+    inspector: Inspector, manifest: Manifest, sight: Sight, walk: Walk
+) -> EquivarianceView:
+    """Encode a picture at every step of a walk.
+
+    Raises:
+        Exception: what the runtime raised for one of the images.
+    """
+    prepared = sight.reading.prepared
+    images = await inspector.offload(lambda: walk.images(prepared.image))
+    encodings = []
+    for encoding in await inspector.engine.encode(manifest.name, images):
+        if isinstance(encoding, Exception):
+            raise encoding
+        encodings.append(encoding)
+    return EquivarianceView(
+        sight=sight,
+        walk=walk,
+        images=images,
+        lengths=np.stack([one.lengths for one in encodings]),
+        poses=np.stack([one.poses[sight.label] for one in encodings]),
+    )
 
 
 async def watch_routing(

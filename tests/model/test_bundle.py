@@ -21,6 +21,8 @@ from model.bundle import (
     Manifest,
     write_manifest,
 )
+from model.dimensions import PoseDimension
+from model.familiarity import Familiarity
 
 
 @pytest.fixture
@@ -47,7 +49,8 @@ def test_a_manifest_survives_its_dictionary(manifest: Manifest) -> None:
         manifest,
         metrics={"test_errors": 25},
         training={"seed": 1},
-        pose_dimensions=({"dim": 0, "effect": "slant"},),
+        pose_dimensions=(PoseDimension(7, 0, "slant", -1, 0.5), PoseDimension(7, 1, "none")),
+        known=Familiarity((0.0, 1.0), (0.1, 0.9), (0.0, 0.8), (0.1, 2.0), 0.01, "digits"),
     )
     assert full == Manifest.from_dict(json.loads(json.dumps(full.to_dict())))
 
@@ -59,6 +62,28 @@ def test_a_manifest_survives_its_file(manifest: Manifest, copy: Path) -> None:
     write_manifest(copy, renamed)
     assert renamed == Bundle.open(copy).manifest
     assert files == sorted(copy.iterdir())
+
+
+def test_a_manifest_tells_what_a_dimension_means(manifest: Manifest) -> None:
+    """Of each class its own; None where it was not measured."""
+    name = PoseDimension(7, 4, "width", 1, 0.5)
+    named = replace(manifest, pose_dimensions=(PoseDimension(6, 4, "none"), name))
+    assert [name, None, None] == [named.meaning(7, 4), named.meaning(7, 5), named.meaning(8, 4)]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"pose_dimensions": [{"dim": 0, "effect": "slant"}]},
+        {"pose_dimensions": [3]},
+        {"known": {"threshold": 0.5}},
+        {"known": [0.5]},
+    ],
+)
+def test_findings_of_another_form_are_refused(entries: dict[str, Any], manifest: Manifest) -> None:
+    """What the service would stumble over later is refused when it is read."""
+    with pytest.raises(ValueError, match=r"."):
+        Manifest.from_dict({**manifest.to_dict(), **entries})
 
 
 def test_a_manifest_tells_its_sizes(manifest: Manifest) -> None:

@@ -49,11 +49,13 @@ def test_every_example_runs_as_it_stands(document: Json, client: TestClient) -> 
 def test_all_routes_are_documented(document: Json) -> None:
     """The document names the routes of the API."""
     expected = {"/classify", "/reconstruct", "/perturb", "/models", "/models/{name}"}
-    expected |= {"/decode", "/perturb/sweep", "/routing"}
+    expected |= {"/decode", "/perturb/sweep", "/routing", "/equivariance"}
     assert expected | {"/livez", "/readyz"} <= document["paths"].keys()
 
 
-@pytest.mark.parametrize("route", ["/classify", "/reconstruct", "/perturb", "/routing"])
+@pytest.mark.parametrize(
+    "route", ["/classify", "/reconstruct", "/perturb", "/routing", "/equivariance"]
+)
 def test_all_ways_of_sending_are_documented(route: str, document: Json) -> None:
     """JSON, a form and a raw picture."""
     content = document["paths"][route]["post"]["requestBody"]["content"]
@@ -74,6 +76,7 @@ def test_every_operation_documents_its_problems(document: Json) -> None:
         ("/perturb", "PerturbAnswer"),
         ("/perturb/sweep", "SweepAnswer"),
         ("/routing", "RoutingAnswer"),
+        ("/equivariance", "EquivarianceAnswer"),
     ],
 )
 def test_an_answer_has_the_documented_members(

@@ -25,7 +25,7 @@ def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[byte
     """Everything of /reconstruct but the error, and what was moved, from where to where."""
     answer = perturb(client, digits[7], dim=4, delta=0.25)
     expected = {"model", "label", "class_name", "length", "dim", "delta", "pose"}
-    expected |= {"perturbed_pose", "reconstruction", "perturbed", "fit"}
+    expected |= {"perturbed_pose", "reconstruction", "perturbed", "meaning", "fit"}
     assert expected == answer.keys()
     assert ("mnist", 4, 0.25) == (answer["model"], answer["dim"], answer["delta"])
     assert (16, 16) == (len(answer["pose"]), len(answer["perturbed_pose"]))

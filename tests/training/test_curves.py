@@ -38,7 +38,7 @@ def test_falling_loss_falls_in_the_picture(tmp_path: Path) -> None:
     metrics = write_metrics(tmp_path / "metrics.jsonl", [1.0, 0.1, 0.01])
     draw_curves(metrics, tmp_path / "curves.png", title="a run")
     rows = line_rows(tmp_path / "curves.png")
-    assert sorted(rows) == rows
+    assert np.diff(rows).min() >= -1  # the dot at the end is a pixel wider than the line
     assert rows[-1] - rows[0] > 100
 
 

@@ -1,0 +1,172 @@
+"""Line charts as pictures, drawn with Pillow alone: for model cards and for the service."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image, ImageDraw, ImageFont
+
+INK, FAINT = "#1b1f24", "#d8dee4"
+COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df", "#bf3989", "#57606a")
+"""Of the lines, in order; they read on white, and apart for the colour-blind in the first four."""
+_HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 240, 90, 24, 34, 38
+_FONT = 13
+_FINE = 2
+"""Lines are drawn this much larger and scaled down: Pillow's own edges are rough."""
+
+
+class Point(NamedTuple):
+    """One measurement."""
+
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve of a chart."""
+
+    points: Sequence[Point]
+    name: str = ""
+    """In the legend; lines without one share the last line's look and are not listed."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves over one axis."""
+
+    title: str
+    lines: Sequence[Line]
+    x_title: str = ""
+    logarithmic: bool = False
+    """Whether y is; values must then be above zero."""
+    y_range: tuple[float, float] | None = None
+    """By default what the lines need."""
+
+
+def draw_charts(charts: Sequence[Chart], *, title: str = "", width: int = 900) -> Image.Image:
+    """Draw charts one below the other.
+
+    Args:
+        charts: any number; each has a line with a point.
+        title: above them.
+        width: of the picture, in pixels.
+    """
+    top = 34 if title else 0
+    picture = Image.new("RGB", (width, _HEIGHT * max(1, len(charts)) + top), "white")
+    if title:
+        ImageDraw.Draw(picture).text((_LEFT, 8), title, INK, ImageFont.load_default(18))
+    for place, chart in enumerate(charts):
+        picture.paste(_draw_chart(chart, width), (0, top + place * _HEIGHT))
+    return picture
+
+
+def save_charts(charts: Sequence[Chart], target: Path, *, title: str = "") -> None:
+    """Draw charts into a PNG file."""
+    draw_charts(charts, title=title).save(target)
+
+
+class _Frame(NamedTuple):
+    """Where values lie in a panel."""
+
+    width: int
+    x: tuple[float, float]
+    y: tuple[float, float]
+    logarithmic: bool
+
+    def place(self, point: Point) -> tuple[float, float]:
+        value = math.log10(point.y) if self.logarithmic else point.y
+        right = (point.x - self.x[0]) / (self.x[1] - self.x[0])
+        up = (value - self.y[0]) / (self.y[1] - self.y[0])
+        return (
+            _LEFT + (self.width - _LEFT - _RIGHT) * right,
+            _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * up,
+        )
+
+
+def _draw_chart(chart: Chart, width: int) -> Image.Image:
+    frame = _frame(chart, width)
+    panel = Image.new("RGB", (width, _HEIGHT), "white")
+    draw, font = ImageDraw.Draw(panel), ImageFont.load_default(_FONT)
+    y_ticks = _powers(*frame.y) if chart.logarithmic else _round_values(*frame.y)
+    for value in y_ticks:
+        y = frame.place(Point(frame.x[0], value))[1]
+        draw.line((_LEFT, y, width - _RIGHT, y), FAINT)
+        draw.text((_LEFT - 8, y), f"{value:.3g}", INK, font, anchor="rm")
+    for value in _round_values(*frame.x):
+        x = frame.place(Point(value, y_ticks[0]))[0]
+        draw.text((x, _HEIGHT - _BOTTOM + 12), f"{value:.3g}", INK, font, anchor="mm")
+    draw.text((width - _RIGHT, _HEIGHT - 8), chart.x_title, INK, font, anchor="rs")
+    _draw_lines(panel, chart, frame)
+    draw.text((_LEFT, 10), chart.title, INK, font)
+    _draw_legend(draw, chart, width, font)
+    return panel
+
+
+def _draw_lines(panel: Image.Image, chart: Chart, frame: _Frame) -> None:
+    """Draw the lines large, scale them down and lay them over the panel."""
+    large = panel.resize((panel.width * _FINE, panel.height * _FINE), Image.Resampling.NEAREST)
+    draw = ImageDraw.Draw(large)
+    for place, line in reversed(list(enumerate(chart.lines))):
+        colour = _colour(chart, place)
+        path = [(x * _FINE, y * _FINE) for x, y in map(frame.place, line.points)]
+        if len(path) > 1:
+            draw.line(path, colour, width=2 * _FINE, joint="curve")
+        draw.circle(path[-1], 3 * _FINE, colour)
+    panel.paste(large.resize(panel.size, Image.Resampling.BOX))
+
+
+def _draw_legend(draw: ImageDraw.ImageDraw, chart: Chart, width: int, font: object) -> None:
+    right = float(width - _RIGHT)
+    for place in reversed(range(len(chart.lines))):
+        name = chart.lines[place].name
+        if name:
+            draw.text((right, 10), name, _colour(chart, place), font, anchor="ra")  # type: ignore[arg-type]
+            right -= draw.textlength(name, font) + 16  # type: ignore[arg-type]
+
+
+def _colour(chart: Chart, place: int) -> str:
+    return COLOURS[min(place, len(COLOURS) - 1)] if chart.lines[place].name else COLOURS[0]
+
+
+def _frame(chart: Chart, width: int) -> _Frame:
+    xs = [point.x for line in chart.lines for point in line.points]
+    ys = [point.y for line in chart.lines for point in line.points]
+    low, high = chart.y_range or (min(ys), max(ys))
+    if chart.logarithmic:
+        low, high = math.log10(low), math.log10(high)
+    return _Frame(width, _widened(min(xs), max(xs)), _widened(low, high), chart.logarithmic)
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    """A range that has some extent."""
+    room = 0.05 * max(abs(low), abs(high), 1)
+    return (low, high) if high - low > room / 10 else (low - room, high + room)
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Four to nine round values of a range."""
+    rough = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.7)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(place * step, 12) + 0.0 for place in range(first, last + 1)]
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Up to eight round values between two powers of ten, or the ends where none lies between."""
+    for steps, every in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 5)):
+        inside = [
+            step * 10.0**power
+            for power in range(math.floor(low), math.ceil(high) + 1)
+            for step in steps
+            if power % every == 0 and low <= math.log10(step * 10.0**power) <= high
+        ]
+        if len(inside) <= 8:
+            break
+    return inside if len(inside) > 1 else [10**low, 10**high]

@@ -1,0 +1,86 @@
+"""Does the length of the class stay, and does the pose turn, as the picture moves?
+
+A capsule's length is meant to be invariant: a moved seven is as much a seven. Its direction is
+meant to be equivariant: it changes as the picture does (paper, section 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from model.runtime import Floats
+from service.inside.affine import Transform, transform_image
+from service.inspector import Sight
+
+MAX_STEPS = 64
+LIMITS: dict[Transform, tuple[float, float]] = {
+    "shift-x": (-14, 14),
+    "shift-y": (-14, 14),
+    "turn": (-180, 180),
+    "scale": (0.25, 4),
+}
+"""Smallest and largest value of each transform."""
+DEFAULTS: dict[Transform, tuple[float, float]] = {
+    "shift-x": (-6, 6),
+    "shift-y": (-6, 6),
+    "turn": (-60, 60),
+    "scale": (0.6, 1.4),
+}
+"""Where a walk starts and stops if nothing is said."""
+_TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One transform, step by step."""
+
+    transform: Transform
+    values: tuple[float, ...]
+
+    def images(self, image: Floats) -> list[Floats]:
+        """The picture (1, H, W) at every step."""
+        return [transform_image(image[0], self.transform, value)[None] for value in self.values]
+
+
+@dataclass(frozen=True)
+class EquivarianceView:
+    """What the network says of a picture on its walk of S steps."""
+
+    sight: Sight
+    """The unmoved picture, and the class that is looked at."""
+    walk: Walk
+    images: list[Floats]
+    """S images (1, H, W)."""
+    lengths: Floats
+    """(S, K)."""
+    poses: Floats
+    """(S, D), of the class that is looked at."""
+
+    @property
+    def angles_deg(self) -> Floats:
+        """(S,): how far each pose has turned from the unmoved picture's."""
+        return angles_deg(self.poses, self.sight.pose)
+
+
+def plan_walk(transform: Transform, *, start: float | None, stop: float | None, steps: int) -> Walk:
+    """Evenly spaced values, both ends included.
+
+    Raises:
+        ValueError: an end is out of the transform's limits, or the walk has no extent.
+    """
+    first, last = DEFAULTS[transform]
+    first, last = (first if start is None else start), (last if stop is None else stop)
+    low, high = LIMITS[transform]
+    if not (low <= first < last <= high):
+        raise ValueError(
+            f"{transform} goes from {low:g} to {high:g}, upwards; not from {first:g} to {last:g}"
+        )
+    return Walk(transform, tuple(np.linspace(first, last, steps).round(6).tolist()))
+
+
+def angles_deg(poses: Floats, still: Floats) -> Floats:
+    """Angles between poses (S, D) and one pose (D,), in degrees."""
+    sizes = np.linalg.norm(poses, axis=1) * np.linalg.norm(still) + _TINY
+    return np.asarray(np.degrees(np.arccos((poses @ still / sizes).clip(-1, 1))))

@@ -1,0 +1,128 @@
+"""What is found out about a finished bundle, and written into its manifest and card."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from model.bundle import Bundle, BundleError, Manifest, write_manifest
+from model.familiarity import Ranks
+from model.plot import Chart, Line, Point, save_charts
+from model.preprocess import Floats, scale
+from model.runtime import Runtime
+from training.card import write_card
+from training.datasets import DATASETS, HELD_OUT, Examples, hold_out, load
+from training.dimensions import name_dimensions
+from training.familiarity import examine, fit_familiarity, judge, roc
+from training.findings import ROC, ROUTING_CURVE
+from training.routing_changes import ITERATIONS, routing_changes
+from training.strangers import draw_strangers
+
+_ROUTED = 256
+"""Digits whose routing is watched."""
+
+
+def load_digits(bundle: Bundle, data_dir: Path) -> Examples:
+    """The last training images of a bundle's data set, those that `train` holds out.
+
+    A network trained with --final has seen them; its manifest and card say so.
+    """
+    dataset = DATASETS[bundle.manifest.training["recipe"]["dataset"]]
+    return hold_out(load(dataset, "train", data_dir), HELD_OUT)[1]
+
+
+def study(bundle: Bundle, digits: Examples) -> Bundle:
+    """Name the pose dimensions, draw how routing changes, fit which pictures look known.
+
+    Networks of pairs have no rule for what is known: they see more than single digits.
+    """
+    bundle = study_dimensions(bundle, digits)
+    study_routing(bundle, digits)
+    return study_familiarity(bundle, digits) if bundle.manifest.dataset in DATASETS else bundle
+
+
+def study_dimensions(bundle: Bundle, digits: Examples) -> Bundle:
+    """Name the pose dimensions."""
+    laid_out = Examples(_lay_out(digits, bundle.manifest), digits.labels)
+    names = name_dimensions(Runtime(bundle), laid_out)
+    return _rewrite(bundle, replace(bundle.manifest, pose_dimensions=names))
+
+
+def study_routing(bundle: Bundle, digits: Examples) -> None:
+    """Draw how much each of nine iterations changes, into `routing.png`."""
+    images = scale(_lay_out(digits, bundle.manifest)[:_ROUTED])
+    changes = routing_changes(Runtime(bundle), images)
+    charts = [
+        _curve("mean change of a logit", changes.logits),
+        _curve("mean change of a coupling", changes.couplings),
+    ]
+    title = f"{bundle.manifest.name}: {ITERATIONS} routing iterations"
+    save_charts(charts, bundle.path / ROUTING_CURVE, title=title)
+    write_card(bundle)
+
+
+def study_familiarity(bundle: Bundle, digits: Examples) -> Bundle:
+    """Fit, on digits alone, the rule that says how familiar a picture looks."""
+    held_out = bundle.manifest.training["held_out_for_validation"]
+    seen = "was not trained on" if held_out else "was trained on"
+    rule = fit_familiarity(
+        Runtime(bundle),
+        scale(digits.images),
+        pictures=f"the last {len(digits.images):,} training images, which the network {seen}",
+    )
+    return _rewrite(bundle, replace(bundle.manifest, known=rule))
+
+
+def meet_strangers(bundle: Bundle, digits: Examples, *, data_dir: Path) -> Bundle:
+    """See how the rule, as it stands, fares on pictures of other kinds.
+
+    Raises:
+        BundleError: the bundle has no rule.
+    """
+    manifest, runtime = bundle.manifest, Runtime(bundle)
+    rule = manifest.known
+    if rule is None:
+        raise BundleError(f"{bundle.path}: there is no rule for what is known; see fit-known")
+    known = rule.rank(examine(runtime, scale(digits.images[len(digits.images) // 2 :])))
+    strangers = {
+        kind: rule.rank(examine(runtime, pictures))
+        for kind, pictures in draw_strangers(manifest.image_size, data_dir).items()
+    }
+    _draw_roc(bundle.path / ROC, known, strangers)
+    verdicts = [judge(rule, known, kind, ranks) for kind, ranks in strangers.items()]
+    met = replace(rule, strangers=tuple(verdict._asdict() for verdict in verdicts))
+    return _rewrite(bundle, replace(manifest, known=met))
+
+
+def _lay_out(digits: Examples, manifest: Manifest) -> np.ndarray:
+    """Digits (N, H, W) in the middle of the network's own, perhaps larger, black images."""
+    room = manifest.image_size - digits.images.shape[-1]
+    margins = (room // 2, room - room // 2)
+    return np.pad(digits.images, ((0, 0), margins, margins))
+
+
+def _curve(title: str, values: Floats) -> Chart:
+    points = [Point(place + 1, float(value)) for place, value in enumerate(values)]
+    return Chart(title, [Line(points)], x_title="iteration", y_range=(0, float(values.max())))
+
+
+def _draw_roc(target: Path, known: Ranks, strangers: dict[str, Ranks]) -> None:
+    chart = Chart(
+        "share of known pictures (y) and of strangers (x) that reach each score",
+        [
+            Line([Point(*point) for point in roc(known.score, ranks.score)], kind)
+            for kind, ranks in strangers.items()
+        ],
+        x_title="strangers",
+        y_range=(0, 1),
+    )
+    save_charts([chart], target)
+
+
+def _rewrite(bundle: Bundle, manifest: Manifest) -> Bundle:
+    write_manifest(bundle.path, manifest)
+    rewritten = Bundle(bundle.path, manifest)
+    write_card(rewritten)
+    return rewritten
