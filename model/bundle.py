@@ -1,6 +1,7 @@
 """The bundle: a folder with a trained network's graphs, weights, manifest and model card.
 
 encoder.onnx   images float32 (N, 1, H, W)  ->  lengths (N, K), poses (N, K, D)
+encoder.batch.onnx  the same, with a convolution that pays for several images on a CPU
 encoder.fp16.onnx   the same, with convolutions and votes in float16: for CUDA
 decoder.onnx   poses float32 (M, D), classes int64 (M,)  ->  images float32 (M, 1, H, W)
 routing.onnx   images  ->  couplings and logits (N, R, K, I), route_poses (N, R, K, D),
@@ -25,12 +26,13 @@ from model.familiarity import Familiarity
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 ENCODER = "encoder.onnx"
+ENCODER_BATCH = "encoder.batch.onnx"
 ENCODER_HALF = "encoder.fp16.onnx"
 DECODER = "decoder.onnx"
 ROUTING = "routing.onnx"
 WEIGHTS = "weights.bin"
 CARD = "CARD.md"
-GRAPHS = (ENCODER, DECODER, ROUTING)
+GRAPHS = (ENCODER, ENCODER_BATCH, DECODER, ROUTING)
 """What every bundle has; ENCODER_HALF is missing from those of earlier versions."""
 
 PreprocessRule = Literal["digit"]

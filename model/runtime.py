@@ -13,7 +13,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.bundle import DECODER, ENCODER, ENCODER_HALF, ROUTING, Bundle, BundleError
+from model.bundle import (
+    DECODER,
+    ENCODER,
+    ENCODER_BATCH,
+    ENCODER_HALF,
+    ROUTING,
+    Bundle,
+    BundleError,
+)
 from model.cpu import CpuDevice
 from model.cuda import CudaDevice, CudaOptions, DeviceError, DeviceLostError
 from model.sessions import Array, Session
@@ -30,6 +38,9 @@ __all__ = [
 
 Device = Literal["auto", "cuda", "cpu"]
 Floats = NDArray[np.float32]
+
+BATCH_ROWS = 3
+"""Images from which the batch encoder is the faster one on a CPU."""
 
 log = logging.getLogger(__name__)
 
@@ -134,9 +145,9 @@ class Runtime:
 
     def encoder_graph(self, rows: int) -> str:
         """Which of the bundle's graphs encodes a batch of so many rows on this device."""
-        del rows  # each device has one graph for all sizes
-        half = self._cuda is not None and self._cuda_options.precision == "half"
-        return ENCODER_HALF if half else ENCODER
+        if self._cuda is None:
+            return ENCODER if rows < BATCH_ROWS else ENCODER_BATCH
+        return ENCODER_HALF if self._cuda_options.precision == "half" else ENCODER
 
     def encoder_padding(self, rows: int) -> int:
         """How many rows are computed beyond the `rows` images asked for."""

@@ -15,6 +15,7 @@ from model.bundle import Bundle, BundleError
 from training.checkpoint import Checkpoint, CheckpointError
 from training.datasets import DATASETS, HELD_OUT, DatasetError, Examples, hold_out, load
 from training.download import DownloadError
+from training.memory import keep_freed_memory
 from training.recipes import PRESETS, Recipe
 from training.trainer import CHECKPOINT, Plan, Trainer, TrainingError
 
@@ -68,6 +69,8 @@ def train(
     directory = run_dir or Path("runs") / f"{preset}-{seed}"
     if threads:
         torch.set_num_threads(threads)
+    if where.type == "cpu":
+        keep_freed_memory()
     plan = Plan(recipe, seed, training, validation, directory)
     begun = (directory / CHECKPOINT).exists()
     trainer = Trainer(plan, device=where, resume=resume or (resume_or_begin and begun))

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import warnings
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,15 @@ from numpy.typing import NDArray
 from onnx import external_data_helper, helper, numpy_helper
 from torch import Tensor, nn
 
-from model.bundle import DECODER, ENCODER, ENCODER_HALF, ROUTING, WEIGHTS, BundleError
+from model.bundle import (
+    DECODER,
+    ENCODER,
+    ENCODER_BATCH,
+    ENCODER_HALF,
+    ROUTING,
+    WEIGHTS,
+    BundleError,
+)
 from model.capsnet import CapsNet
 
 OPSET = 20
@@ -39,16 +48,24 @@ def write_graphs(network: CapsNet, folder: Path) -> None:
     config = network.config
     images = torch.zeros(2, 1, config.image_size, config.image_size)
     poses, classes = torch.zeros(2, config.class_dim), torch.zeros(2, dtype=torch.int64)
-    encoder = _trace(network, {"images": images}, ("lengths", "poses"))
-    half = _trace(in_half_precision(network), {"images": images}, ("lengths", "poses"))
+    with network.primary.conv.directly():
+        encoder = _trace(network, {"images": images}, ("lengths", "poses"))
+        half = _trace(in_half_precision(network), {"images": images}, ("lengths", "poses"))
+        routing = _trace(
+            _RoutingGraph(network),
+            {"images": images},
+            ("couplings", "logits", "route_poses", "primary_lengths", "votes"),
+        )
+    batch = _trace(network, {"images": images}, ("lengths", "poses"))
     decoder = _trace(network.decoder, {"poses": poses, "classes": classes}, ("images",))
-    routing = _trace(
-        _RoutingGraph(network),
-        {"images": images},
-        ("couplings", "logits", "route_poses", "primary_lengths", "votes"),
-    )
-    weights = WeightStore()
-    graphs = {ENCODER: encoder, DECODER: decoder, ROUTING: routing, ENCODER_HALF: half}
+    weights = WeightStore(constants={name for name, _ in network.named_buffers()})
+    graphs = {
+        ENCODER: encoder,
+        DECODER: decoder,
+        ROUTING: routing,
+        ENCODER_HALF: half,
+        ENCODER_BATCH: batch,
+    }
     for name, graph in graphs.items():
         forbidden = _FORBIDDEN & {node.op_type for node in graph.graph.node}
         if forbidden:
@@ -68,9 +85,14 @@ def in_half_precision(network: CapsNet) -> CapsNet:
 
 
 class WeightStore:
-    """The content of weights.bin: float16 tensors, each stored once."""
+    """The content of weights.bin: float16 tensors, each stored once.
 
-    def __init__(self) -> None:
+    Args:
+        constants: names of matrices that no training made; they stay in their graphs.
+    """
+
+    def __init__(self, constants: AbstractSet[str] = frozenset()) -> None:
+        self._constants = constants
         self.content = bytearray()
         self._offsets: dict[str, int] = {}
 
@@ -83,7 +105,7 @@ class WeightStore:
         casts = []
         for initializer in graph.graph.initializer:
             values = numpy_helper.to_array(initializer)
-            if values.size < SMALLEST_STORED:
+            if values.size < SMALLEST_STORED or initializer.name in self._constants:
                 continue
             if values.dtype == np.float32:
                 casts.append(_narrow(initializer, values))

@@ -103,15 +103,7 @@ PRESETS = {
             ),
         ),
         _MNIST,
-        replace(_MNIST, name="mnist-cpu", epochs=3, batch_size=64, warmup_steps=300),
-        replace(
-            _MNIST,
-            name="mnist-cpu-refine",
-            epochs=1.5,
-            batch_size=32,
-            learning_rate=5e-4,
-            warmup_steps=100,
-        ),
+        replace(_MNIST, name="mnist-cpu", epochs=10, batch_size=64, warmup_steps=300),
         replace(
             _MNIST,
             name="mnist-compact",

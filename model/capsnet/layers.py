@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from model.capsnet.config import CapsNetConfig
 from model.capsnet.routing import RoutingTrace, route, trace
 from model.capsnet.squash import squash
+from model.capsnet.winograd import WinogradConv2d
 
 
 class PrimaryCapsules(nn.Module):
@@ -20,11 +21,12 @@ class PrimaryCapsules(nn.Module):
     def __init__(self, config: CapsNetConfig) -> None:
         super().__init__()
         self.config = config
-        self.conv = nn.Conv2d(
+        self.conv = WinogradConv2d(
             config.conv_channels,
             config.primary_types * config.primary_dim,
             config.primary_kernel,
             config.primary_stride,
+            size=config.conv_size,
         )
 
     def forward(self, features: Tensor) -> Tensor:

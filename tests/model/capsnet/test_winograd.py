@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from model.capsnet.winograd import WinogradConv2d, minimal_filtering, tile_size
+
+LAYERS = {
+    "the paper's, fewer channels": (20, 9, 2),
+    "the paper's at 36 pixels": (28, 9, 2),
+    "last tile past the edge": (11, 5, 1),
+    "stride over the kernel's parity": (9, 4, 3),
+    "one output": (9, 9, 2),
+    "kernel too long for the points": (16, 12, 1),
+    "kernel shorter than the stride": (8, 1, 2),
+}
+layers = pytest.mark.parametrize(("size", "kernel", "stride"), LAYERS.values(), ids=LAYERS)
+
+
+def _layer(size: int, kernel: int, stride: int) -> WinogradConv2d:
+    torch.manual_seed(0)
+    return WinogradConv2d(3, 4, kernel, stride, size=size)
+
+
+def _results(layer: WinogradConv2d, images: Tensor) -> dict[str, Tensor]:
+    """Output and all gradients of one forward and backward pass."""
+    images = images.clone().requires_grad_()
+    layer.zero_grad()
+    maps = layer(images)
+    (maps * torch.linspace(-1, 1, maps.numel()).view_as(maps)).sum().backward()
+    assert images.grad is not None
+    gradients = {name: p.grad.clone() for name, p in layer.named_parameters() if p.grad is not None}
+    return {"maps": maps, "images": images.grad, **gradients}
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("taps", [3, 4, 5])
+@pytest.mark.parametrize("outputs", [1, 2, 3, 5])
+def test_minimal_filtering_is_the_filter(outputs: int, taps: int, stride: int) -> None:
+    """A ((G w) * (B x)) is the strided sum of products, with one product for each input."""
+    random = np.random.default_rng(0)
+    signal, weights = random.normal(size=(outputs - 1) * stride + taps), random.normal(size=taps)
+    filtering = minimal_filtering(outputs, taps, stride)
+
+    products = (filtering.kernel @ weights) * (filtering.tile @ signal)
+
+    expected = [signal[at * stride :][:taps] @ weights for at in range(outputs)]
+    np.testing.assert_allclose(filtering.output @ products, expected, atol=1e-11)
+    assert len(signal) == len(products)
+
+
+def test_too_many_products_are_refused() -> None:
+    """A filter that needs more points than there are is an error, not a wrong answer."""
+    with pytest.raises(ValueError, match="points"):
+        minimal_filtering(5, 9, 1)
+
+
+def test_taps_that_leave_gaps_are_refused() -> None:
+    """A stride longer than the kernel skips inputs, which is not filtering."""
+    with pytest.raises(ValueError, match="leave inputs unread"):
+        minimal_filtering(2, 1, 2)
+
+
+@pytest.mark.parametrize(("outputs", "expected"), [(1, 1), (6, 3), (10, 5)])
+def test_tiles_take_the_fewest_products(outputs: int, expected: int) -> None:
+    """The paper's 6x6 grid is 2x2 tiles of 3x3, and the 10x10 of 36 pixels 2x2 tiles of 5x5."""
+    assert expected == tile_size(outputs, 9, 2)
+
+
+@layers
+@pytest.mark.parametrize("batch", [1, 3])
+def test_results_and_gradients_are_those_of_a_convolution(
+    size: int, kernel: int, stride: int, batch: int
+) -> None:
+    """Maps, and the gradients of images, weights and bias, differ by rounding alone."""
+    layer, images = _layer(size, kernel, stride), torch.randn(batch, 3, size, size)
+
+    with layer.directly():
+        expected = _results(layer, images)
+
+    for name, actual in _results(layer, images).items():
+        largest = expected[name].abs().max().item()
+        torch.testing.assert_close(actual, expected[name], atol=2e-4 * largest, rtol=0)
+
+
+def test_the_batch_changes_nothing() -> None:
+    """An image's maps do not depend on the images beside it."""
+    layer, images = _layer(20, 9, 2), torch.randn(5, 3, 20, 20)
+
+    torch.testing.assert_close(layer(images)[:1], layer(images[:1]), atol=1e-6, rtol=0)
+
+
+def test_weights_are_saved_as_those_of_a_convolution() -> None:
+    """A checkpoint holds weight and bias alone, whichever way they are used."""
+    assert {"weight", "bias"} == _layer(20, 9, 2).state_dict().keys()
+
+
+def test_sixteen_bit_arithmetic_is_direct() -> None:
+    """bfloat16 has too few digits for interpolation, so there it is the plain convolution."""
+    layer, images = _layer(20, 9, 2).bfloat16(), torch.randn(2, 3, 20, 20).bfloat16()
+
+    with layer.directly():
+        expected = layer(images)
+
+    assert torch.equal(expected, layer(images))
