@@ -43,6 +43,8 @@ def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
     options = SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or cpu_quota()
+    # Waiting threads would otherwise spin on the cores that answer HTTP.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return load(graph, options, [PROVIDER])
 
 
