@@ -127,6 +127,7 @@ class ReconstructAnswer(BaseModel):
     label: int = Field(description="The class whose capsule was decoded.")
     class_name: str
     length: float
+    input: DataUrl = Field(description="The picture as the network saw it.")
     reconstruction: DataUrl
     error: float = Field(description="Mean squared error against the input, pixels in [0, 1].")
     fit: FitReport
@@ -140,6 +141,7 @@ class ReconstructAnswer(BaseModel):
             label=portrait.label,
             class_name=manifest.class_names[portrait.label],
             length=rounded(portrait.reading.lengths[portrait.label]),
+            input=data_url(prepared.image[0]),
             reconstruction=data_url(portrait.image),
             error=rounded(np.square(portrait.image - prepared.image[0]).mean()),
             fit=FitReport.of(prepared),

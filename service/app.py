@@ -9,7 +9,6 @@ from functools import partial
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.middleware import Middleware
-from starlette.responses import RedirectResponse
 
 from service import problems
 from service.access import SECURITY_SCHEMES, Access, ApiKeys, read_keys
@@ -22,6 +21,7 @@ from service.lifecycle import Lifecycle
 from service.loading import Loader
 from service.metrics import Metrics
 from service.middleware import BodyLimit, Disconnect, Failures, RequestId, Telemetry
+from service.page import add_page
 from service.preparation import Preparation
 from service.routes import administration, probes, router
 from service.serving import Serving
@@ -80,11 +80,7 @@ def create_app(
         app.include_router(routes, dependencies=SECURITY_SCHEMES if keys else [])
     add_docs_page(app)
     add_examples(app)
-
-    @app.get("/", include_in_schema=False)
-    async def root() -> RedirectResponse:
-        return RedirectResponse("/docs")
-
+    add_page(app)
     if engine is not None:
         attach(app, engine)
     return app

@@ -3,12 +3,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +14,9 @@ import pytest
 
 from model.bundle import MANIFEST
 from service.settings import Settings
+from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running, wait_until_ok
 from training.datasets import DATASETS, Examples, hold_out, load
 
-PATIENCE_S = 120
-"""How long a test waits for another process, before it fails; machines may be busy."""
-Command = Callable[[dict[str, str]], list[str]]
-SOURCE = [sys.executable, "-m", "service"]
 BUNDLES = sorted(path.parent.name for path in Settings().bundles.glob(f"*/{MANIFEST}"))
 
 
@@ -81,7 +75,7 @@ def command(container: Container | None) -> Command:
 @pytest.fixture(scope="session")
 def service(command: Command) -> Iterator[httpx.Client]:
     """The service as `make serve` starts it, in a process of its own, with all shipped bundles."""
-    with _running(command, {}) as (_process, client):
+    with running(command, {}) as (_process, client):
         yield client
 
 
@@ -99,7 +93,7 @@ def start_service(
         def start(
             *, command: Command = usual, probe: str = "/readyz", **environment: str
         ) -> tuple[subprocess.Popen[bytes], httpx.Client]:
-            return stack.enter_context(_running(command, environment, probe=probe))
+            return stack.enter_context(running(command, environment, probe=probe))
 
         yield start
 
@@ -129,7 +123,7 @@ def prometheus(
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("needs the program prometheus: install Debian's package of that name")
-    folder, port = tmp_path_factory.mktemp("prometheus"), _free_port()
+    folder, port = tmp_path_factory.mktemp("prometheus"), free_port()
     scraping = {"job_name": "capsnet", "static_configs": [{"targets": [service.base_url.netloc]}]}
     config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scraping]}
     (folder / "config.yml").write_text(json.dumps(config, default=bytes.decode))
@@ -144,42 +138,8 @@ def prometheus(
     )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
-            _wait_until_ok(client, process, "/-/ready")
+            wait_until_ok(client, process, "/-/ready")
             yield client
     finally:
         process.terminate()
         process.wait(timeout=PATIENCE_S)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
-@contextmanager
-def _running(
-    command: Command, environment: dict[str, str], *, probe: str = "/readyz"
-) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
-    port = _free_port()
-    settings = {"CAPSNET_DRAIN_GRACE_S": "0", "PORT": str(port), **environment}
-    process = subprocess.Popen(command(settings), env={**os.environ, **settings})
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
-            _wait_until_ok(client, process, probe)
-            yield process, client
-    finally:
-        process.terminate()
-        process.wait(timeout=PATIENCE_S)
-
-
-def _wait_until_ok(client: httpx.Client, process: subprocess.Popen[bytes], probe: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "the process ended at its start"
-        with suppress(httpx.TransportError):
-            if client.get(probe).is_success:
-                return
-        time.sleep(0.05)
-    pytest.fail(f"{probe} was not 200 within {PATIENCE_S} s")

@@ -112,9 +112,3 @@ def test_the_docs_page_s_assets_are_served(client: TestClient) -> None:
     assert dict.fromkeys(assets, 200) == {
         asset: client.get(asset).status_code for asset in assets if asset.startswith("/")
     }
-
-
-def test_the_root_leads_to_the_docs(client: TestClient) -> None:
-    """Who opens the service in a browser sees the page to try it."""
-    answer = client.get("/", follow_redirects=False)
-    assert (307, "/docs") == (answer.status_code, answer.headers["location"])

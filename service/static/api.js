@@ -1,0 +1,83 @@
+/** The service, as functions. Every failure is a `Problem`. */
+
+const KEY = "capsnet-api-key";
+const PATIENT_TRIES = 10;
+const WAITING = new Set([429, 503]);
+
+/** RFC 9457 problem details, or what stands for them where the service was not reached. */
+export class Problem extends Error {
+  constructor(status, { title, detail, parameter }) {
+    super(detail ?? title);
+    this.status = status;
+    this.title = title;
+    this.detail = detail;
+    this.parameter = parameter;
+  }
+}
+
+/** What the page does while it waits for room or needs a key; set once, by `notice.js`. */
+export const listener = {
+  /** @param {Problem} problem @param {number} seconds @returns {Promise<void>} when to try again */
+  waiting: (problem, seconds) => pause(seconds),
+  /** @param {Problem} problem @returns {Promise<string>} a key */
+  askForKey: (problem) => Promise.reject(problem),
+};
+
+/**
+ * Ask the service; tries again where it says that it is busy, with the key where it wants one.
+ *
+ * @param {string} path
+ * @param {{query?: object, body?: FormData | object, accept?: string}} [options]
+ * @returns {Promise<any>} JSON, or a Blob where `accept` is another type
+ */
+export async function ask(path, { query = {}, body, accept = "application/json" } = {}) {
+  const url = `${path}${search(query)}`;
+  for (let tries = 1; ; tries += 1) {
+    const answer = await send(url, body, accept);
+    if (answer.ok) return accept === "application/json" ? answer.json() : answer.blob();
+    const problem = await read(answer);
+    if (answer.status === 401) {
+      sessionStorage.setItem(KEY, await listener.askForKey(problem));
+    } else if (WAITING.has(answer.status) && tries < PATIENT_TRIES) {
+      await listener.waiting(problem, Number(answer.headers.get("Retry-After")) || 1);
+    } else {
+      throw problem;
+    }
+  }
+}
+
+async function send(url, body, accept) {
+  const headers = { Accept: accept };
+  const key = sessionStorage.getItem(KEY);
+  if (key) headers["X-API-Key"] = key;
+  const form = body instanceof FormData;
+  if (body && !form) headers["Content-Type"] = "application/json";
+  const content = body && !form ? JSON.stringify(body) : body;
+  try {
+    return await fetch(url, { method: body ? "POST" : "GET", headers, body: content });
+  } catch {
+    throw new Problem(0, { title: "The service does not answer.", detail: "Is it running?" });
+  }
+}
+
+async function read(answer) {
+  const fallback = { title: `The service answered ${answer.status}` };
+  return new Problem(answer.status, await answer.json().catch(() => fallback));
+}
+
+function search(query) {
+  const pairs = Object.entries(query).filter(([, value]) => value !== undefined);
+  return pairs.length ? `?${new URLSearchParams(pairs)}` : "";
+}
+
+/** @returns {Promise<void>} resolves after some seconds */
+export function pause(seconds) {
+  return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+}
+
+/** Pictures as a body. @param {...Blob} pictures */
+export function upload(...pictures) {
+  const form = new FormData();
+  for (const picture of pictures) form.append("file", picture, picture.name ?? "drawing.png");
+  return form;
+}

@@ -1,0 +1,51 @@
+/** Making and finding elements. */
+
+/**
+ * @param {string} id
+ * @returns {HTMLElement}
+ */
+export function find(id) {
+  const element = document.getElementById(id);
+  if (!element) throw new Error(`the page has no element #${id}`);
+  return element;
+}
+
+/**
+ * An element with attributes and children; listeners are attributes that start with "on".
+ *
+ * @param {string} name
+ * @param {Record<string, unknown>} [attributes]
+ * @param {...(Node | string)} children
+ * @returns {any} the element
+ */
+export function make(name, attributes = {}, ...children) {
+  return dress(document.createElement(name), attributes, children);
+}
+
+/** The same for SVG. */
+export function makeSvg(name, attributes = {}, ...children) {
+  return dress(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+function dress(element, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value !== null) element.setAttribute(key, String(value));
+  }
+  element.append(...children);
+  return element;
+}
+
+/** An <img> of a picture of the network: whole pixels, light or dark as the page is. */
+export function pixels(source, alt = "") {
+  return make("img", { class: "pixels", src: source, alt });
+}
+
+/** Show a picture in an <img> that is hidden while there is none. */
+export function show(image, source, alt) {
+  image.hidden = !source;
+  if (source) image.src = source;
+  else image.removeAttribute("src");
+  image.alt = alt ?? "";
+}

@@ -1,0 +1,33 @@
+/** A panel that is filled from the service when it is looked at. */
+
+import { make } from "./dom.js";
+import { latest } from "./latest.js";
+import { complain } from "./notice.js";
+
+/**
+ * @param {HTMLElement} panel
+ * @param {(scene: any) => Promise<Node[]>} draw asks the service and gives what is to be seen
+ * @returns {{show: (scene: any) => void}}
+ */
+export function lens(panel, draw) {
+  let shown;
+
+  const fill = latest(async (scene) => {
+    if (!scene) return empty();
+    if (scene === shown) return;
+    panel.setAttribute("aria-busy", "true");
+    try {
+      panel.replaceChildren(...(await draw(scene)));
+      shown = scene;
+    } finally {
+      panel.removeAttribute("aria-busy");
+    }
+  }, complain);
+
+  function empty() {
+    shown = null;
+    panel.replaceChildren(make("p", { class: "quiet" }, "Draw a digit first, or take a sample."));
+  }
+
+  return { show: fill };
+}

@@ -1,0 +1,132 @@
+/** Wires the page: a picture goes to the service, its answers to the parts of the page. */
+
+import { ask, upload } from "./api.js";
+import { find, make, show } from "./dom.js";
+import { latest } from "./latest.js";
+import { markTarget, showClasses, showPrediction } from "./lengths.js";
+import { lens } from "./lens.js";
+import { dimensionMeanings, forPairs, loadModels } from "./models.js";
+import { calm, complain } from "./notice.js";
+import { Pad, takePastes } from "./pad.js";
+import { pairPads } from "./pair.js";
+import { decoder, hidePose, showMini, showPose } from "./pose.js";
+import { drawRouting } from "./routing.js";
+import { drawSweep } from "./sweep.js";
+import { tabs } from "./tabs.js";
+import { drawWalk } from "./walk.js";
+
+const GLANCE_MS = 150;
+const whole = find("digit");
+const modelChoice = /** @type {HTMLSelectElement} */ (find("model"));
+const targetChoice = /** @type {HTMLSelectElement} */ (find("target"));
+const imagined = /** @type {HTMLImageElement} */ (find("imagined"));
+const fitted = /** @type {HTMLImageElement} */ (find("fitted"));
+
+const pad = new Pad(find("pad"), { name: "Digit", fail: complain });
+const lenses = {
+  pose: { show: placeSliders },
+  sweep: lens(find("sweep"), drawSweep),
+  routing: lens(find("routing"), drawRouting),
+  walk: lens(find("walk"), drawWalk),
+};
+const decode = decoder((image) => showImagined(image, imagined.alt), complain);
+
+let models = [];
+/** What is looked at: {model, picture, prediction, portrait, target}; null while there is nothing. */
+let scene = null;
+let active = "pose";
+let glancing = null;
+
+const look = latest(async ({ model, target, settled }) => {
+  if (pad.empty) return showScene(null);
+  const query = { model: model.name };
+  const known = model.known ? true : undefined;
+  try {
+    const picture = await pad.picture();
+    const [answer, portrait] = await Promise.all([
+      ask("/classify", { query: { ...query, poses: true, known }, body: upload(picture) }),
+      ask("/reconstruct", { query: { ...query, target }, body: upload(picture) }),
+    ]);
+    calm();
+    const [prediction] = answer.predictions;
+    showScene({ model, picture, prediction, portrait, target: portrait.label }, settled);
+  } catch (error) {
+    showScene(null);
+    throw error;
+  }
+}, complain);
+
+function showScene(next, settled = true) {
+  scene = next;
+  showPrediction(scene?.prediction ?? null);
+  markTarget(scene?.target);
+  const { portrait } = scene ?? {};
+  showImagined(portrait?.reconstruction, portrait && `what it imagined: a ${portrait.class_name}`);
+  show(fitted, portrait?.input, "the picture, made to look like those of the training");
+  find("error").textContent = portrait ? `squared error ${portrait.error.toFixed(3)}` : "";
+  targetChoice.disabled = !scene;
+  if (scene) targetChoice.value = String(scene.target);
+  if (settled) lenses[active].show(scene);
+}
+
+function showImagined(image, alt) {
+  show(imagined, image, alt);
+  showMini(image);
+}
+
+function placeSliders(next) {
+  if (!next) return hidePose();
+  const { model, prediction, target } = next;
+  const draw = (pose) => decode({ model: model.name, label: target, pose });
+  showPose(prediction.poses[target], dimensionMeanings(model, target), draw);
+}
+
+function chosenModel() {
+  return models.find((model) => model.name === modelChoice.value);
+}
+
+function lookAgain({ target, settled = true } = {}) {
+  const model = chosenModel();
+  if (!model) return;
+  whole.setAttribute("aria-busy", "true");
+  look({ model, target, settled }).then(() => whole.removeAttribute("aria-busy"));
+}
+
+/** While a stroke grows, a few times a second are enough. */
+function glance() {
+  glancing ??= setTimeout(() => {
+    glancing = null;
+    if (pad.drawing.growing) lookAgain({ settled: false });
+  }, GLANCE_MS);
+}
+
+function showModel() {
+  const names = chosenModel().class_names;
+  const lookAs = (target) => scene && lookAgain({ target });
+  showClasses(names, lookAs);
+  targetChoice.replaceChildren(...names.map((name, label) => make("option", { value: label }, name)));
+  lookAgain();
+}
+
+async function start() {
+  models = await loadModels();
+  const single = models.filter((model) => !forPairs(model));
+  modelChoice.replaceChildren(...single.map(({ name }) => make("option", { value: name }, name)));
+  modelChoice.value = (single.find((model) => model.default) ?? single[0])?.name;
+  modelChoice.disabled = single.length < 2;
+  if (single.length) showModel();
+  return models.filter(forPairs);
+}
+
+const pairs = pairPads(find("pair"), { models: start().catch(complain), fail: complain });
+pad.addEventListener("stroke", glance);
+pad.addEventListener("change", () => lookAgain());
+modelChoice.addEventListener("change", showModel);
+targetChoice.addEventListener("change", () => lookAgain({ target: Number(targetChoice.value) }));
+takePastes([pad, ...pairs]);
+const [tasks, views] = document.querySelectorAll("[role=tablist]");
+tabs(tasks);
+tabs(views, (panel) => {
+  active = panel;
+  lenses[active].show(scene);
+});

@@ -1,0 +1,55 @@
+/** What the page says when something is amiss, and the form that asks for a key. */
+
+import { listener, pause, Problem } from "./api.js";
+import { find, make } from "./dom.js";
+
+const box = find("notice");
+
+/** Say that something failed. */
+export function complain(error) {
+  if (error instanceof Problem) return say("problem", error.title, error.detail ?? "");
+  console.error(error);
+  say("problem", "The page failed.", String(error));
+}
+
+/** Say that all is well again. */
+export function calm() {
+  box.replaceChildren();
+  box.className = "notice";
+}
+
+function say(kind, title, detail) {
+  box.className = `notice ${kind}`;
+  box.replaceChildren(make("strong", {}, title.replace(/[^.]$/, "$&.")), " ", make("span", {}, detail));
+}
+
+listener.waiting = async (problem, seconds) => {
+  for (let left = Math.ceil(seconds); left > 0; left -= 1) {
+    say("waiting", problem.title, `Trying again in ${left} s.`);
+    await pause(1);
+  }
+  calm();
+};
+
+let asked = null;
+
+listener.askForKey = (problem) => {
+  asked ??= new Promise((resolve) => open(problem, resolve)).finally(() => {
+    asked = null;
+  });
+  return asked;
+};
+
+function open(problem, resolve) {
+  const dialog = /** @type {HTMLDialogElement} */ (find("key"));
+  const field = /** @type {HTMLInputElement} */ (find("key-value"));
+  find("key-why").textContent = problem.detail ?? "";
+  field.value = "";
+  dialog.oncancel = (event) => event.preventDefault();
+  dialog.querySelector("form").onsubmit = (event) => {
+    event.preventDefault();
+    dialog.close();
+    resolve(field.value);
+  };
+  if (!dialog.open) dialog.showModal();
+}

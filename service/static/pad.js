@@ -1,0 +1,131 @@
+/** Where a picture comes from: drawn, dropped, pasted, chosen, or one of the samples. */
+
+import { ask } from "./api.js";
+import { make, show } from "./dom.js";
+import { Drawing } from "./drawing.js";
+
+const SAMPLES = [...Array(10).keys()];
+
+/** A drawing with its tools. Fires "change" with a new picture, "stroke" while one is drawn. */
+export class Pad extends EventTarget {
+  /**
+   * @param {HTMLElement} parent
+   * @param {{name: string, fail: (error: unknown) => void}} options
+   */
+  constructor(parent, { name, fail }) {
+    super();
+    this.file = null;
+    this.fail = fail;
+    this.drawing = new Drawing(`${name}: draw here, or take a file or a sample below`);
+    this.drawing.addEventListener("stroke", () => this.#drew("stroke"));
+    this.drawing.addEventListener("change", () => this.#drew("change"));
+    this.image = make("img", { class: "taken", alt: "", hidden: true });
+    this.hint = make("p", { class: "hint", "aria-hidden": "true" }, "draw, drop or paste");
+    this.paper = make("div", { class: "paper pad" }, this.image, this.drawing.canvas, this.hint);
+    this.#takeDrops();
+    parent.append(this.paper, this.#tools(name), this.#samples(name));
+  }
+
+  get empty() {
+    return !this.file && this.drawing.empty;
+  }
+
+  /** @returns {Promise<Blob>} the picture, as the service gets it */
+  async picture() {
+    return this.file ?? this.drawing.toBlob();
+  }
+
+  /** Take a picture file instead of a drawing. */
+  take(file, alt = "the picture that was taken", className = "taken") {
+    this.drawing.wipe();
+    if (this.address) URL.revokeObjectURL(this.address);
+    this.file = file;
+    this.address = URL.createObjectURL(file);
+    this.image.className = className;
+    this.image.onerror = () => show(this.image, null);
+    show(this.image, this.address, alt);
+    this.#changed("change");
+  }
+
+  /** Take one of the service's own digits. */
+  async takeSample(label) {
+    const file = await ask(`/samples/${label}.png`, { accept: "image/png" });
+    this.take(file, `a handwritten ${label}`, "taken pixels");
+  }
+
+  undo() {
+    if (this.file) this.clear();
+    else this.drawing.undo();
+  }
+
+  clear() {
+    this.#dropFile();
+    this.drawing.clear();
+  }
+
+  #drew(kind) {
+    if (!this.drawing.empty) this.#dropFile();
+    this.#changed(kind);
+  }
+
+  #dropFile() {
+    this.file = null;
+    show(this.image, null);
+  }
+
+  #changed(kind) {
+    this.hint.hidden = !this.empty;
+    for (const tool of this.erasers) tool.disabled = this.empty;
+    this.dispatchEvent(new Event(kind));
+  }
+
+  #tools(name) {
+    const chooser = make("input", {
+      type: "file",
+      accept: "image/*",
+      class: "unseen",
+      tabindex: "-1",
+      "aria-hidden": "true",
+      onchange: () => chooser.files[0] && this.take(chooser.files[0]),
+    });
+    this.erasers = [
+      make("button", { type: "button", disabled: true, onclick: () => this.undo() }, "Undo"),
+      make("button", { type: "button", disabled: true, onclick: () => this.clear() }, "Clear"),
+    ];
+    const file = make("button", { type: "button", onclick: () => chooser.click() }, "Choose a file");
+    const label = `${name}: tools`;
+    return make("div", { class: "tools", role: "group", "aria-label": label }, ...this.erasers, file, chooser);
+  }
+
+  #samples(name) {
+    const take = (label) => this.takeSample(label).catch(this.fail);
+    const buttons = SAMPLES.map((label) =>
+      make("button", { type: "button", onclick: () => take(label), "aria-label": `Sample ${label}` }, String(label)),
+    );
+    const group = { class: "samples", role: "group", "aria-label": `${name}: samples` };
+    return make("div", group, make("span", {}, "samples"), ...buttons);
+  }
+
+  #takeDrops() {
+    const over = (inside) => (event) => {
+      event.preventDefault();
+      this.paper.classList.toggle("over", inside);
+    };
+    this.paper.addEventListener("dragover", over(true));
+    this.paper.addEventListener("dragleave", over(false));
+    this.paper.addEventListener("drop", (event) => {
+      over(false)(event);
+      const [file] = event.dataTransfer.files;
+      if (file) this.take(file);
+    });
+  }
+}
+
+/** Pictures that are pasted anywhere go to the pad that is in view. */
+export function takePastes(pads) {
+  document.addEventListener("paste", (event) => {
+    const [file] = event.clipboardData.files;
+    const pad = pads.find((one) => one.paper.offsetParent !== null);
+    if (file && pad) pad.take(file);
+  });
+}

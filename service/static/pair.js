@@ -1,0 +1,82 @@
+/** The second tab: two digits laid over one another, and taken apart in colour. */
+
+import { ask, upload } from "./api.js";
+import { paint } from "./colour.js";
+import { make, pixels, show } from "./dom.js";
+import { latest } from "./latest.js";
+import { calm } from "./notice.js";
+import { Pad } from "./pad.js";
+
+/**
+ * @param {HTMLElement} panel
+ * @param {{models: Promise<any[]>, fail: (error: unknown) => void}} options the networks for pairs
+ * @returns {Pad[]}
+ */
+export function pairPads(panel, { models, fail }) {
+  const places = [make("div"), make("div")];
+  const pads = places.map((place, index) => new Pad(place, { name: ["First digit", "Second digit"][index], fail }));
+  const [right, down] = [distance("right", "moved right"), distance("down", "moved down")];
+  const image = make("img", { class: "pixels", alt: "", hidden: true });
+  const result = make("div", { class: "apart", "aria-live": "polite" });
+  const message = make("p", { class: "lead" }, "Two digits over one another. Which strokes are whose?");
+
+  const segment = latest(async () => {
+    const [model] = (await models) ?? [];
+    if (!model || pads.some((pad) => pad.empty)) return show(image, null);
+    const query = { dx: right.input.value, dy: down.input.value };
+    const pictures = await Promise.all(pads.map((pad) => pad.picture()));
+    const overlay = await ask("/overlay", { query, body: upload(...pictures), accept: "image/png" });
+    URL.revokeObjectURL(image.src);
+    show(image, URL.createObjectURL(overlay), "both digits in one picture");
+    const answer = await ask("/segment", { query: { model: model.name }, body: upload(overlay) });
+    calm();
+    result.replaceChildren(...(await apart(answer)));
+  }, fail);
+
+  for (const pad of pads) pad.addEventListener("change", () => segment());
+  for (const { input } of [right, down]) input.addEventListener("input", () => segment());
+  const [first, second] = places.map((place, index) => titled(["First", "Second"][index], place));
+  const middle = titled("Both", make("div", { class: "paper" }, image), right.row, down.row);
+  const parts = make("div", {}, make("div", { class: "story pair" }, first, middle, second), result);
+  panel.append(message, parts);
+  models.then((found) => {
+    if (found?.length) return;
+    message.textContent = "This service has no network for two digits. Where one is loaded, they are taken apart here.";
+    parts.hidden = true;
+  });
+  return pads;
+}
+
+function titled(title, ...children) {
+  return make("section", { class: "side" }, make("h2", {}, title), ...children);
+}
+
+function distance(id, name) {
+  const input = make("input", { type: "range", id, min: -8, max: 8, step: 1, value: 4 });
+  const value = make("output", { for: id }, "4 px");
+  input.addEventListener("input", () => {
+    value.textContent = `${input.value} px`.replace("-", "−");
+  });
+  return { input, row: make("div", { class: "slider" }, make("label", { for: id }, name), value, input) };
+}
+
+async function apart({ segments, explained_ink: explained }) {
+  const pictures = await Promise.all(segments.map((one, place) => paint([one.reconstruction], place)));
+  const both = await paint(segments.map((one) => one.reconstruction), 0);
+  both.setAttribute("aria-label", "both digits, each in its colour");
+  const facts = `The digits explain ${Math.round(100 * explained)} % of the ink.`;
+  return [
+    figure(both, "taken apart", facts),
+    ...segments.map((one, place) => {
+      pictures[place].setAttribute("aria-label", `its ${one.class_name}`);
+      const share = `length ${one.length.toFixed(2)}, ${Math.round(100 * one.ink_share)} % of the ink`;
+      return figure(pictures[place], make("strong", { class: `colour-${place}` }, one.class_name), share, one.mask);
+    }),
+  ];
+}
+
+function figure(canvas, title, facts, mask) {
+  const inset = mask ? [make("div", { class: "paper inset" }, pixels(mask, "its pixels"))] : [];
+  const caption = make("figcaption", {}, title, make("span", { class: "quiet" }, facts));
+  return make("figure", {}, make("div", { class: "night" }, canvas), caption, ...inset);
+}

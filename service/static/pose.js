@@ -1,0 +1,106 @@
+/** A slider for each dimension of the pose; the imagined digit follows them. */
+
+import { ask } from "./api.js";
+import { find, make, show } from "./dom.js";
+import { latest } from "./latest.js";
+
+const REACH = 0.5; // of a slider, each way; the paper goes to 0.25
+const panel = find("pose");
+const mini = make("img", { class: "pixels", alt: "", hidden: true });
+const grid = make("div", { class: "sliders" });
+const reset = make("button", { type: "button", disabled: true, onclick: () => resetPose() }, "Reset");
+panel.append(
+  make(
+    "div",
+    { class: "lead" },
+    make("p", {}, "Move a dimension of the pose, and watch what it means."),
+    reset,
+  ),
+  make("div", { class: "paper mini" }, mini),
+  grid,
+);
+
+/** @type {{draw: (pose: number[]) => void, pose: number[]}} */
+let current = null;
+
+/**
+ * Put the sliders on a pose.
+ *
+ * @param {number[]} pose
+ * @param {{name: string, effect: string}[]} meanings by dimension
+ * @param {(pose: number[]) => void} draw called with every moved pose
+ */
+export function showPose(pose, meanings, draw) {
+  current = { pose, draw };
+  grid.replaceChildren(...pose.map((_, dim) => slider(dim, meanings[dim])));
+  reset.disabled = true;
+}
+
+/** The digit as it is now, beside the sliders where the large one is out of sight. */
+export function showMini(image) {
+  show(mini, image);
+}
+
+/** No picture, no sliders. */
+export function hidePose() {
+  current = null;
+  reset.disabled = true;
+  grid.replaceChildren(make("p", { class: "quiet" }, "Draw a digit first, or take a sample."));
+}
+
+function slider(dim, meaning) {
+  const id = `dimension-${dim}`;
+  const value = make("output", { for: id }, "0");
+  const attributes = { type: "range", id, min: -REACH, max: REACH, step: 0.01, value: 0 };
+  const input = make("input", { ...attributes, oninput: () => move(input, value) });
+  input.setAttribute("aria-valuetext", "0");
+  const name = make("label", { for: id }, ...title(meaning, dim));
+  return make("div", { class: "slider" }, name, value, input);
+}
+
+/** What a dimension was found to do, if anything, and its number. */
+export function title(meaning, dim) {
+  const named = meaning && meaning.name !== "none";
+  return [make("span", {}, named ? meaning.name : "dimension"), make("span", { class: "number" }, String(dim))];
+}
+
+function move(input, value) {
+  value.textContent = signed(Number(input.value));
+  input.setAttribute("aria-valuetext", value.textContent);
+  reset.disabled = deltas().every((delta) => delta === 0);
+  current.draw(current.pose.map((start, dim) => start + deltas()[dim]));
+}
+
+function resetPose() {
+  for (const input of grid.querySelectorAll("input")) {
+    input.value = "0";
+    input.setAttribute("aria-valuetext", "0");
+  }
+  for (const value of grid.querySelectorAll("output")) value.textContent = "0";
+  reset.disabled = true;
+  grid.querySelector("input")?.focus();
+  current.draw(current.pose);
+}
+
+function deltas() {
+  return [...grid.querySelectorAll("input")].map((input) => Number(input.value));
+}
+
+/** A number with its sign. */
+export function signed(value) {
+  return value > 0 ? `+${value}` : String(value).replace("-", "−");
+}
+
+/**
+ * Decodes poses, the newest first and one at a time.
+ *
+ * @param {(image: string) => void} drawn
+ * @param {(error: unknown) => void} fail
+ * @returns {(request: {model: string, label: number, pose: number[]}) => Promise<void>}
+ */
+export function decoder(drawn, fail) {
+  return latest(async ({ model, label, pose }) => {
+    const answer = await ask("/decode", { query: { model }, body: { pose, label } });
+    drawn(answer.images[0]);
+  }, fail);
+}

@@ -1,0 +1,32 @@
+/** The paper's grid: every dimension of the pose, moved step by step. */
+
+import { ask, upload } from "./api.js";
+import { make, pixels } from "./dom.js";
+import { signed, title } from "./pose.js";
+
+/** @returns {Promise<Node[]>} */
+export async function drawSweep({ model, picture, target }) {
+  const query = { model: model.name, target };
+  const sweep = await ask("/perturb/sweep", { query, body: upload(picture) });
+  const head = sweep.deltas.map((delta) => make("th", { scope: "col" }, signed(delta)));
+  const middle = (column) => (sweep.deltas[column] === 0 ? "unmoved" : null);
+  const rows = sweep.images.map((images, row) => {
+    const dim = sweep.dims[row];
+    return make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, ...title(sweep.meanings?.[row], dim)),
+      ...images.map((image, column) => make("td", { class: middle(column) }, pixels(image))),
+    );
+  });
+  return [
+    make("p", { class: "lead" }, "Each row moves one dimension of the pose and leaves the others alone."),
+    make(
+      "table",
+      { class: "sweep" },
+      make("caption", { class: "unseen" }, `Pictures of a ${sweep.class_name} by dimension and change`),
+      make("thead", {}, make("tr", {}, make("td"), ...head)),
+      make("tbody", {}, ...rows),
+    ),
+  ];
+}

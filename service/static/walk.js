@@ -1,0 +1,60 @@
+/** Equivariance: the picture is moved step by step; does the length stay, does the pose turn? */
+
+import { ask, upload } from "./api.js";
+import { chart } from "./chart.js";
+import { make, pixels } from "./dom.js";
+import { complain } from "./notice.js";
+
+const TRANSFORMS = {
+  turn: { name: "turn", unit: "°", css: (value) => `rotate(${-value}deg)` },
+  "shift-x": { name: "shift right", unit: " px", css: (value, size) => `translateX(${(100 * value) / size}%)` },
+  "shift-y": { name: "shift down", unit: " px", css: (value, size) => `translateY(${(100 * value) / size}%)` },
+  scale: { name: "scale", unit: "×", css: (value) => `scale(${value})` },
+};
+const THUMBNAILS = 7;
+
+/** @returns {Promise<Node[]>} */
+export async function drawWalk(scene) {
+  const result = make("div", { class: "walk" });
+  const choice = make("select", { id: "transform" });
+  choice.append(...Object.entries(TRANSFORMS).map(([value, { name }]) => make("option", { value }, name)));
+  const fill = async () => result.replaceChildren(...(await curves(scene, choice.value)));
+  choice.addEventListener("change", () => fill().catch(complain));
+  await fill();
+  return [
+    make("p", { class: "lead" }, "As the picture moves, the length should stay and the pose should turn."),
+    make("p", { class: "choice" }, make("label", { for: "transform" }, "what is done to it"), " ", choice),
+    result,
+  ];
+}
+
+async function curves({ model, picture, target, portrait }, transform) {
+  const query = { model: model.name, target, transform, steps: 25 };
+  const walk = await ask("/equivariance", { query, body: upload(picture) });
+  const { unit, css } = TRANSFORMS[transform];
+  const label = (value) => `${Math.round(value * 100) / 100}${unit}`.replace("-", "−");
+  const angles = walk.angles_deg;
+  const steepest = Math.max(30, Math.ceil(Math.max(...angles) / 30) * 30);
+  return [
+    strip(walk.values, portrait.input, (value) => css(value, model.image_size), label),
+    chart({
+      title: `length of ${walk.class_name}`,
+      values: walk.values,
+      heights: walk.lengths,
+      top: 1,
+      label,
+      unit: "",
+    }),
+    chart({ title: "angle of the pose", values: walk.values, heights: angles, top: steepest, label, unit: "°" }),
+  ];
+}
+
+function strip(values, input, css, label) {
+  const figures = Array.from({ length: THUMBNAILS }, (_, place) => {
+    const value = values[Math.round((place * (values.length - 1)) / (THUMBNAILS - 1))];
+    const image = pixels(input);
+    image.style.transform = css(value);
+    return make("figure", {}, make("div", { class: "paper" }, image), make("figcaption", {}, label(value)));
+  });
+  return make("div", { class: "strip", "aria-hidden": "true" }, ...figures);
+}

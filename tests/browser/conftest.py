@@ -1,0 +1,51 @@
+"""A real Chromium on the page of a real service."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.playground import Playground, open_playground
+from tests.processes import SOURCE, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="session")
+def service_url() -> Iterator[str]:
+    """The service, with the quicker of its networks as the default."""
+    environment = {"CAPSNET_DEFAULT_MODEL": "mnist-compact", "CAPSNET_DEVICE": "cpu"}
+    with running(lambda _environment: SOURCE, environment) as (_process, client):
+        yield str(client.base_url)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium as the system has it; skips where it or what drives it is missing.
+
+    For one module: while Playwright runs, nothing else in this process can have an event loop.
+    """
+    api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("needs the program chromium: install Debian's package of that name")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program,
+            args=["--no-sandbox", "--disable-gpu"],  # tests run as root, and on busy machines
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def playground(browser: Browser, service_url: str) -> Iterator[Playground]:
+    """The page; a test fails if it complains in the console or asks another host."""
+    with open_playground(browser, service_url) as playground:
+        yield playground
+        assert [] == playground.complaints
+        assert [] == playground.foreign_requests

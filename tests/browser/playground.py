@@ -1,0 +1,99 @@
+"""The page as its visitors use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from tests.browser.hands import Shape
+
+WINDOW = {"width": 1280, "height": 920}
+PATIENCE_MS = 60_000
+"""How long a test waits for the page, before it fails; machines may be busy."""
+
+
+class Playground:
+    """A page in a browser, and all that it asked for and complained of."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _hear(self, message: Any) -> None:
+        if message.type in {"error", "warning"}:
+            self.complaints.append(message.text)
+
+    @property
+    def label(self) -> str:
+        """What the network takes the picture for."""
+        return self.page.locator("#verdict strong").inner_text()
+
+    @property
+    def foreign_requests(self) -> list[str]:
+        """Addresses of other hosts than the page's."""
+        home = urlsplit(self.page.url).netloc
+        return [
+            url
+            for url in self.requests
+            if urlsplit(url).scheme in {"http", "https"} and urlsplit(url).netloc != home
+        ]
+
+    def settle(self) -> None:
+        """Wait until every answer has arrived."""
+        self.page.locator("[aria-busy=true]").first.wait_for(state="detached")
+
+    def draw(self, shape: Shape, pad: str = "#pad") -> None:
+        """Draw strokes with the mouse, in a pad of one by one."""
+        mouse = self.page.mouse
+        box = self.page.locator(f"{pad} canvas").bounding_box()
+        assert box is not None
+        for stroke in shape:
+            for place, (x, y) in enumerate(stroke):
+                mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+                if place == 0:
+                    mouse.down()
+            mouse.up()
+        self.settle()
+
+    def clear(self) -> None:
+        """Wipe the first pad."""
+        self.page.get_by_role("button", name="Clear").first.click()
+        self.settle()
+
+    def take_sample(self, label: int, pad: str = "#pad") -> None:
+        """Take one of the service's digits."""
+        self.page.locator(pad).get_by_role("button", name=f"Sample {label}").click()
+        self.page.locator(f'{pad} img[alt="a handwritten {label}"]').wait_for()
+        self.settle()
+
+    def open_tab(self, name: str) -> None:
+        """Choose a tab and wait for what it shows."""
+        self.page.get_by_role("tab", name=name).click()
+        self.settle()
+
+
+@contextmanager
+def open_playground(browser: Browser, url: str, **options: Any) -> Iterator[Playground]:
+    """Open the page and wait until it knows the service's networks.
+
+    Args:
+        browser: a running Chromium.
+        url: of the service.
+        options: of the browser's context.
+    """
+    context = browser.new_context(**{"viewport": WINDOW, **options})
+    playground = Playground(context.new_page())
+    playground.page.goto(url)
+    playground.page.locator("#lengths li").first.wait_for()
+    yield playground
+    context.close()

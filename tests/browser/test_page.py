@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.playground import Playground
+
+pytestmark = pytest.mark.browser
+
+
+def imagined(playground: Playground) -> str:
+    """The address of the imagined digit, which holds all its pixels."""
+    address = playground.page.locator("#imagined").get_attribute("src")
+    assert address is not None
+    assert address.startswith("data:image/png;base64,")
+    return address
+
+
+def test_a_sample_is_seen_and_imagined(playground: Playground) -> None:
+    """Lengths as bars and as text, the fitted picture and the reconstruction."""
+    playground.take_sample(4)
+    assert "4" == playground.label
+    lengths = playground.page.locator("#lengths .value").all_inner_texts()
+    assert 10 == len(lengths)
+    assert 4 == max(range(10), key=lambda label: float(lengths[label]))
+    assert imagined(playground) != playground.page.locator("#fitted").get_attribute("src")
+
+
+def test_sliders_change_the_digit(playground: Playground) -> None:
+    """A moved dimension gives other pixels, and the reset the first ones again."""
+    playground.take_sample(4)
+    before = imagined(playground)
+    slider = playground.page.get_by_role("slider").first
+    with playground.page.expect_response("**/decode*"):
+        slider.fill("0.25")
+    playground.page.locator(f'#imagined:not([src="{before}"])').wait_for()
+    assert "+0.25" == slider.get_attribute("aria-valuetext")
+    playground.page.get_by_role("button", name="Reset").click()
+    playground.page.locator(f'#imagined[src="{before}"]').wait_for()
+
+
+def test_another_class_can_be_imagined(playground: Playground) -> None:
+    """The chosen capsule is decoded instead of the longest."""
+    playground.take_sample(4)
+    before = imagined(playground)
+    playground.page.get_by_label("imagined as").select_option("9")
+    playground.settle()
+    assert before != imagined(playground)
+
+
+def test_a_file_that_is_no_picture_is_refused_aloud(playground: Playground) -> None:
+    """The service's own words appear where screen readers announce them."""
+    text = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"seven"}
+    playground.page.locator("#pad input[type=file]").set_input_files(text)
+    notice = playground.page.get_by_role("status").filter(has_text="format")
+    notice.wait_for()
+    playground.settle()
+    assert "?" == playground.page.locator("#verdict").inner_text()
+    playground.take_sample(7)
+    assert "" == playground.page.locator("#notice").inner_text()
+    assert [] != playground.complaints  # Chromium's own, of two answers with status 415
+    assert all("415" in complaint for complaint in playground.complaints)
+    playground.complaints.clear()

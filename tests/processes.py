@@ -1,0 +1,57 @@
+"""Programs that tests start and wait for."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import httpx
+import pytest
+
+PATIENCE_S = 120
+"""How long a test waits for another process, before it fails; machines may be busy."""
+Command = Callable[[dict[str, str]], list[str]]
+"""Gives what starts the service with some settings."""
+SOURCE = [sys.executable, "-m", "service"]
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(
+    command: Command, environment: dict[str, str], *, probe: str = "/readyz"
+) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+    """A service in a process of its own, from when the probe says 200."""
+    port = free_port()
+    settings = {"CAPSNET_DRAIN_GRACE_S": "0", "PORT": str(port), **environment}
+    process = subprocess.Popen(command(settings), env={**os.environ, **settings})
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            wait_until_ok(client, process, probe)
+            yield process, client
+    finally:
+        process.terminate()
+        process.wait(timeout=PATIENCE_S)
+
+
+def wait_until_ok(client: httpx.Client, process: subprocess.Popen[bytes], probe: str) -> None:
+    """Return when the probe says 200."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the process ended at its start"
+        with suppress(httpx.TransportError):
+            if client.get(probe).is_success:
+                return
+        time.sleep(0.05)
+    pytest.fail(f"{probe} was not 200 within {PATIENCE_S} s")
