@@ -21,16 +21,17 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.straightforward import StraightforwardCapsNet, write_graph
-from model.bundle import ENCODER
+from model.bundle import ENCODER, ENCODER_BATCH
 from model.capsnet import CapsNet, CapsNetConfig
 from model.cpu import cpu_quota, open_session
-from model.runtime import Floats
+from model.runtime import BATCH_ROWS, Floats
 from training.graphs import write_graphs
 
 SIZES = {
     "full": CapsNetConfig(),
     "compact": CapsNetConfig(conv_channels=64, primary_types=8),
 }
+BASELINE = "straightforward.onnx"
 TOLERANCE = 1e-4
 """How far lengths and poses of the two may lie apart."""
 SHORTEST_TURN = 0.2
@@ -75,8 +76,9 @@ def compare(
     threads = threads or cpu_quota()
     table = Table("batch", "ours, images/s", "baseline, images/s", "ratio", "min - max")
     with tempfile.TemporaryDirectory() as scratch:
-        pair = open_pair(create_network(SIZES[size]), Path(scratch), threads=threads)
+        write_pair(create_network(SIZES[size]), Path(scratch))
         for batch in batches:
+            pair = open_pair(Path(scratch), batch, threads=threads)
             images = draw_images(batch, SIZES[size].image_size)
             check_answers(pair, images)
             table.add_row(str(batch), *describe(measure(pair, images, rounds=rounds)))
@@ -94,14 +96,18 @@ def create_network(config: CapsNetConfig) -> CapsNet:
     return network
 
 
-def open_pair(network: CapsNet, folder: Path, *, threads: int) -> Pair:
-    """Export the network both ways and open both graphs with the same options."""
+def write_pair(network: CapsNet, folder: Path) -> None:
+    """Export the network both ways."""
     write_graphs(network, folder)
-    plain = folder / "straightforward.onnx"
-    write_graph(StraightforwardCapsNet.of(network), plain)
+    write_graph(StraightforwardCapsNet.of(network), folder / BASELINE)
+
+
+def open_pair(folder: Path, batch: int, *, threads: int) -> Pair:
+    """Open the graph that the service runs at this batch, and the baseline, with equal options."""
+    ours = ENCODER if batch < BATCH_ROWS else ENCODER_BATCH
     return Pair(
-        open_session(folder / ENCODER, threads=threads),
-        open_session(plain, threads=threads),
+        open_session(folder / ours, threads=threads),
+        open_session(folder / BASELINE, threads=threads),
     )
 
 
