@@ -85,6 +85,8 @@ class Manifest:
     """What each pose dimension does to the picture, for the classes where that was measured."""
     known: Familiarity | None = None
     """The rule that says how familiar a picture looks, where one was fitted."""
+    studied_weights: str = ""
+    """Digest of the weights in which the two above were found."""
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:

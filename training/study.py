@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from model.bundle import Bundle, BundleError, Manifest, write_manifest
+from model.bundle import WEIGHTS, Bundle, BundleError, Manifest, write_manifest
 from model.familiarity import Ranks
 from model.plot import Chart, Line, Point, save_charts
 from model.preprocess import Floats, scale
@@ -47,7 +48,7 @@ def study_dimensions(bundle: Bundle, digits: Examples) -> Bundle:
     """Name the pose dimensions."""
     laid_out = Examples(_lay_out(digits, bundle.manifest), digits.labels)
     names = name_dimensions(Runtime(bundle), laid_out)
-    return _rewrite(bundle, replace(bundle.manifest, pose_dimensions=names))
+    return _record(bundle, pose_dimensions=names)
 
 
 def study_routing(bundle: Bundle, digits: Examples) -> None:
@@ -72,7 +73,7 @@ def study_familiarity(bundle: Bundle, digits: Examples) -> Bundle:
         scale(digits.images),
         pictures=f"the last {len(digits.images):,} training images, which the network {seen}",
     )
-    return _rewrite(bundle, replace(bundle.manifest, known=rule))
+    return _record(bundle, known=rule)
 
 
 def meet_strangers(bundle: Bundle, digits: Examples, *, data_dir: Path) -> Bundle:
@@ -83,8 +84,8 @@ def meet_strangers(bundle: Bundle, digits: Examples, *, data_dir: Path) -> Bundl
     """
     manifest, runtime = bundle.manifest, Runtime(bundle)
     rule = manifest.known
-    if rule is None:
-        raise BundleError(f"{bundle.path}: there is no rule for what is known; see fit-known")
+    if rule is None or manifest.studied_weights != manifest.sha256[WEIGHTS]:
+        raise BundleError(f"{bundle.path}: no rule was fitted to these weights; see fit-known")
     known = rule.rank(examine(runtime, scale(digits.images[len(digits.images) // 2 :])))
     strangers = {
         kind: rule.rank(examine(runtime, pictures))
@@ -93,7 +94,7 @@ def meet_strangers(bundle: Bundle, digits: Examples, *, data_dir: Path) -> Bundl
     _draw_roc(bundle.path / ROC, known, strangers)
     verdicts = [judge(rule, known, kind, ranks) for kind, ranks in strangers.items()]
     met = replace(rule, strangers=tuple(verdict._asdict() for verdict in verdicts))
-    return _rewrite(bundle, replace(manifest, known=met))
+    return _record(bundle, known=met)
 
 
 def _lay_out(digits: Examples, manifest: Manifest) -> np.ndarray:
@@ -121,8 +122,12 @@ def _draw_roc(target: Path, known: Ranks, strangers: dict[str, Ranks]) -> None:
     save_charts([chart], target)
 
 
-def _rewrite(bundle: Bundle, manifest: Manifest) -> Bundle:
-    write_manifest(bundle.path, manifest)
-    rewritten = Bundle(bundle.path, manifest)
-    write_card(rewritten)
-    return rewritten
+def _record(bundle: Bundle, **findings: Any) -> Bundle:
+    """Write findings into manifest and card; those in other weights are forgotten."""
+    manifest, weights = bundle.manifest, bundle.manifest.sha256[WEIGHTS]
+    if manifest.studied_weights != weights:
+        manifest = replace(manifest, pose_dimensions=(), known=None, studied_weights=weights)
+    recorded = Bundle(bundle.path, replace(manifest, **findings))
+    write_manifest(bundle.path, recorded.manifest)
+    write_card(recorded)
+    return recorded

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from model.bundle import CARD, Bundle, BundleError, write_manifest
+from model.bundle import CARD, WEIGHTS, Bundle, BundleError, write_manifest
 from training import strangers
 from training.datasets import Examples
 from training.findings import ROC, ROUTING_CURVE
 from training.recipes import PRESETS
-from training.study import meet_strangers, study, study_familiarity
+from training.study import meet_strangers, study, study_dimensions, study_familiarity
 
 TRAINING = {
     "recipe": PRESETS["mnist-compact"].to_dict(),
@@ -73,6 +73,15 @@ def test_strangers_are_met_by_the_rule_as_it_stands(
     }
     assert (bundle.path / ROC).exists()
     assert "| letters | 5 |" in (bundle.path / CARD).read_text()
+
+
+def test_findings_in_other_weights_are_forgotten(bundle: Bundle, digits: Examples) -> None:
+    """Names measured on a network that was replaced do not outlive a new measurement."""
+    fitted = study_familiarity(bundle, digits)
+    assert fitted.manifest.sha256[WEIGHTS] == fitted.manifest.studied_weights
+    replaced = replace(fitted, manifest=replace(fitted.manifest, studied_weights="another"))
+    assert study_dimensions(replaced, digits).manifest.known is None
+    assert study_dimensions(fitted, digits).manifest.known == fitted.manifest.known
 
 
 def test_without_a_rule_no_strangers_are_met(
