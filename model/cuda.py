@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,6 +79,7 @@ class CudaDevice:
     def __init__(self, options: CudaOptions) -> None:
         if PROVIDER not in onnxruntime.get_available_providers():
             raise DeviceError("this onnxruntime has no CUDA provider; install the gpu extra")
+        find_driver()
         onnxruntime.preload_dlls(directory="")
         self._options = options
         self._place = ("cuda", options.device_id)
@@ -162,6 +165,18 @@ class CudaDevice:
         return False
 
 
+def find_driver() -> None:
+    """Load NVIDIA's driver; without it onnxruntime says the same in pages.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError as error:
+        raise DeviceError(f"there is no NVIDIA driver here ({error})") from error
+
+
 @contextmanager
 def _calling_cuda() -> Iterator[None]:
     """Call CUDA; whatever onnxruntime raises here, the device cannot be used."""
@@ -169,4 +184,4 @@ def _calling_cuda() -> Iterator[None]:
         with _one_thread:
             yield
     except Exception as error:
-        raise DeviceError(str(error)) from error
+        raise DeviceError(" ".join(str(error).split())) from error  # onnxruntime's has lines

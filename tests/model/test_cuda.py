@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import shutil
@@ -206,3 +207,14 @@ def test_one_thread_at_a_time_calls_cuda(open_runtime: Open) -> None:
 
 def _fail(*_: object) -> None:
     raise DeviceError("no kernel")
+
+
+def test_a_missing_driver_is_one_sentence() -> None:
+    """Where there is no NVIDIA driver, that is what is said, before onnxruntime is asked."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        with pytest.raises(DeviceError, match=r"^there is no NVIDIA driver here \(.+\)$"):
+            cuda.find_driver()
+    else:
+        pytest.skip("there is a driver")
