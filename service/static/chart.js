@@ -10,10 +10,11 @@ const EDGE = 12;
 
 /**
  * @param {{title: string, values: number[], heights: number[], top: number, unit: string,
- *   label: (value: number) => string}} curve `top` is the end of the vertical axis, which starts at 0
+ *   label: (value: number) => string, marked?: boolean[]}} curve `top` is the end of the vertical axis,
+ *   which starts at 0; points that are `marked` have a ring
  * @returns {Element} a figure
  */
-export function chart({ title, values, heights, top, label, unit }) {
+export function chart({ title, values, heights, top, label, unit, marked = [] }) {
   const [first, last] = [values[0], values[values.length - 1]];
   const x = (value) => LEFT + ((value - first) / (last - first)) * (WIDTH - LEFT - EDGE);
   const y = (height) => HEIGHT - BOTTOM - (height / top) * (HEIGHT - BOTTOM - EDGE);
@@ -30,6 +31,9 @@ export function chart({ title, values, heights, top, label, unit }) {
     drawing.append(text(x(value), HEIGHT - 8, anchor, label(value)));
   }
   drawing.append(makeSvg("polyline", { points: points.join(" "), class: "curve" }));
+  for (const [place, value] of values.entries()) {
+    if (marked[place]) drawing.append(makeSvg("circle", { cx: x(value), cy: y(heights[place]), r: 4, class: "other" }));
+  }
   return make("figure", { class: "chart" }, make("figcaption", {}, title), drawing);
 }
 

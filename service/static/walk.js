@@ -33,6 +33,7 @@ async function curves({ model, picture, target, portrait }, transform) {
   const walk = await ask("/equivariance", { query, body: upload(picture) });
   const { unit, css } = TRANSFORMS[transform];
   const label = (value) => `${Math.round(value * 100) / 100}${unit}`.replace("-", "−");
+  const marked = walk.labels.map((longest) => longest !== walk.label);
   const angles = walk.angles_deg;
   const steepest = Math.max(30, Math.ceil(Math.max(...angles) / 30) * 30);
   return [
@@ -44,8 +45,10 @@ async function curves({ model, picture, target, portrait }, transform) {
       top: 1,
       label,
       unit: "",
+      marked,
     }),
     chart({ title: "angle of the pose", values: walk.values, heights: angles, top: steepest, label, unit: "°" }),
+    ...(marked.some(Boolean) ? [make("p", { class: "quiet" }, "Ringed: another capsule is longer.")] : []),
   ];
 }
 

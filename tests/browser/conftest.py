@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def service_url() -> Iterator[str]:
-    """The service, with the quicker of its networks as the default."""
-    environment = {"CAPSNET_DEFAULT_MODEL": "mnist-compact", "CAPSNET_DEVICE": "cpu"}
+    """The service with one network, a quick one."""
+    environment = {
+        "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+        "CAPSNET_MODELS": '["mnist-compact"]',
+    }
     with running(lambda _environment: SOURCE, environment) as (_process, client):
         yield str(client.base_url)
 

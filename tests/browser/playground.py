@@ -83,17 +83,21 @@ class Playground:
 
 
 @contextmanager
-def open_playground(browser: Browser, url: str, **options: Any) -> Iterator[Playground]:
-    """Open the page and wait until it knows the service's networks.
+def open_playground(
+    browser: Browser, url: str, *, ready: bool = True, **options: Any
+) -> Iterator[Playground]:
+    """Open the page, and wait until it knows the service's networks.
 
     Args:
         browser: a running Chromium.
         url: of the service.
+        ready: whether to wait.
         options: of the browser's context.
     """
     context = browser.new_context(**{"viewport": WINDOW, **options})
     playground = Playground(context.new_page())
     playground.page.goto(url)
-    playground.page.locator("#lengths li").first.wait_for()
+    if ready:
+        playground.page.locator("#lengths li").first.wait_for()
     yield playground
     context.close()

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.playground import Playground
+
+pytestmark = pytest.mark.browser
+
+SHOWN = "element => element.complete && element.naturalWidth > 0"
+
+
+def test_the_sweep_shows_every_dimension(playground: Playground) -> None:
+    """Sixteen rows of eleven pictures, with the unmoved one in the middle."""
+    playground.take_sample(5)
+    playground.open_tab("Sweep")
+    rows = playground.page.locator("#sweep tbody tr")
+    rows.last.wait_for()
+    assert 16 == rows.count()
+    pictures = rows.first.locator("img")
+    assert 11 == pictures.count()
+    assert pictures.first.evaluate(SHOWN)
+    portrait = playground.page.locator("#imagined").get_attribute("src")
+    assert {portrait} == {
+        rows.nth(row).locator(".unmoved img").get_attribute("src") for row in (0, 15)
+    }
+
+
+def test_routing_shows_a_map_for_each_iteration(playground: Playground) -> None:
+    """The slider goes through the iterations, and the cells change with it."""
+    playground.take_sample(5)
+    playground.open_tab("Routing")
+    slider = playground.page.get_by_role("slider", name="iteration")
+    cells = playground.page.locator(".focus .heat")
+    last = cells.inner_html()
+    assert "3 of 3" == slider.get_attribute("aria-valuetext")
+    slider.press("ArrowLeft")
+    assert "2 of 3" == slider.get_attribute("aria-valuetext")
+    assert last != cells.inner_html()
+    assert 10 == playground.page.locator(".maps figure").count()
+    assert "2" == playground.page.locator(".facts .now th").inner_text()
+
+
+def test_moving_the_picture_draws_curves(playground: Playground) -> None:
+    """Length and angle while the digit turns, or is moved in another way."""
+    playground.take_sample(5)
+    playground.open_tab("Moving")
+    curves = playground.page.locator("#walk .curve")
+    turned = [curves.nth(place).get_attribute("points") for place in range(2)]
+    with playground.page.expect_response("**/equivariance*"):
+        playground.page.get_by_label("what is done to it").select_option("shift-x")
+    playground.page.get_by_role("img", name="length of 5").filter(has_text="px").wait_for()
+    assert turned != [curves.nth(place).get_attribute("points") for place in range(2)]
+
+
+def test_a_panel_follows_the_picture(playground: Playground) -> None:
+    """What is open is drawn anew for the next picture, and emptied with the pad."""
+    playground.take_sample(5)
+    playground.open_tab("Routing")
+    playground.page.locator("#routing").get_by_text("support for 5").wait_for()
+    playground.take_sample(8)
+    playground.page.locator("#routing").get_by_text("support for 8").wait_for()
+    playground.clear()
+    playground.page.locator("#routing").get_by_text("Draw a digit first").wait_for()
+
+
+def test_without_a_network_for_pairs_the_tab_says_so(playground: Playground) -> None:
+    """Nothing is offered that the service cannot do."""
+    playground.open_tab("Two digits")
+    playground.page.get_by_text("This service has no network for two digits").wait_for()
+    assert not playground.page.locator("#pair canvas").first.is_visible()
