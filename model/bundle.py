@@ -35,7 +35,7 @@ CARD = "CARD.md"
 GRAPHS = (ENCODER, ENCODER_BATCH, DECODER, ROUTING)
 """What every bundle has; ENCODER_HALF is missing from those of earlier versions."""
 
-PreprocessRule = Literal["digit"]
+PreprocessRule = Literal["digit", "pair"]
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -79,6 +79,8 @@ class Manifest:
     """What storing the weights in fewer bits did, on training digits kept for validation."""
     half_precision: dict[str, Any] = field(default_factory=dict)
     """What the float16 encoder does, measured on the CPU on such digits; older bundles lack it."""
+    mask_threshold: float | None = None
+    """For pairs of digits: see `model.segmentation`."""
     training: dict[str, Any] = field(default_factory=dict)
     """Recipe, seed and time."""
     pose_dimensions: tuple[PoseDimension, ...] = ()
@@ -96,6 +98,8 @@ class Manifest:
             raise ValueError(f"{self.name!r} is not a bundle name")
         if self.preprocess not in get_args(PreprocessRule):
             raise ValueError(f"unknown preprocessing rule {self.preprocess!r}")
+        if (self.preprocess == "pair") != (self.mask_threshold is not None):
+            raise ValueError("bundles for pairs of digits, and only they, have a mask threshold")
         sizes = (
             len(self.class_names),
             self.image_size,

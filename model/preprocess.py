@@ -17,13 +17,17 @@ from PIL import Image, ImageFilter, ImageOps
 from model.bundle import PreprocessRule
 
 Floats = NDArray[np.float32]
-Fit = Literal["auto", "none", "stretch", "digit"]
+Fit = Literal["auto", "none", "stretch", "digit", "pair"]
 Polarity = Literal["auto", "light-on-dark", "dark-on-light"]
 
 WHITE = 255
 """The pixel value that becomes 1.0."""
-DIGIT_BOX = 20
-"""Pixels that the longer side of a digit takes, of 28 (LeCun, Cortes and Burges)."""
+_BOX: dict[PreprocessRule, float] = {"digit": 20 / 28, "pair": 23 / 36}
+"""Share of the image's side that the longer side of the strokes takes.
+
+20 of 28 pixels are what MNIST was made with (LeCun, Cortes and Burges). Two such digits, each
+moved by up to four pixels on 36x36, take 23 on average.
+"""
 _WORKING_SIZE = 256
 """Longest side, in pixels, at which strokes are looked for."""
 _THUMBNAIL_SIZE = 48
@@ -67,7 +71,7 @@ class Prepared:
 
     image: Floats
     """(1, H, W) in [0, 1], light strokes on dark."""
-    fit: Literal["none", "stretch", "digit"]
+    fit: Literal["none", "stretch", "digit", "pair"]
     polarity: Literal["light-on-dark", "dark-on-light"]
     """Of the picture as it came."""
     box: Box | None
@@ -97,8 +101,8 @@ def prepare(
         picture: decoded, of any mode.
         size: height and width of the network's images, in pixels.
         rule: the bundle's own; what `fit="auto"` does with a picture of another size.
-        fit: `none` takes the pixels as they are, `stretch` scales the whole picture, `digit`
-            finds the strokes.
+        fit: `none` takes the pixels as they are, `stretch` scales the whole picture, `digit` and
+            `pair` find the strokes.
         polarity: found from the border by default.
 
     Raises:
@@ -111,8 +115,8 @@ def prepare(
         width, height = upright.size
         raise PreprocessError(f"fit=none needs {size}x{size} pixels, not {width}x{height}")
     grey = to_grey(upright)
-    if chosen == "digit":
-        return fit_digit(grey, size, polarity)
+    if chosen in ("digit", "pair"):
+        return fit_strokes(grey, size, polarity, rule=chosen)
     if chosen == "stretch":
         grey = _resize(grey, size, size)
     found = _border_polarity(grey) if polarity == "auto" else polarity
@@ -129,31 +133,33 @@ def to_grey(picture: Image.Image) -> Floats:
     return _to_floats(picture.convert("L"))
 
 
-def fit_digit(grey: Floats, size: int, polarity: Polarity) -> Prepared:
-    """Find the strokes of one digit and lay them out as MNIST does.
-
-    The longer side of their box becomes 20 of 28 pixels, and their centre of mass the centre.
+def fit_strokes(
+    grey: Floats, size: int, polarity: Polarity, *, rule: PreprocessRule = "digit"
+) -> Prepared:
+    """Find the strokes and lay them out as the training images have them.
 
     Args:
         grey: (H, W) in [0, 1].
         size: of the result, in pixels.
         polarity: of the picture, or `auto`.
+        rule: `digit` makes the longer side of the strokes' box 20 of 28 pixels, and their centre
+            of mass the centre, as MNIST does; `pair` makes it 23 of 36, and its middle the centre.
     """
     small = _shrink(grey, _WORKING_SIZE)
     shrink = max(small.shape) / max(grey.shape)
     ink, found = find_ink(small, polarity)
     box = _box(ink)
     if box is None:
-        return Prepared(np.zeros((1, size, size), np.float32), "digit", found, None)
+        return Prepared(np.zeros((1, size, size), np.float32), rule, found, None)
     source = Box(*(round(edge / shrink) for edge in box))
-    target = DIGIT_BOX * size / 28
+    target = _BOX[rule] * size
     ink = _thicken(ink, box, target)
     box = cast("Box", _box(ink))
     crop = ink[box.top : box.bottom, box.left : box.right]
     factor = target / max(crop.shape)
     scaled = _resize(crop, *(max(1, round(side * factor)) for side in crop.shape))
-    image = _centre(scaled / max(scaled.max(), 0.5), size)
-    return Prepared(image[None], "digit", found, source)
+    image = _centre(scaled / max(scaled.max(), 0.5), size, by_mass=rule == "digit")
+    return Prepared(image[None], rule, found, source)
 
 
 def find_ink(
@@ -281,16 +287,18 @@ def _thicken(ink: Floats, box: Box, target: float) -> Floats:
     return _to_floats(grown)
 
 
-def _centre(digit: Floats, size: int) -> Floats:
-    """Lay a digit on an empty square so that its centre of mass is the square's centre."""
-    height, width = digit.shape
-    total = float(digit.sum())
-    row = float((digit.sum(axis=1) * np.arange(height)).sum()) / total
-    column = float((digit.sum(axis=0) * np.arange(width)).sum()) / total
+def _centre(strokes: Floats, size: int, *, by_mass: bool) -> Floats:
+    """Lay strokes on an empty square, their centre of mass or of their box in its middle."""
+    height, width = strokes.shape
+    row, column = (height - 1) / 2, (width - 1) / 2
+    if by_mass:
+        total = float(strokes.sum())
+        row = float((strokes.sum(axis=1) * np.arange(height)).sum()) / total
+        column = float((strokes.sum(axis=0) * np.arange(width)).sum()) / total
     top = min(max(round((size - 1) / 2 - row), 0), size - height)
     left = min(max(round((size - 1) / 2 - column), 0), size - width)
     square = np.zeros((size, size), np.float32)
-    square[top : top + height, left : left + width] = digit
+    square[top : top + height, left : left + width] = strokes
     return square
 
 

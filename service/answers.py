@@ -28,7 +28,7 @@ DataUrl = Annotated[str, Field(description="A PNG as data:image/png;base64,…")
 class FitReport(BaseModel):
     """What was done to the picture before the network saw it."""
 
-    fit: Literal["none", "stretch", "digit"]
+    fit: Literal["none", "stretch", "digit", "pair"]
     polarity: Literal["light-on-dark", "dark-on-light"] = Field(description="As it came.")
     box: tuple[int, int, int, int] | None = Field(
         description="Left, top, right and bottom of the strokes, in pixels of the decoded picture; "

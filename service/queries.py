@@ -17,8 +17,8 @@ class PictureQuery(BaseModel):
     fit: Fit = Field(
         "auto",
         description="`none` takes pictures of the network's size as they are, `stretch` scales the "
-        "whole picture, `digit` finds the strokes; `auto` is `none` where the size is "
-        "right and the model's own rule elsewhere.",
+        "whole picture, `digit` and `pair` find the strokes of one and of two digits; `auto` is "
+        "`none` where the size is right and the model's own rule elsewhere.",
     )
     polarity: Polarity = Field("auto", description="Found from the picture by default.")
 

@@ -9,7 +9,6 @@ from typing import Annotated
 import torch
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from model.bundle import Bundle, BundleError
 from training.checkpoint import Checkpoint, CheckpointError
@@ -24,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Train, export and evaluate capsule networks.",
 )
+figures = typer.Typer(no_args_is_help=True, help="Draw a figure of the README.")
+app.add_typer(figures, name="figure")
 console = Console()
 
 DataDir = Annotated[
@@ -113,19 +114,28 @@ def evaluate(
         bool, typer.Option("--record", help="Write the scores into the manifest and the card.")
     ] = False,
 ) -> None:
-    """Read the test split once, through the bundle, and print error and confusion."""
+    """Read the test split once, through the bundle, and print what it scores."""
     from training.publication import score  # noqa: PLC0415  training itself needs no onnx
 
     bundle = Bundle.open(bundle_dir)
     scores = score(bundle, data_dir=data_dir, record=record)
-    console.print(
-        f"{bundle.manifest.name}: {scores.errors} of {scores.images} wrong, "
-        f"{scores.error_percent:.2f} % error (paper: 0.25 +- 0.005 %)"
-    )
-    table = Table("true \\ answer", *bundle.manifest.class_names)
-    for true, row in zip(bundle.manifest.class_names, scores.confusion, strict=True):
-        table.add_row(true, *(str(count) if count else "" for count in row))
-    console.print(table)
+    console.print(f"{bundle.manifest.name}: {scores.headline()}")
+    console.print(scores.table(bundle.manifest.class_names))
+
+
+@figures.command("segmentation")
+def draw_segmentation_figure(
+    bundle_dir: Annotated[Path, typer.Option("--bundle", help="Of overlapping digits.")],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="PNG file to write.")],
+    columns: Annotated[int, typer.Option(min=1, help="So many pairs are shown.")] = 10,
+    data_dir: DataDir = _DATA,
+) -> None:
+    """Draw the first pairs of the held-out training digits: taken apart, and what is not there."""
+    from training.publication import draw_first_pairs  # noqa: PLC0415  as above
+
+    draw_first_pairs(Bundle.open(bundle_dir), output, columns=columns, data_dir=data_dir)
+    console.print(f"wrote {output}")
 
 
 @app.command()

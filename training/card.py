@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from model.bundle import CARD, WEIGHTS, Bundle
+from model.bundle import CARD, WEIGHTS, Bundle, Manifest
+from training.datasets import HELD_OUT
 from training.findings import tell_findings
 
 _TEMPLATE = """# {name}
@@ -13,7 +14,7 @@ _TEMPLATE = """# {name}
 
 | | |
 |---|---|
-| task | {classes} classes of {dataset}, {size}x{size} greyscale |
+| task | {task}, {size}x{size} greyscale |
 | encoder | convolution, {capsules:,} primary capsules ({types} types on a {grid}x{grid} grid), \
 {classes} class capsules of {dim}-D, {iterations} routing iterations |
 | weights | {weights_mb:.1f} MB in 16 bits, computed in 32 |
@@ -24,7 +25,7 @@ _TEMPLATE = """# {name}
 
     {command}
 
-{steps:,} steps of {batch} images ({epochs:.1f} epochs of {examples:,}), seed {seed}, \
+{steps:,} steps of {batch} {images} ({epochs:.1f} epochs of {examples:,}), seed {seed}, \
 {hours} hours in all on one {device}. \
 {start}The whole recipe is in `manifest.json`, the log in `metrics.jsonl`.
 
@@ -33,17 +34,30 @@ _TEMPLATE = """# {name}
 ## Scores
 
 {protocol}
-
-Storing the weights in 16 bits changed {answers_changed} of {validation_images:,} answers on the \
-last {validation_images:,} training digits (wrong before {errors_before}, after {errors_after}) \
+{shifts}
+Storing the weights in 16 bits changed {answers_changed} of {validation_images:,} answers on \
+{validation} (wrong before {errors_before}, after {errors_after}) \
 and moved no length of the first 500 by more than {largest_length_change:.1e}. Those digits \
 {validation_note}.
 
 {findings}## Limits
 
+{limits}
+"""
+
+_DIGIT_LIMITS = """\
 Trained on digits of US census clerks and students, centred and free of clutter. It answers every
 picture with one of its {classes} classes, also where there is none: look at the length before
-you believe the label.
+you believe the label."""
+_PAIR_LIMITS = """\
+Trained on two overlapping digits of different classes, written by US census clerks and students,
+their middles at most {apart} pixels apart each way. It has seen neither single digits, nor three,
+nor twice the same one: look at the lengths before you believe that two classes are there."""
+_SHIFTS = """
+| shift | pairs wrong | digits missed | squared error of a digit | IoU of masks | ink of a digit: \
+true, drawn, drawn of an absent class |
+|---|---|---|---|---|---|
+{rows}
 """
 
 
@@ -62,9 +76,9 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
     return {
         **manifest.rounding,
         "name": manifest.name,
-        "summary": _summary(epochs, recipe["epochs"], training.get("started_from")),
+        "summary": _summary(epochs, training, pairs=manifest.preprocess == "pair"),
         "classes": manifest.num_classes,
-        "dataset": manifest.dataset,
+        **(_pair_wording(manifest) if manifest.preprocess == "pair" else _digit_wording(manifest)),
         "size": manifest.image_size,
         "capsules": manifest.primary_types * manifest.primary_grid**2,
         "types": manifest.primary_types,
@@ -106,9 +120,42 @@ def _start(training: dict[str, Any]) -> str:
     return f"Started from the weights of {training['started_from']}{those}. "
 
 
-def _summary(epochs: float, planned: float, started_from: str | None) -> str:
+def _digit_wording(manifest: Manifest) -> dict[str, str]:
+    count = manifest.rounding["validation_images"]
+    return {
+        "task": f"{manifest.num_classes} classes of {manifest.dataset}",
+        "images": "images",
+        "shifts": "",
+        "validation": f"the last {count:,} training digits",
+        "limits": _DIGIT_LIMITS.format(classes=manifest.num_classes),
+    }
+
+
+def _pair_wording(manifest: Manifest) -> dict[str, str]:
+    rows = [
+        f"| {shift} | {scores['error_percent']:.2f} % | {scores['digit_error_percent']:.2f} % | "
+        f"{scores['squared_error']:.1f} | {scores['mask_iou']:.3f} | {scores['true_ink']:.0f}, "
+        f"{scores['present_ink']:.0f}, {scores['absent_ink']:.0f} |"
+        for shift, scores in manifest.metrics.get("shifts", {}).items()
+    ]
+    count = manifest.rounding["validation_images"]
+    recipe = manifest.training["recipe"]
+    return {
+        "task": f"two overlapping digits of {manifest.num_classes} classes ({manifest.dataset})",
+        "images": "pairs",
+        "shifts": _SHIFTS.format(rows="\n".join(rows)) if rows else "",
+        "validation": f"{count:,} pairs of the last {HELD_OUT:,} training digits",
+        "limits": _PAIR_LIMITS.format(apart=2 * recipe["shift_px"]),
+    }
+
+
+def _summary(epochs: float, training: dict[str, Any], *, pairs: bool) -> str:
+    planned, started_from = training["recipe"]["epochs"], training.get("started_from")
     if epochs < 0.99 * planned:
         return f"A half-finished training: {epochs:.1f} of {planned:g} epochs."
+    if pairs:
+        seen = epochs * training["examples"] / 1e6
+        return f"Trained on {seen:.1f} million pairs; the paper's training set has 60 million."
     if planned < 50:
         more = f", on top of {started_from}" if started_from else ""
         return f"A short training of {planned:g} epochs{more}; the paper's code runs about 640."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -10,10 +10,22 @@ from numpy.typing import NDArray
 
 from model.capsnet import CapsNet
 from model.preprocess import scale
-from training.datasets import Examples
-from training.pairs import PairSet
 
 _BATCH = 500
+
+
+class Labelled(Protocol):
+    """Images with what they show."""
+
+    @property
+    def images(self) -> NDArray[np.uint8]:
+        """(N, H, W), light strokes on dark."""
+        ...
+
+    @property
+    def labels(self) -> NDArray[np.uint8]:
+        """(N,), or (N, C) where C classes are in each image."""
+        ...
 
 
 class PairErrors(NamedTuple):
@@ -37,34 +49,60 @@ def measure_lengths(
     return np.asarray(torch.cat(parts))
 
 
+def draw_classes(
+    network: CapsNet, images: NDArray[np.uint8], classes: NDArray[np.integer]
+) -> NDArray[np.float32]:
+    """Decode C classes (N, C) of each image (N, H, W), each alone: (N, C, H, W). On the CPU."""
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, len(images), _BATCH):
+            some = slice(start, start + _BATCH)
+            chosen = torch.from_numpy(classes[some].astype(np.int64))
+            poses = network(torch.from_numpy(scale(images[some]))).poses
+            own = poses.take_along_dim(chosen[..., None], dim=1).flatten(0, 1)
+            drawn = network.decode(own, chosen.flatten())
+            parts.append(drawn.reshape(*chosen.shape, *drawn.shape[2:]))
+    return np.asarray(torch.cat(parts))
+
+
+def longest(lengths: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """Classes (N, count) of the longest capsules, the longest first; lengths are (N, K)."""
+    return np.argsort(-lengths, axis=1, kind="stable")[:, :count]
+
+
+def answer(lengths: NDArray[np.float32], labels: NDArray[np.integer]) -> NDArray[np.int64]:
+    """What lengths (N, K) say, in the order of classes: (N, C).
+
+    Args:
+        labels: (N,), or (N, C) where each image has C of them; so many capsules are taken.
+    """
+    return np.sort(longest(lengths, labels.reshape(len(labels), -1).shape[1]))
+
+
+def is_wrong(lengths: NDArray[np.float32], labels: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Which answers are wrong, (N,): those that are not exactly the labels, in any order."""
+    wanted = np.sort(labels.reshape(len(labels), -1))
+    return np.asarray((answer(lengths, labels) != wanted).any(axis=1))
+
+
 def predict(
     network: CapsNet, images: NDArray[np.uint8], *, device: torch.device
 ) -> NDArray[np.int64]:
     """The longest capsule's class of each image (N, H, W)."""
-    return np.asarray(measure_lengths(network, images, device=device).argmax(axis=1))
+    return longest(measure_lengths(network, images, device=device), 1)[:, 0]
 
 
-def error_percent(network: CapsNet, examples: Examples, *, device: torch.device) -> float:
-    """Share of wrong answers, in percent."""
-    answers = predict(network, examples.images, device=device)
-    return 100 * float(np.mean(answers != examples.labels))
+def error_percent(network: CapsNet, examples: Labelled, *, device: torch.device) -> float:
+    """Share of wrong answers, in percent; to a pair, unless both digits are named."""
+    lengths = measure_lengths(network, examples.images, device=device)
+    return 100 * float(is_wrong(lengths, examples.labels).mean())
 
 
-def pair_errors(network: CapsNet, pairs: PairSet, *, device: torch.device) -> PairErrors:
-    """How often a network errs on pairs."""
-    return count_pair_errors(measure_lengths(network, pairs.images, device=device), pairs.labels)
-
-
-def count_pair_errors(lengths: NDArray[np.float32], labels: NDArray[np.integer]) -> PairErrors:
-    """From lengths (N, K) and labels (N, 2)."""
-    named = two_longest(lengths)
-    missed = 2 - (labels[:, :, None] == named[:, None, :]).sum(axis=(1, 2))
-    return PairErrors(100 * float(np.mean(missed > 0)), 50 * float(np.mean(missed)))
-
-
-def two_longest(lengths: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Classes (N, 2) of the longest capsule and of the next one."""
-    return np.argsort(-lengths, axis=1, kind="stable")[:, :2]
+def pair_errors(lengths: NDArray[np.float32], labels: NDArray[np.integer]) -> PairErrors:
+    """How often the two longest capsules err, from lengths (N, K) and labels (N, 2)."""
+    named = longest(lengths, 2)
+    missed = (labels[:, :, None] != named[:, None, :]).all(axis=2)  # (N, 2)
+    return PairErrors(100 * float(missed.any(axis=1).mean()), 100 * float(missed.mean()))
 
 
 def confusion(

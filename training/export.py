@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model.bundle import (
     ENCODER_HALF,
@@ -25,8 +26,7 @@ from model.capsnet import CapsNet
 from model.cpu import open_session
 from model.preprocess import scale
 from model.runtime import Runtime
-from training.datasets import Examples
-from training.evaluation import predict
+from training.evaluation import Labelled, answer, is_wrong, measure_lengths
 from training.graphs import SMALLEST_STORED, ExportError, in_half_precision, write_graphs
 
 PARITY_BATCHES = (1, 2, 7, 32)
@@ -39,7 +39,7 @@ HALF_TOLERANCE = 1e-2
 
 
 def export_bundle(
-    network: CapsNet, manifest: Manifest, target: Path, *, validation: Examples
+    network: CapsNet, manifest: Manifest, target: Path, *, validation: Labelled
 ) -> Bundle:
     """Write `target`, or nothing.
 
@@ -47,7 +47,7 @@ def export_bundle(
         network: the trained network; its weights are rounded as they will be stored.
         manifest: everything but the digests and what rounding did, which are filled in here.
         target: the bundle's folder; an older bundle there is replaced at the end.
-        validation: digits on which the effect of rounding is measured.
+        validation: images on which the effect of rounding is measured.
 
     Raises:
         ExportError: rounding moved the score, a graph holds an operator that CUDA graphs cannot
@@ -72,42 +72,38 @@ def export_bundle(
     return Bundle.open(target)
 
 
-def round_weights(network: CapsNet, validation: Examples) -> dict[str, Any]:
+def round_weights(network: CapsNet, validation: Labelled) -> dict[str, Any]:
     """Round the large weights to 16 bits, in place.
 
     Returns:
-        what that did to lengths and answers on the validation digits.
+        what that did to lengths and answers on the validation images.
 
     Raises:
         ExportError: a weight does not fit, or the wrong answers change by more than one in a
-            thousand digits.
+            thousand images.
     """
-    images = torch.from_numpy(scale(validation.images[:500]))
-    device = torch.device("cpu")
-    answers = predict(network, validation.images, device=device)
-    with torch.inference_mode():
-        lengths = network(images).lengths
+    device, labels = torch.device("cpu"), validation.labels
+    lengths = measure_lengths(network, validation.images, device=device)
+    with torch.no_grad():
         for parameter in network.parameters():
             if parameter.numel() >= SMALLEST_STORED:
                 parameter.copy_(parameter.half())
-        moved = (network(images).lengths - lengths).abs().max().item()
-    rounded_answers = predict(network, validation.images, device=device)
-    wrong, rounded_wrong = (
-        int((given != validation.labels).sum()) for given in (answers, rounded_answers)
-    )
-    if not math.isfinite(moved) or abs(rounded_wrong - wrong) > len(answers) / 1000:
-        raise ExportError(f"16-bit weights move the errors from {wrong} to {rounded_wrong}")
+    rounded = measure_lengths(network, validation.images, device=device)
+    moved = float(np.abs(rounded[:500] - lengths[:500]).max())
+    before, after = (int(is_wrong(given, labels).sum()) for given in (lengths, rounded))
+    if not math.isfinite(moved) or abs(after - before) > len(labels) / 1000:
+        raise ExportError(f"16-bit weights move the errors from {before} to {after}")
     return {
         "stored_bits": 16,
-        "validation_images": len(answers),
-        "errors_before": wrong,
-        "errors_after": rounded_wrong,
-        "answers_changed": int((answers != rounded_answers).sum()),
+        "validation_images": len(labels),
+        "errors_before": before,
+        "errors_after": after,
+        "answers_changed": _count_changes(lengths, rounded, labels),
         "largest_length_change": moved,
     }
 
 
-def measure_half_precision(network: CapsNet, folder: Path, validation: Examples) -> dict[str, Any]:
+def measure_half_precision(network: CapsNet, folder: Path, validation: Labelled) -> dict[str, Any]:
     """What the float16 encoder does to lengths and answers on some validation digits.
 
     Measured with torch, whose float16 convolutions round their results on a CPU as on CUDA;
@@ -127,7 +123,7 @@ def measure_half_precision(network: CapsNet, folder: Path, validation: Examples)
     _compare(ENCODER_HALF, graph, half, HALF_TOLERANCE)
     return {
         "validation_images": len(images),
-        "answers_changed": int((half.argmax(axis=1) != full.argmax(axis=1)).sum()),
+        "answers_changed": _count_changes(full, half, validation.labels[:HALF_IMAGES]),
         "largest_length_change": float(np.abs(half - full).max()),
     }
 
@@ -169,6 +165,13 @@ def check_parity(network: CapsNet, runtime: Runtime) -> None:
     together = runtime.encode(images.numpy())
     for single, batched in zip(alone, together, strict=True):
         _compare("an image alone and in a batch", single, batched[:1], BATCH_TOLERANCE)
+
+
+def _count_changes(
+    before: NDArray[np.float32], after: NDArray[np.float32], labels: NDArray[np.uint8]
+) -> int:
+    """Images whose answer follows from the lengths (N, K) after, but not from those before."""
+    return int((answer(before, labels) != answer(after, labels)).any(axis=1).sum())
 
 
 def _compare(what: str, actual: Any, expected: Any, tolerance: float) -> None:

@@ -6,6 +6,7 @@ their range; all pixels are integers. So the same seed gives the same pairs ever
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +16,19 @@ from torch import Tensor
 
 from model.preprocess import WHITE
 from training.batches import Draws, shift
-from training.datasets import Examples
+from training.datasets import DatasetError, Examples
 
 EPOCH_PAIRS = 100_000
 """Pairs hardly ever recur, so this only says how often a run is validated."""
+VALIDATION_PAIRS = 5000
+_VALIDATION_SEED = 1
+TEST_PAIRS = 10_000
+TEST_SEED = 2017
+TEST_DIGESTS = {
+    4: "310569bb4093d8f27b75fb428967c520338a59a86e00af16cfef76de90aac7bc",
+    6: "3ae46e29dfaff1a9999e24087dc7ab68a5bd60a4854645caaf14d49d2077d23a",
+}
+"""SHA-256 of the test pairs made of MNIST's test digits on 36x36 pixels, by shift: see `digest`."""
 
 
 class PairBatch(NamedTuple):
@@ -130,9 +140,33 @@ def fixed_pairs(examples: Examples, count: int, *, size: int, shift_px: int, see
         shift_px: digits move by up to this many pixels, each way.
     """
     rows = PairDraw(examples.labels, shift_px=shift_px).draw(count, seed)
-    digits = torch.from_numpy(examples.images)
+    digits = torch.tensor(examples.images)
     layers = lay_out(digits, torch.from_numpy(rows), size=size, reach=shift_px)
     return PairSet(overlay(layers).numpy(), layers.numpy(), examples.labels[rows[:, :2]])
+
+
+def validation_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
+    """The fixed pairs of training digits on which choices are made."""
+    return fixed_pairs(
+        digits, VALIDATION_PAIRS, size=size, shift_px=shift_px, seed=_VALIDATION_SEED
+    )
+
+
+def published_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
+    """The fixed pairs of test digits on which networks are compared.
+
+    Raises:
+        DatasetError: they are not the published ones, bit for bit.
+    """
+    pairs = fixed_pairs(digits, TEST_PAIRS, size=size, shift_px=shift_px, seed=TEST_SEED)
+    if digest(pairs) != TEST_DIGESTS[shift_px]:
+        raise DatasetError(f"the test pairs with shift {shift_px} are not the published ones")
+    return pairs
+
+
+def digest(pairs: PairSet) -> str:
+    """SHA-256 of all bytes of images, then layers, then labels, each in C order."""
+    return hashlib.sha256(b"".join(array.tobytes() for array in pairs)).hexdigest()
 
 
 def lay_out(digits: Tensor, rows: Tensor, *, size: int, reach: int) -> Tensor:

@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from model.bundle import Bundle, Manifest, write_manifest
 from model.capsnet import CapsNet
-from model.preprocess import scale
 from model.runtime import Runtime
 from training.card import write_card
 from training.checkpoint import Checkpoint
 from training.curves import draw_curves
-from training.datasets import DATASETS, HELD_OUT, hold_out, load
-from training.evaluation import confusion
+from training.datasets import DATASETS, HELD_OUT, Examples, hold_out, load
 from training.export import export_bundle
-from training.graphs import OPSET
+from training.figures import draw_segmentation
+from training.graphs import OPSET, ExportError
+from training.pair_scores import PairScores, choose_threshold, score_pairs
+from training.pairs import TEST_DIGESTS, PairSet, published_pairs, validation_pairs
+from training.scores import Scores, score_digits
 from training.study import study
 from training.trainer import CHECKPOINT, CURVES, METRICS
-
-_BATCH = 250
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Test scores of one bundle."""
-
-    images: int
-    errors: int
-    confusion: NDArray[np.int64]
-    """(K, K): row is the true class, column the answer."""
-
-    @property
-    def error_percent(self) -> float:
-        """Wrong answers of a hundred."""
-        return 100 * self.errors / self.images
 
 
 def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -> Bundle:
@@ -46,21 +28,27 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
 
     Raises:
         training.checkpoint.CheckpointError: there is no readable run.
-        training.export.ExportError: the bundle would not compute what the network does.
+        training.graphs.ExportError: the bundle would not compute what the network does.
     """
     checkpoint = Checkpoint.load(run_dir / CHECKPOINT)
     recipe, config = checkpoint.recipe, checkpoint.recipe.network
     dataset = DATASETS[recipe.dataset]
     network = CapsNet(config)
     network.load_state_dict(checkpoint.network)
-    _, validation = hold_out(load(dataset, "train", data_dir), HELD_OUT)
+    _, digits = hold_out(load(dataset, "train", data_dir), HELD_OUT)
+    validation: Examples | PairSet = digits
+    mask_threshold = None
+    if recipe.task == "pairs":
+        validation = validation_pairs(digits, size=config.image_size, shift_px=recipe.shift_px)
+        mask_threshold = choose_threshold(network, validation)
     manifest = Manifest(
         name=name or recipe.name,
-        dataset=dataset.name,
+        dataset=dataset.name if recipe.task == "digits" else f"multi{dataset.name}",
         class_names=dataset.class_names,
         image_size=config.image_size,
         class_dim=config.class_dim,
-        preprocess="digit",
+        preprocess="digit" if recipe.task == "digits" else "pair",
+        mask_threshold=mask_threshold,
         routing_iterations=config.routing_iterations,
         primary_types=config.primary_types,
         primary_grid=config.grid_size,
@@ -82,7 +70,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
     bundle = export_bundle(network, manifest, bundles / manifest.name, validation=validation)
     draw_curves(run_dir / METRICS, bundle.path / CURVES, title=manifest.name)
     shutil.copy(run_dir / METRICS, bundle.path / METRICS)
-    return study(bundle, validation)
+    return study(bundle, digits)
 
 
 def score(bundle: Bundle, *, data_dir: Path, record: bool) -> Scores:
@@ -90,28 +78,47 @@ def score(bundle: Bundle, *, data_dir: Path, record: bool) -> Scores:
 
     Args:
         record: write the scores into the manifest and the card.
+
+    Raises:
+        training.datasets.DatasetError: the pairs are not those that the docs describe.
     """
-    manifest = bundle.manifest
-    examples = load(DATASETS[manifest.dataset], "test", data_dir)
-    runtime = Runtime(bundle)
-    answers = np.concatenate(
-        [
-            runtime.encode(scale(examples.images[start : start + _BATCH])).lengths.argmax(axis=1)
-            for start in range(0, len(examples.images), _BATCH)
-        ]
-    )
-    counts = confusion(examples.labels, answers, manifest.num_classes)
-    errors = int(counts.sum() - np.trace(counts))
-    scores = Scores(len(answers), errors, counts)
+    recipe = bundle.manifest.training["recipe"]
+    examples = load(DATASETS[recipe["dataset"]], "test", data_dir)
+    scores = _score(Runtime(bundle), examples)
     if record:
-        metrics = {
-            "test_error_percent": round(scores.error_percent, 4),
-            "test_errors": errors,
-            "test_images": scores.images,
-            "protocol": "the published test split, read once through this bundle; one view of "
-            "each image, one network, float32",
-        }
-        recorded = replace(manifest, metrics=metrics)
+        recorded = replace(bundle.manifest, metrics=scores.metrics())
         write_manifest(bundle.path, recorded)
         write_card(Bundle(bundle.path, recorded))
     return scores
+
+
+def _score(runtime: Runtime, examples: Examples) -> Scores:
+    manifest = runtime.bundle.manifest
+    threshold = manifest.mask_threshold
+    if threshold is None:
+        return score_digits(runtime, examples)
+    shifts = {
+        shift_px: score_pairs(
+            runtime,
+            published_pairs(examples, size=manifest.image_size, shift_px=shift_px),
+            mask_threshold=threshold,
+        )
+        for shift_px in TEST_DIGESTS
+    }
+    return PairScores(shifts, threshold)
+
+
+def draw_first_pairs(bundle: Bundle, target: Path, *, columns: int, data_dir: Path) -> None:
+    """Draw a bundle at work on the first pairs that also validate: chosen by their seed alone.
+
+    Raises:
+        ExportError: the bundle is not for overlapping digits.
+    """
+    manifest = bundle.manifest
+    if manifest.mask_threshold is None:
+        raise ExportError(f"{manifest.name} is not for overlapping digits")
+    recipe = manifest.training["recipe"]
+    _, digits = hold_out(load(DATASETS[recipe["dataset"]], "train", data_dir), HELD_OUT)
+    pairs = validation_pairs(digits, size=manifest.image_size, shift_px=recipe["shift_px"])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draw_segmentation(Runtime(bundle), PairSet(*(array[:columns] for array in pairs)), target)

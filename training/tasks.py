@@ -11,13 +11,10 @@ from model.capsnet import CapsNet
 from model.capsnet.network import Encoding
 from training.batches import BatchStream
 from training.datasets import Examples
-from training.evaluation import error_percent, pair_errors
+from training.evaluation import error_percent, measure_lengths, pair_errors
 from training.losses import margin_loss, reconstruction_loss
-from training.pairs import PairStream, fixed_pairs
+from training.pairs import PairStream, validation_pairs
 from training.recipes import Recipe
-
-VALIDATION_PAIRS = 5000
-_VALIDATION_SEED = 1
 
 
 class Losses(NamedTuple):
@@ -119,14 +116,10 @@ class Pairs:
 
     def errors(self, network: CapsNet, validation: Examples) -> dict[str, float]:
         """How often the two longest capsules are not the two labels', on a fixed set of pairs."""
-        pairs = fixed_pairs(
-            validation,
-            VALIDATION_PAIRS,
-            size=self._recipe.network.image_size,
-            shift_px=self._recipe.shift_px,
-            seed=_VALIDATION_SEED,
-        )
-        errors = pair_errors(network, pairs, device=self._device)
+        size, shift_px = self._recipe.network.image_size, self._recipe.shift_px
+        pairs = validation_pairs(validation, size=size, shift_px=shift_px)
+        lengths = measure_lengths(network, pairs.images, device=self._device)
+        errors = pair_errors(lengths, pairs.labels)
         return {
             "validation_error_percent": errors.pair_percent,
             "validation_digit_error_percent": errors.digit_percent,

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from model.preprocess import PreprocessError, fit_digit, illumination, prepare, scale
+from model.preprocess import PreprocessError, fit_strokes, illumination, prepare, scale
 
 Floats = NDArray[np.float32]
 
@@ -200,6 +200,6 @@ def test_fit_digit_is_done_to_native_pictures_when_asked(native: NDArray[np.uint
 @pytest.mark.parametrize("size", [28, 36])
 def test_result_has_the_networks_size(size: int) -> None:
     """Any network size works, in float32 from 0 to 1."""
-    prepared = fit_digit(np.asarray(draw_seven(), np.float32) / 255, size, "auto")
+    prepared = fit_strokes(np.asarray(draw_seven(), np.float32) / 255, size, "auto")
     assert ((1, size, size), np.float32) == (prepared.image.shape, prepared.image.dtype)
     assert 0 <= prepared.image.min() <= prepared.image.max() <= 1

@@ -9,10 +9,11 @@ from training.datasets import Examples
 from training.evaluation import (
     PairErrors,
     confusion,
-    count_pair_errors,
     error_percent,
+    is_wrong,
+    longest,
+    pair_errors,
     predict,
-    two_longest,
 )
 
 CPU = torch.device("cpu")
@@ -65,7 +66,7 @@ def test_classes_that_do_not_occur_have_a_row_too() -> None:
 def test_the_two_longest_capsules_answer_a_pair() -> None:
     """The longest comes first."""
     lengths = np.array([[0.1, 0.9, 0.3, 0.4], [0.8, 0.2, 0.1, 0.9]], np.float32)
-    assert [[1, 3], [3, 0]] == two_longest(lengths).tolist()
+    assert [[1, 3], [3, 0]] == longest(lengths, 2).tolist()
 
 
 @pytest.mark.parametrize(
@@ -80,4 +81,11 @@ def test_the_two_longest_capsules_answer_a_pair() -> None:
 def test_errors_on_pairs(labels: list[list[int]], expected: PairErrors) -> None:
     """A pair is right where both digits are named; digits are counted apart."""
     lengths = np.array([[0.1, 0.9, 0.3, 0.4], [0.8, 0.2, 0.1, 0.9]], np.float32)
-    assert expected == count_pair_errors(lengths, np.array(labels, np.uint8))
+    assert expected == pair_errors(lengths, np.array(labels, np.uint8))
+
+
+def test_a_pair_is_wrong_unless_both_digits_are_named() -> None:
+    """The order of labels and of lengths does not matter."""
+    lengths = np.array([[0.1, 0.9, 0.3, 0.4]] * 4, np.float32)
+    labels = np.array([[1, 3], [3, 1], [1, 2], [0, 2]], np.uint8)
+    assert [False, False, True, True] == is_wrong(lengths, labels).tolist()

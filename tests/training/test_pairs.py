@@ -1,13 +1,24 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from training.datasets import Examples
-from training.pairs import PairBatch, PairDraw, PairStream, fixed_pairs, lay_out, overlay
+from training.datasets import DATASETS, Examples, load
+from training.pairs import (
+    TEST_DIGESTS,
+    PairBatch,
+    PairDraw,
+    PairStream,
+    fixed_pairs,
+    lay_out,
+    overlay,
+    published_pairs,
+)
 
 CPU = torch.device("cpu")
 
@@ -150,3 +161,14 @@ def test_a_fixed_set_holds_bytes(squares: Examples) -> None:
     pairs = fixed_pairs(squares, 5, size=20, shift_px=4, seed=7)
     assert [(5, 20, 20), (5, 2, 20, 20), (5, 2)] == [array.shape for array in pairs]
     assert {np.dtype(np.uint8)} == {array.dtype for array in pairs}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("shift_px", TEST_DIGESTS)
+def test_test_pairs_are_the_published_ones(shift_px: int) -> None:
+    """MNIST's test digits make the pairs whose digests are in the docs."""
+    digits = load(DATASETS["mnist"], "test", Path(os.environ["CAPSNET_DATA_DIR"]))
+    pairs = published_pairs(digits, size=36, shift_px=shift_px)
+    assert (10_000, 2, 36, 36) == pairs.layers.shape
+    docs = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    assert TEST_DIGESTS[shift_px] in docs

@@ -16,7 +16,9 @@ import torch
 from model.bundle import CARD, Bundle
 from model.capsnet import CapsNetConfig
 from training import publication
-from training.datasets import DATASETS, Dataset, Examples, load
+from training.datasets import DATASETS, Dataset, DatasetError, Examples, load
+from training.pair_scores import THRESHOLDS
+from training.pairs import TEST_DIGESTS, digest, fixed_pairs
 from training.publication import publish, score
 from training.recipes import Recipe
 from training.trainer import CURVES, METRICS, Plan, Trainer
@@ -117,6 +119,64 @@ def test_score_without_recording_changes_nothing(
     before = {path.name: path.read_bytes() for path in published[0].path.iterdir()}
     score(published[0], data_dir=data_dir, record=False)
     assert before == {path.name: path.read_bytes() for path in published[0].path.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def published_pairs(
+    data_dir: Path, noise: Dataset, tmp_path_factory: pytest.TempPathFactory
+) -> Bundle:
+    """The bundle of one step on pairs of noise."""
+    folder = tmp_path_factory.mktemp("pairs")
+    recipe = replace(
+        TINY, task="pairs", network=replace(TINY.network, image_size=36), epochs=8e-5, shift_px=4
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(DATASETS, "mnist", noise)
+        patch.setattr(publication, "HELD_OUT", 10)
+        patch.setattr("training.pairs.VALIDATION_PAIRS", 6)
+        examples = load(noise, "train", data_dir)
+        Trainer(Plan(recipe, 1, examples, None, folder), device=torch.device("cpu")).run()
+        return publish(folder, folder / "bundles", name=None, data_dir=data_dir)
+
+
+def test_bundle_of_pairs_says_so(published_pairs: Bundle) -> None:
+    """Data set, preprocessing and the threshold of masks follow from the task."""
+    manifest = published_pairs.manifest
+    assert ("multimnist", "pair", 36) == (
+        manifest.dataset,
+        manifest.preprocess,
+        manifest.image_size,
+    )
+    assert manifest.mask_threshold in THRESHOLDS
+    assert "two overlapping digits" in (published_pairs.path / CARD).read_text()
+
+
+def test_recorded_scores_of_pairs(
+    published_pairs: Bundle, data_dir: Path, noise: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both shifts are in the manifest and in the card, the paper's in front."""
+    monkeypatch.setitem(DATASETS, "mnist", noise)
+    monkeypatch.setattr("training.pairs.TEST_PAIRS", 7)
+    examples = load(noise, "test", data_dir)
+    for shift_px in (4, 6):
+        pairs = fixed_pairs(examples, 7, size=36, shift_px=shift_px, seed=2017)
+        monkeypatch.setitem(TEST_DIGESTS, shift_px, digest(pairs))
+    score(published_pairs, data_dir=data_dir, record=True)
+    metrics = Bundle.open(published_pairs.path).manifest.metrics
+    assert ["4 px", "6 px"] == list(metrics["shifts"])
+    assert metrics["test_errors"] == metrics["shifts"]["4 px"]["errors"]
+    card = (published_pairs.path / CARD).read_text()
+    assert f"({metrics['test_errors']} of 7)" in card
+    assert {"| 4 px |", "| 6 px |"} <= {line[:8] for line in card.splitlines()}
+
+
+def test_other_test_pairs_than_the_published_ones_are_refused(
+    published_pairs: Bundle, data_dir: Path, noise: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores are comparable only on the same pairs, bit for bit."""
+    monkeypatch.setitem(DATASETS, "mnist", noise)
+    with pytest.raises(DatasetError, match="not the published ones"):
+        score(published_pairs, data_dir=data_dir, record=False)
 
 
 @pytest.mark.parametrize(

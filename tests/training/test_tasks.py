@@ -65,7 +65,7 @@ def test_validation_counts_pairs_and_digits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both errors are in the metrics; a pair counts as wrong where either digit is missed."""
-    monkeypatch.setattr("training.tasks.VALIDATION_PAIRS", 60)
+    monkeypatch.setattr("training.pairs.VALIDATION_PAIRS", 60)
     trainer = make_trainer(recipe=pairs_of_bars, validation=bars)
     trainer.run()
     lines = (trainer.plan.directory / "metrics.jsonl").read_text().splitlines()
@@ -77,7 +77,7 @@ def test_validation_pairs_are_the_same_each_time(
     pairs_of_bars: Recipe, bars: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the seed of the run nor what was trained on matters."""
-    monkeypatch.setattr("training.tasks.VALIDATION_PAIRS", 60)
+    monkeypatch.setattr("training.pairs.VALIDATION_PAIRS", 60)
     network = CapsNet(pairs_of_bars.network)
     few = Examples(bars.images[:12], bars.labels[:12])
     first = Pairs(pairs_of_bars, bars, seed=1, device=CPU).errors(network, bars)

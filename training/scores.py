@@ -1,0 +1,86 @@
+"""Test scores of a bundle: what is counted, how it is recorded, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from model.preprocess import scale
+from model.runtime import Runtime
+from training.datasets import Examples
+from training.evaluation import confusion
+
+BATCH = 250
+"""Images that are encoded at a time."""
+
+
+class Scores(Protocol):
+    """What can be done with any bundle's scores."""
+
+    def metrics(self) -> dict[str, Any]:
+        """For the manifest, with the protocol that gave them."""
+        ...
+
+    def headline(self) -> str:
+        """The score in a sentence, beside the paper's."""
+        ...
+
+    def table(self, class_names: Sequence[str]) -> Table:
+        """The whole of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class DigitScores:
+    """How one digit an image was named."""
+
+    images: int
+    errors: int
+    confusion: NDArray[np.int64]
+    """(K, K): row is the true class, column the answer."""
+
+    @property
+    def error_percent(self) -> float:
+        """Wrong answers of a hundred."""
+        return 100 * self.errors / self.images
+
+    def metrics(self) -> dict[str, Any]:
+        """Errors among all images of the test split."""
+        return {
+            "test_error_percent": round(self.error_percent, 4),
+            "test_errors": self.errors,
+            "test_images": self.images,
+            "protocol": "the published test split, read once through this bundle; one view of "
+            "each image, one network, float32",
+        }
+
+    def headline(self) -> str:
+        """Errors, and the paper's."""
+        return (
+            f"{self.errors} of {self.images} wrong, {self.error_percent:.2f} % error "
+            "(paper: 0.25 +- 0.005 %)"
+        )
+
+    def table(self, class_names: Sequence[str]) -> Table:
+        """The confusion."""
+        table = Table("true \\ answer", *class_names)
+        for true, row in zip(class_names, self.confusion, strict=True):
+            table.add_row(true, *(str(count) if count else "" for count in row))
+        return table
+
+
+def score_digits(runtime: Runtime, examples: Examples) -> DigitScores:
+    """Answer every image once, with the longest capsule."""
+    answers = np.concatenate(
+        [
+            runtime.encode(scale(examples.images[start : start + BATCH])).lengths.argmax(axis=1)
+            for start in range(0, len(examples.images), BATCH)
+        ]
+    )
+    counts = confusion(examples.labels, answers, runtime.bundle.manifest.num_classes)
+    return DigitScores(len(answers), int(counts.sum() - np.trace(counts)), counts)
