@@ -22,6 +22,7 @@ from service.loading import Loader
 from service.metrics import Metrics
 from service.middleware import BodyLimit, Disconnect, Failures, RequestId, Telemetry
 from service.page import add_page
+from service.pairs import routes as pairs
 from service.preparation import Preparation
 from service.routes import administration, probes, router
 from service.serving import Serving
@@ -76,7 +77,7 @@ def create_app(
     app.state.loader = Loader(settings, partial(attach, app), lifecycle=lifecycle, metrics=metrics)
     problems.install(app)
     app.include_router(probes)
-    for routes in (router, inside.router, *([administration] if keys else [])):
+    for routes in (router, inside.router, pairs.router, *([administration] if keys else [])):
         app.include_router(routes, dependencies=SECURITY_SCHEMES if keys else [])
     add_docs_page(app)
     add_examples(app)

@@ -59,9 +59,23 @@ def _picture_body() -> dict[str, Any]:
     }
 
 
+def _two_pictures_body() -> dict[str, Any]:
+    """Several pictures as anywhere: JSON with `images`, or a form."""
+    body = _picture_body()
+    content = body["requestBody"]["content"]
+    _, several = content["application/json"]["schema"]["oneOf"]
+    content["application/json"]["schema"] = several
+    del content["image/*"]
+    return body
+
+
 PICTURE_BODY = _picture_body()
+TWO_PICTURES_BODY = _two_pictures_body()
 PICTURE_OR_PNG: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/png": _binary("Where `Accept` prefers image/png.")}}
+}
+PNG_ALONE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"image/png": _binary("There is no other answer.")}}
 }
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     "4XX": {
@@ -90,6 +104,9 @@ def _add_example(operation: dict[str, Any]) -> None:
     content = operation.get("requestBody", {}).get("content", {})
     if "image/*" in content:
         content["application/json"]["example"] = {"image": sample_base64()}
+    elif "multipart/form-data" in content:
+        images = [sample_base64(3), sample_base64(5)]
+        content["application/json"]["example"] = {"images": images}
 
 
 def add_docs_page(app: FastAPI) -> None:

@@ -103,7 +103,11 @@ def _averageable(picture: Image.Image) -> Image.Image:
 
 
 def encode_png(image: NDArray[np.float32], *, scale: int = 1) -> bytes:
-    """An image (H, W) in [0, 1] as a greyscale PNG, each pixel enlarged to `scale` squared."""
+    """An image in [0, 1] as a PNG, each pixel enlarged to `scale` squared.
+
+    Args:
+        image: (H, W), or (H, W, 3) in colour.
+    """
     pixels = (image.clip(0, 1) * WHITE + 0.5).astype(np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels.repeat(scale, 0).repeat(scale, 1)).save(file, "PNG")

@@ -14,7 +14,7 @@ from model.bundle import Manifest
 from model.preprocess import Floats, Prepared
 from model.runtime import Encoding
 from service.engine import Engine
-from service.preparation import Fitting, Preparation
+from service.preparation import Fitting, Frame, Preparation
 from service.problems import InvalidParameter, Problem, UnknownModel
 from service.timings import timing
 from service.uploads import Upload
@@ -117,7 +117,7 @@ class Inspector:
     ) -> list[Reading | Problem]:
         """Encode all pictures that can be read, as one batch; problems keep their places."""
         with timing("preprocess"):
-            prepared = await self._preparation.prepare(uploads, manifest, fitting)
+            prepared = await self._preparation.prepare(uploads, Frame.of(manifest), fitting)
         images = [one.image for one in prepared if isinstance(one, Prepared)]
         if not images:
             return [one for one in prepared if isinstance(one, Problem)]
@@ -132,11 +132,23 @@ class Inspector:
         Raises:
             Problem: it cannot be read.
         """
-        with timing("preprocess"):
-            (prepared,) = await self._preparation.prepare([picture], manifest, fitting)
-        if isinstance(prepared, Problem):
-            raise prepared
+        (prepared,) = await self.prepare_all([picture], Frame.of(manifest), fitting)
         return prepared
+
+    async def prepare_all(
+        self, uploads: list[Upload], frame: Frame, fitting: Fitting
+    ) -> list[Prepared]:
+        """The same of several pictures, for images of any kind.
+
+        Raises:
+            Problem: one of them cannot be read.
+        """
+        with timing("preprocess"):
+            prepared = await self._preparation.prepare(uploads, frame, fitting)
+        for one in prepared:
+            if isinstance(one, Problem):
+                raise one
+        return [one for one in prepared if isinstance(one, Prepared)]
 
     async def look(
         self, picture: bytes, manifest: Manifest, fitting: Fitting, *, target: int | None

@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
-from model.bundle import Manifest
+from model.bundle import Manifest, PreprocessRule
 from model.preprocess import Box, Fit, Polarity, Prepared, PreprocessError, prepare
 from service.batcher import Full
 from service.images import decode
@@ -23,6 +24,19 @@ class Fitting:
 
     fit: Fit = "auto"
     polarity: Polarity = "auto"
+
+
+class Frame(NamedTuple):
+    """What images pictures are made into."""
+
+    size: int
+    """Height and width, in pixels."""
+    rule: PreprocessRule
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """The images of a bundle's network."""
+        return cls(manifest.image_size, manifest.preprocess)
 
 
 class Preparation:
@@ -46,9 +60,9 @@ class Preparation:
         return f"Preparation(waiting={self._waiting}, {self._rate.rows_per_s:.0f} pictures/s)"
 
     async def prepare(
-        self, uploads: Sequence[Upload], manifest: Manifest, fitting: Fitting
+        self, uploads: Sequence[Upload], frame: Frame, fitting: Fitting
     ) -> list[Prepared | Problem]:
-        """What each upload becomes for a network, or the problem with it.
+        """What each upload becomes, or the problem with it.
 
         Raises:
             Full: there is no room for the pictures.
@@ -59,7 +73,7 @@ class Preparation:
         self._waiting += count
         try:
             return await asyncio.gather(
-                *(self._prepare(upload, manifest, fitting) for upload in uploads)
+                *(self._prepare(upload, frame, fitting) for upload in uploads)
             )
         finally:
             self._waiting -= count
@@ -68,38 +82,36 @@ class Preparation:
         """Stop the pool; what still waits there is dropped."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _prepare(
-        self, upload: Upload, manifest: Manifest, fitting: Fitting
-    ) -> Prepared | Problem:
+    async def _prepare(self, upload: Upload, frame: Frame, fitting: Fitting) -> Prepared | Problem:
         if isinstance(upload, Problem):
             return upload
         loop = asyncio.get_running_loop()
         prepared, seconds = await loop.run_in_executor(
-            self._pool, self._work, upload, manifest, fitting
+            self._pool, self._work, upload, frame, fitting
         )
         self._rate.note(1, seconds / self._threads)
         return prepared
 
     def _work(
-        self, content: bytes, manifest: Manifest, fitting: Fitting
+        self, content: bytes, frame: Frame, fitting: Fitting
     ) -> tuple[Prepared | Problem, float]:
         """One picture, on a thread of the pool, and the seconds that it took."""
         started = time.perf_counter()
         prepared: Prepared | Problem
         try:
-            prepared = self._decode_and_fit(content, manifest, fitting)
+            prepared = self._decode_and_fit(content, frame, fitting)
         except PreprocessError as error:
             prepared = InvalidParameter(str(error), parameter="fit")
         except Problem as problem:
             prepared = problem
         return prepared, time.perf_counter() - started
 
-    def _decode_and_fit(self, content: bytes, manifest: Manifest, fitting: Fitting) -> Prepared:
+    def _decode_and_fit(self, content: bytes, frame: Frame, fitting: Fitting) -> Prepared:
         picture, shrink = decode(content, max_pixels=self._max_pixels)
         prepared = prepare(
             picture,
-            manifest.image_size,
-            rule=manifest.preprocess,
+            frame.size,
+            rule=frame.rule,
             fit=fitting.fit,
             polarity=fitting.polarity,
         )

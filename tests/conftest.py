@@ -1,4 +1,4 @@
-"""A real bundle of an untrained network, and the service that answers from it."""
+"""Bundles of an untrained and of a tiny trained network, and the service that serves them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ from service.settings import Settings
 from training.datasets import DIGITS, Examples
 from training.export import export_bundle
 from training.graphs import OPSET
+from training.pair_scores import choose_threshold
+from training.pairs import fixed_pairs
+from training.recipes import Recipe
+from training.trainer import Plan, Trainer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette would rather have httpx2; httpx does the same
@@ -64,16 +68,78 @@ def bundle_path(network: CapsNet, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="session")
+def strokes() -> Examples:
+    """Three 28x28 images that cross: a horizontal, a vertical and a diagonal stroke."""
+    images = np.zeros((3, 28, 28), np.uint8)
+    images[0, 12:16, 4:24] = 255
+    images[1, 4:24, 12:16] = 255
+    for offset in range(-2, 3):
+        rows = np.arange(5, 23)
+        images[2, rows, rows + offset] = 255
+    return Examples(images, np.arange(3, dtype=np.uint8))
+
+
+@pytest.fixture(scope="session")
+def strokes_bundle_path(
+    bundle_path: Path, strokes: Examples, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The bundle `strokes` of a network that takes pairs of strokes apart, beside `mnist`."""
+    network = CapsNetConfig(
+        image_size=36,
+        conv_channels=8,
+        conv_stride=2,
+        primary_types=4,
+        primary_dim=4,
+        num_classes=3,
+        class_dim=8,
+        decoder_hidden=(32, 64),
+    )
+    recipe = Recipe(
+        "strokes",
+        task="pairs",
+        network=network,
+        epochs=0.04,
+        batch_size=16,
+        learning_rate=5e-3,
+        reconstruction="paper-code",
+    )
+    plan = Plan(recipe, 1, strokes, None, tmp_path_factory.mktemp("run"))
+    with torch.random.fork_rng():
+        trainer = Trainer(plan, device=torch.device("cpu"))
+        for _ in range(trainer.total_steps):
+            trainer.step()
+    pairs = fixed_pairs(strokes, 50, size=36, shift_px=2, seed=1)
+    manifest = Manifest(
+        name="strokes",
+        dataset="strokes",
+        class_names=("horizontal", "vertical", "diagonal"),
+        image_size=36,
+        class_dim=network.class_dim,
+        preprocess="pair",
+        mask_threshold=choose_threshold(trainer.network, pairs),
+        routing_iterations=network.routing_iterations,
+        primary_types=network.primary_types,
+        primary_grid=network.grid_size,
+        primary_field_px=network.primary_field_px,
+        primary_stride_px=network.primary_stride_px,
+        opset=OPSET,
+        training={"recipe": recipe.to_dict()},
+    )
+    target = bundle_path.with_name(manifest.name)
+    return export_bundle(trainer.network, manifest, target, validation=pairs).path
+
+
+@pytest.fixture(scope="session")
 def runtime(bundle_path: Path) -> Runtime:
     """The bundle, for tests that compare the service's answers with the network's."""
     return Runtime(Bundle.open(bundle_path), device="cpu", threads=1)
 
 
 @pytest.fixture(scope="session")
-def settings(bundle_path: Path) -> Settings:
-    """Limits low enough to be reached quickly."""
+def settings(strokes_bundle_path: Path) -> Settings:
+    """Both bundles, and limits low enough to be reached quickly."""
     return Settings(
-        bundles=bundle_path.parent,
+        bundles=strokes_bundle_path.parent,
         default_model="mnist",
         device="cpu",
         threads=1,

@@ -7,6 +7,7 @@ import pytest
 
 from service import problems
 from service.inside import routes as inside
+from service.pairs import routes as pairs
 from service.problems import Problem
 from service.routes import probes, router
 from service.settings import Settings
@@ -33,7 +34,13 @@ def test_no_setting_is_documented_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [route.path for routes in (probes, router, inside.router) for route in routes.routes],
+    sorted(
+        {
+            route.path
+            for routes in (probes, router, inside.router, pairs.router)
+            for route in routes.routes
+        }
+    ),
 )
 def test_every_route_is_documented(path: str) -> None:
     """The API page has a row for each route."""

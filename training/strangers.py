@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from model.preprocess import WHITE, Floats, fit_digit, scale
+from model.preprocess import WHITE, Floats, fit_strokes, scale
 from training.datasets import DATASETS, load
 
 COUNT = 1000
@@ -48,4 +48,4 @@ def _letter(rng: np.random.Generator, size: int) -> Floats:
     ImageDraw.Draw(picture).text(middle, letter, 255, font, anchor="mm", stroke_width=weight)
     turned = picture.rotate(rng.uniform(-_TURN_DEG, _TURN_DEG), Image.Resampling.BICUBIC)
     grey = np.asarray(turned, np.float32) / np.float32(WHITE)
-    return fit_digit(grey, size, "light-on-dark").image
+    return fit_strokes(grey, size, "light-on-dark").image

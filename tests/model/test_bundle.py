@@ -131,6 +131,13 @@ def test_a_wrong_value_is_refused(
         Manifest.from_dict({**manifest.to_dict(), entry: value})
 
 
+@pytest.mark.parametrize(("rule", "threshold"), [("pair", None), ("digit", 0.5)])
+def test_masks_are_for_pairs_alone(manifest: Manifest, rule: Any, threshold: float | None) -> None:
+    """A bundle for pairs says where it cuts its masks, and no other does."""
+    with pytest.raises(ValueError, match="mask threshold"):
+        replace(manifest, preprocess=rule, mask_threshold=threshold)
+
+
 def test_a_sound_bundle_opens(bundle_path: Path) -> None:
     """The bundle knows where it lies and lists its graphs and weights."""
     bundle = Bundle.open(bundle_path)

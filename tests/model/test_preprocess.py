@@ -203,3 +203,31 @@ def test_result_has_the_networks_size(size: int) -> None:
     prepared = fit_strokes(np.asarray(draw_seven(), np.float32) / 255, size, "auto")
     assert ((1, size, size), np.float32) == (prepared.image.shape, prepared.image.dtype)
     assert 0 <= prepared.image.min() <= prepared.image.max() <= 1
+
+
+def draw_two(size: int = 300) -> Image.Image:
+    """Two crossing strokes, off-centre: 120 pixels wide and 150 high."""
+    picture = Image.new("L", (size, size), 255)
+    pen = ImageDraw.Draw(picture)
+    pen.rectangle((40, 100, 159, 119), fill=0)
+    pen.rectangle((60, 20, 79, 169), fill=0)
+    return picture
+
+
+def test_two_digits_take_23_of_36_pixels() -> None:
+    """The longer side of the strokes' box does, and the middle of the box is the image's."""
+    prepared = prepare(draw_two(), 36, rule="pair")
+    ink = np.argwhere(prepared.image[0] > 0.5)
+    low, high = ink.min(axis=0), ink.max(axis=0)
+    assert ("pair", 23) == (prepared.fit, pytest.approx(high[0] - low[0] + 1, abs=1))
+    assert pytest.approx([17.5, 17.5], abs=1) == ((low + high) / 2).tolist()
+    assert prepared.box is not None
+    assert pytest.approx((40, 20, 160, 170), abs=4) == tuple(prepared.box)
+
+
+def test_a_picture_of_two_digits_in_the_right_size_is_left_alone() -> None:
+    """36x36 pictures pass untouched."""
+    native = np.asarray(draw_two(300).resize((36, 36)))
+    prepared = prepare(Image.fromarray(255 - native), 36, rule="pair")
+    assert "none" == prepared.fit
+    np.testing.assert_array_equal(scale(255 - native[None])[0], prepared.image)

@@ -49,12 +49,12 @@ def test_every_example_runs_as_it_stands(document: Json, client: TestClient) -> 
 def test_all_routes_are_documented(document: Json) -> None:
     """The document names the routes of the API."""
     expected = {"/classify", "/reconstruct", "/perturb", "/models", "/models/{name}"}
-    expected |= {"/decode", "/perturb/sweep", "/routing", "/equivariance"}
+    expected |= {"/decode", "/perturb/sweep", "/routing", "/equivariance", "/segment", "/overlay"}
     assert expected | {"/livez", "/readyz"} <= document["paths"].keys()
 
 
 @pytest.mark.parametrize(
-    "route", ["/classify", "/reconstruct", "/perturb", "/routing", "/equivariance"]
+    "route", ["/classify", "/reconstruct", "/perturb", "/routing", "/equivariance", "/segment"]
 )
 def test_all_ways_of_sending_are_documented(route: str, document: Json) -> None:
     """JSON, a form and a raw picture."""
@@ -77,6 +77,7 @@ def test_every_operation_documents_its_problems(document: Json) -> None:
         ("/perturb/sweep", "SweepAnswer"),
         ("/routing", "RoutingAnswer"),
         ("/equivariance", "EquivarianceAnswer"),
+        ("/segment", "SegmentAnswer"),
     ],
 )
 def test_an_answer_has_the_documented_members(

@@ -13,7 +13,7 @@ from model.bundle import Manifest
 from model.preprocess import Prepared
 from model.runtime import Runtime
 from service.batcher import Full
-from service.preparation import Fitting, Preparation
+from service.preparation import Fitting, Frame, Preparation
 from service.problems import MalformedRequest, UnsupportedFormat
 
 
@@ -35,7 +35,7 @@ def test_problems_keep_their_places(
 ) -> None:
     """Each upload becomes an image or a problem of its own."""
     uploads = [digits[7], b"no picture", MalformedRequest("the picture is empty")]
-    prepared = asyncio.run(preparation.prepare(uploads, manifest, Fitting()))
+    prepared = asyncio.run(preparation.prepare(uploads, Frame.of(manifest), Fitting()))
     expected = [Prepared, UnsupportedFormat, MalformedRequest]
     assert expected == [type(one) for one in prepared]
 
@@ -57,14 +57,14 @@ def test_pictures_that_do_not_fit_are_refused(
     monkeypatch.setattr(preparation, "_work", work)
 
     async def scenario() -> int:
-        first = asyncio.create_task(preparation.prepare(digits[:3], manifest, Fitting()))
+        first = asyncio.create_task(preparation.prepare(digits[:3], Frame.of(manifest), Fitting()))
         await asyncio.sleep(0)
         with pytest.raises(Full) as refusal:
-            await preparation.prepare(digits[:2], manifest, Fitting())
+            await preparation.prepare(digits[:2], Frame.of(manifest), Fitting())
         assert 0 < refusal.value.retry_after_s
         gate.set()
         await first
-        return len(await preparation.prepare(digits[:4], manifest, Fitting()))
+        return len(await preparation.prepare(digits[:4], Frame.of(manifest), Fitting()))
 
     assert 4 == asyncio.run(scenario())
 
@@ -78,7 +78,7 @@ def test_the_box_is_in_pixels_of_the_file(
     picture.paste(20, (1600, 400, 1760, 1200))
     file = io.BytesIO()
     picture.save(file, picture_format)
-    (prepared,) = asyncio.run(preparation.prepare([file.getvalue()], manifest, Fitting()))
+    (prepared,) = asyncio.run(preparation.prepare([file.getvalue()], Frame.of(manifest), Fitting()))
     assert isinstance(prepared, Prepared)
     assert prepared.box is not None
     assert pytest.approx((1600, 400, 1760, 1200), abs=12) == tuple(prepared.box)

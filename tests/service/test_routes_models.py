@@ -22,7 +22,16 @@ def test_the_loaded_bundles_are_listed(client: TestClient) -> None:
                 "class_dim": 16,
                 "default": True,
                 "metrics": {},
-            }
+            },
+            {
+                "name": "strokes",
+                "dataset": "strokes",
+                "class_names": ["horizontal", "vertical", "diagonal"],
+                "image_size": 36,
+                "class_dim": 8,
+                "default": False,
+                "metrics": {},
+            },
         ],
     }
     assert expected == client.get("/models").json()
@@ -38,7 +47,7 @@ def test_an_unknown_bundle_is_not_found(client: TestClient) -> None:
     """The problem names the bundles that there are."""
     answer = client.get("/models/emnist")
     assert 404 == answer.status_code
-    assert "'emnist' is not loaded; loaded: mnist" == answer.json()["detail"]
+    assert "'emnist' is not loaded; loaded: mnist, strokes" == answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -64,5 +73,6 @@ def test_the_service_is_alive(client: TestClient) -> None:
 
 def test_the_service_is_ready(client: TestClient) -> None:
     """/readyz names the provider and the bundles."""
-    expected = {"status": "ready", "provider": "CPUExecutionProvider", "models": ["mnist"]}
+    models = ["mnist", "strokes"]
+    expected = {"status": "ready", "provider": "CPUExecutionProvider", "models": models}
     assert expected == client.get("/readyz").json()

@@ -1,0 +1,32 @@
+"""Laying one digit over another, as MultiMNIST does."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from model.preprocess import Floats
+
+SIZE = 36
+"""Height and width of a picture of two digits, in pixels."""
+DIGIT_SIZE = 28
+MAX_SHIFT_PX = (SIZE - DIGIT_SIZE) // 2
+"""How far a digit moves from the middle; so two may lie twice as far apart."""
+
+
+def overlay(first: Floats, second: Floats, *, dx: int, dy: int) -> Floats:
+    """Two digits (28, 28) in one picture (36, 36), added up and cut off at white.
+
+    Args:
+        dx: pixels by which the second lies right of the first; -8 to 8. Each moves half of it.
+        dy: the same, down.
+    """
+    places = (-(dy // 2), -(dx // 2)), (dy - dy // 2, dx - dx // 2)
+    total = sum(_place(digit, *place) for digit, place in zip((first, second), places, strict=True))
+    return np.minimum(np.asarray(total, np.float32), 1)
+
+
+def _place(digit: Floats, down: int, right: int) -> Floats:
+    square = np.zeros((SIZE, SIZE), np.float32)
+    top, left = MAX_SHIFT_PX + down, MAX_SHIFT_PX + right
+    square[top : top + DIGIT_SIZE, left : left + DIGIT_SIZE] = digit
+    return square

@@ -1,0 +1,86 @@
+"""The routes for two digits in one picture: taking them apart, and laying them over one another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from service.dependencies import IN_TIME, TheInspector
+from service.documentation import (
+    PICTURE_BODY,
+    PICTURE_OR_PNG,
+    PNG_ALONE,
+    PROBLEMS,
+    SAMPLES,
+    TWO_PICTURES_BODY,
+)
+from service.images import encode_png
+from service.inspector import Inspector
+from service.negotiation import JSON, PNG, choose_media_type
+from service.pairs.answers import SegmentAnswer
+from service.pairs.overlay import DIGIT_SIZE, overlay
+from service.pairs.queries import OverlayQuery, OverlaySamplesQuery, PlaceQuery, SegmentQuery
+from service.pairs.segmentation import choose_manifest, segment
+from service.preparation import Fitting, Frame
+from service.problems import InvalidParameter, Problem
+from service.uploads import FILE_FIELD, Upload, read_picture, read_pictures
+
+router = APIRouter(responses=PROBLEMS, dependencies=IN_TIME)
+
+
+@router.post(
+    "/segment",
+    openapi_extra=PICTURE_BODY,
+    response_model=SegmentAnswer,
+    responses=PICTURE_OR_PNG,
+)
+async def segment_picture(
+    request: Request, query: Annotated[SegmentQuery, Query()], inspector: TheInspector
+) -> Response | SegmentAnswer:
+    """Take overlapping digits apart: which strokes are whose (paper, section 6)."""
+    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    manifest = choose_manifest(inspector, query.model)
+    picture = await read_picture(request)
+    (reading,) = await inspector.read([picture], manifest, query.fitting)
+    if isinstance(reading, Problem):
+        raise reading
+    found = await segment(inspector, reading, manifest, count=query.count)
+    if media_type == PNG:
+        return Response(encode_png(found.paint(), scale=query.scale), media_type=PNG)
+    return SegmentAnswer.of(manifest, found)
+
+
+@router.post(
+    "/overlay", openapi_extra=TWO_PICTURES_BODY, responses=PNG_ALONE, response_class=Response
+)
+async def overlay_pictures(
+    request: Request, query: Annotated[OverlayQuery, Query()], inspector: TheInspector
+) -> Response:
+    """Lay the second of two pictures of a digit over the first, as a picture for `/segment`."""
+    choose_media_type(request.headers.get("accept"), [PNG])
+    uploads = await read_pictures(request, max_pictures=2)
+    if len(uploads) != 2:
+        raise InvalidParameter("send two pictures, one of each digit", parameter=FILE_FIELD)
+    return await _overlay(inspector, uploads, query, query.fitting)
+
+
+@router.get("/overlay", responses=PNG_ALONE, response_class=Response)
+async def overlay_samples(
+    request: Request, query: Annotated[OverlaySamplesQuery, Query()], inspector: TheInspector
+) -> Response:
+    """Lay one sample digit over another, as a picture for `/segment`."""
+    choose_media_type(request.headers.get("accept"), [PNG])
+    uploads: list[Upload] = [
+        (SAMPLES / f"{label}.png").read_bytes() for label in (query.first, query.second)
+    ]
+    return await _overlay(inspector, uploads, query, Fitting())
+
+
+async def _overlay(
+    inspector: Inspector, uploads: list[Upload], place: PlaceQuery, fitting: Fitting
+) -> Response:
+    prepared = await inspector.prepare_all(uploads, Frame(DIGIT_SIZE, "digit"), fitting)
+    first, second = (one.image[0] for one in prepared)
+    image = overlay(first, second, dx=place.dx, dy=place.dy)
+    return Response(encode_png(image, scale=place.scale), media_type=PNG)
