@@ -17,7 +17,7 @@ REVISION = $(shell git rev-parse HEAD 2>/dev/null)
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test test-cuda check train export evaluate release-check bench-setup bench sbom image image-test base-image clean
+.PHONY: help serve test test-cuda check train export evaluate release-check screenshot bench-setup bench sbom image image-test base-image clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,6 +53,9 @@ release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect e
 
 sbom: $(VENV)/.dev ## Write sbom-TARGET.cdx.json, what an image holds.
 	sh tools/sbom.sh $(BIN) $(TARGET)
+
+screenshot: $(VENV)/.dev ## Take the README's picture of the playground with Chromium.
+	$(BIN)/python -m tests.browser.screenshot docs/pictures/playground.png
 
 image: ## Build IMAGE for TARGET (cpu or gpu) with docker or podman (ARGS="--network host ...").
 	$(ENGINE) build --file docker/service.Dockerfile --target $(TARGET) --tag $(IMAGE) \

@@ -44,8 +44,8 @@ function sentence({ class_name: name, length }) {
 
 function doubt({ length, familiarity }) {
   if (length < 0.5) return "No capsule is long: it is not sure that this is anything it knows.";
-  if (familiarity?.known === false) return "Unlike most pictures that it was trained on.";
-  return familiarity ? "Much like the pictures that it was trained on." : "";
+  if (familiarity?.known === false) return "Looks unlike what it was trained on.";
+  return familiarity ? "Looks like what it was trained on." : "";
 }
 
 /** Mark the class that is imagined. */

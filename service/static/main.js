@@ -125,7 +125,9 @@ modelChoice.addEventListener("change", showModel);
 targetChoice.addEventListener("change", () => lookAgain({ target: Number(targetChoice.value) }));
 takePastes([pad, ...pairs]);
 const [tasks, views] = document.querySelectorAll("[role=tablist]");
-tabs(tasks);
+tabs(tasks, (panel) => {
+  for (const part of [modelChoice, find("model-label")]) part.hidden = panel !== "digit";
+});
 tabs(views, (panel) => {
   active = panel;
   lenses[active].show(scene);

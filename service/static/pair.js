@@ -22,7 +22,10 @@ export function pairPads(panel, { models, fail }) {
 
   const segment = latest(async () => {
     const [model] = (await models) ?? [];
-    if (!model || pads.some((pad) => pad.empty)) return show(image, null);
+    if (!model || pads.some((pad) => pad.empty)) {
+      show(image, null);
+      return result.replaceChildren();
+    }
     const query = { dx: right.input.value, dy: down.input.value };
     const pictures = await Promise.all(pads.map((pad) => pad.picture()));
     const overlay = await ask("/overlay", { query, body: upload(...pictures), accept: "image/png" });
@@ -33,14 +36,18 @@ export function pairPads(panel, { models, fail }) {
     result.replaceChildren(...(await apart(answer)));
   }, fail);
 
-  for (const pad of pads) pad.addEventListener("change", () => segment());
-  for (const { input } of [right, down]) input.addEventListener("input", () => segment());
+  const update = () => {
+    panel.setAttribute("aria-busy", "true");
+    segment().then(() => panel.removeAttribute("aria-busy"));
+  };
+  for (const pad of pads) pad.addEventListener("change", update);
+  for (const { input } of [right, down]) input.addEventListener("input", update);
   const [first, second] = places.map((place, index) => titled(["First", "Second"][index], place));
-  const middle = titled("Both", make("div", { class: "paper" }, image), right.row, down.row);
-  const parts = make("div", {}, make("div", { class: "story pair" }, first, middle, second), result);
+  const both = titled("Both", make("div", { class: "paper" }, image), right.row, down.row);
+  const parts = make("div", {}, make("div", { class: "story pair" }, first, second, both), result);
   panel.append(message, parts);
   models.then((found) => {
-    if (found?.length) return;
+    if (found?.length) return message.append(` ${found[0].name} takes them apart.`);
     message.textContent = "This service has no network for two digits. Where one is loaded, they are taken apart here.";
     parts.hidden = true;
   });

@@ -44,9 +44,11 @@ def line(*points: Point) -> Stroke:
     return list(points)
 
 
-def arc(centre: Point, radii: Point, start_deg: float, stop_deg: float) -> Stroke:
+def arc(
+    centre: Point, radii: Point, start_deg: float, stop_deg: float, *, step_deg: float = 40
+) -> Stroke:
     """Part of an ellipse; 0 degrees is to the right, 90 is down."""
-    count = max(4, round(abs(stop_deg - start_deg) / 40))
+    count = max(4, round(abs(stop_deg - start_deg) / step_deg))
     angles = [
         math.radians(start_deg + (stop_deg - start_deg) * i / count) for i in range(count + 1)
     ]

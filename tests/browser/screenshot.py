@@ -1,0 +1,43 @@
+"""The README's picture of the playground: `python -m tests.browser.screenshot FILE`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from tests.browser.hands import HANDS, arc
+from tests.browser.playground import open_playground
+from tests.processes import SOURCE, running
+
+WINDOW = {"width": 1200, "height": 960}
+THREE = [
+    arc((0.45, 0.27), (0.33, 0.25), -150, 80, step_deg=5)
+    + arc((0.45, 0.74), (0.37, 0.24), -80, 150, step_deg=5)
+]
+
+
+def take(target: Path) -> None:
+    """Draw a digit, move one dimension of its pose, and keep what is to be seen."""
+    program = shutil.which("chromium")
+    with (
+        running(lambda _environment: SOURCE, {"CAPSNET_DEVICE": "cpu"}) as (_process, client),
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        with open_playground(browser, str(client.base_url), viewport=WINDOW) as playground:
+            playground.draw(HANDS["slanted"].draw(THREE))
+            slider = playground.page.get_by_role("slider", name="slant").first
+            with playground.page.expect_response("**/decode*"):
+                slider.fill("0.12")
+            slider.evaluate("element => element.blur()")
+            playground.page.wait_for_timeout(500)  # transitions end
+            target.parent.mkdir(parents=True, exist_ok=True)
+            playground.page.screenshot(path=target)
+        browser.close()
+
+
+if __name__ == "__main__":
+    take(Path(sys.argv[1]))
