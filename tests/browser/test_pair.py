@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.playground import Playground, open_playground
+from tests.processes import SOURCE, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+
+FIRST, SECOND = "#pair section:nth-of-type(1)", "#pair section:nth-of-type(2)"
+COLOURS = """canvas => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return [0, 1, 2].map((channel) => data.reduce(
+    (sum, value, place) => sum + (place % 4 === channel ? value : 0), 0));
+}"""
+
+
+@pytest.fixture(scope="module")
+def pair_url(strokes_bundle_path: Path) -> Iterator[str]:
+    """A service with a network for single pictures and a tiny one for pairs."""
+    environment = {"CAPSNET_DEVICE": "cpu", "CAPSNET_BUNDLES": str(strokes_bundle_path.parent)}
+    with running(lambda _environment: SOURCE, environment) as (_process, client):
+        yield str(client.base_url)
+
+
+@pytest.fixture
+def playground(browser: Browser, pair_url: str) -> Iterator[Playground]:
+    """The second tab, with a three and a five."""
+    with open_playground(browser, pair_url) as playground:
+        playground.open_tab("Two digits")
+        playground.take_sample(3, FIRST)
+        playground.take_sample(5, SECOND)
+        yield playground
+        assert [] == playground.complaints
+        assert [] == playground.foreign_requests
+
+
+def test_two_digits_are_taken_apart_in_colour(playground: Playground) -> None:
+    """Both together and each alone: the first in a warm colour, the second in a cold one."""
+    canvases = playground.page.locator("#pair .apart canvas")
+    assert 3 == canvases.count()
+    red, _, blue = canvases.nth(1).evaluate(COLOURS)
+    assert red > blue
+    red, _, blue = canvases.nth(2).evaluate(COLOURS)
+    assert blue > red
+    assert playground.page.get_by_role("img", name="both digits in one picture").is_visible()
+
+
+def test_the_second_digit_can_be_moved(playground: Playground) -> None:
+    """Another distance is another picture, and is taken apart anew."""
+    overlay = playground.page.get_by_role("img", name="both digits in one picture")
+    before = overlay.get_attribute("src")
+    with playground.page.expect_response("**/segment*"):
+        playground.page.get_by_role("slider", name="moved right").press("ArrowLeft")
+    playground.settle()
+    assert before != overlay.get_attribute("src")
+    assert "3 px" == playground.page.locator("output[for=right]").inner_text()
+
+
+def test_a_drawing_may_be_one_of_the_two(playground: Playground) -> None:
+    """The pads take drawings as well as samples."""
+    overlay = playground.page.get_by_role("img", name="both digits in one picture")
+    before = overlay.get_attribute("src")
+    playground.draw([[(0.3, 0.2), (0.7, 0.2), (0.4, 0.85)]], pad=SECOND)
+    assert before != overlay.get_attribute("src")
+    playground.page.locator(SECOND).get_by_role("button", name="Clear").click()
+    playground.settle()
+    assert 0 == playground.page.locator("#pair .apart figure").count()
