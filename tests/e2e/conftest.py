@@ -17,12 +17,25 @@ from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running, wait_until_ok
 from training.datasets import DATASETS, Examples, hold_out, load
 
-BUNDLES = sorted(path.parent.name for path in Settings().bundles.glob(f"*/{MANIFEST}"))
+
+def _shipped(dataset: str) -> list[str]:
+    """Names of the bundles that ship and were trained on a data set."""
+    manifests = sorted(Settings().bundles.glob(f"*/{MANIFEST}"))
+    return [
+        path.parent.name for path in manifests if json.loads(path.read_text())["dataset"] == dataset
+    ]
 
 
-@pytest.fixture(params=BUNDLES)
+@pytest.fixture(params=_shipped("mnist"))
 def bundle_name(request: pytest.FixtureRequest) -> str:
-    """Each bundle that ships."""
+    """Each bundle that ships for single digits."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=_shipped("multimnist"))
+def pair_bundle_name(request: pytest.FixtureRequest) -> str:
+    """Each bundle that ships for two overlapping digits; skips while there is none."""
     name: str = request.param
     return name
 

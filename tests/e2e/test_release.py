@@ -4,12 +4,15 @@ import io
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 from PIL import Image
 
 from model.bundle import Bundle
 from service.settings import Settings
 from training.datasets import DATASETS, Examples, load
+from training.evaluation import is_wrong
+from training.pairs import TEST_DIGESTS, published_pairs
 
 BATCH = 100
 
@@ -45,3 +48,27 @@ def test_ten_thousand_pictures_get_the_recorded_score(
         wrong += sum(map(int.__ne__, predictions, map(int, labels)))
     recorded = Bundle.open(Settings().bundles / bundle_name).manifest.metrics["test_errors"]
     assert recorded == wrong
+
+
+@pytest.mark.release
+@pytest.mark.data
+@pytest.mark.parametrize("shift_px", TEST_DIGESTS)
+def test_ten_thousand_pairs_get_the_recorded_score(
+    shift_px: int, pair_bundle_name: str, service: httpx.Client, test_digits: Examples
+) -> None:
+    """The published test pairs over HTTP give exactly the errors that `evaluate` recorded."""
+    pairs = published_pairs(test_digits, size=36, shift_px=shift_px)
+    wrong = 0
+    for start in range(0, len(pairs.labels), BATCH):
+        answer = service.post(
+            "/classify",
+            params={"model": pair_bundle_name},
+            files=[
+                ("file", ("pair.png", encode_png(one), "image/png"))
+                for one in pairs.images[start : start + BATCH]
+            ],
+        )
+        lengths = np.array([one["lengths"] for one in answer.json()["predictions"]], np.float32)
+        wrong += int(is_wrong(lengths, pairs.labels[start : start + BATCH]).sum())
+    metrics = Bundle.open(Settings().bundles / pair_bundle_name).manifest.metrics
+    assert metrics["shifts"][f"{shift_px} px"]["errors"] == wrong
