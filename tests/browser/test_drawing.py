@@ -1,11 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.browser.hands import DIGITS, HANDS
-from tests.browser.playground import Playground
+from tests.browser.playground import Playground, open_playground
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def playground(browser: Browser, service_url: str) -> Iterator[Playground]:
+    """One page for all drawings."""
+    with open_playground(browser, service_url) as playground:
+        yield playground
+        assert [] == playground.complaints
+        assert [] == playground.foreign_requests
 
 
 @pytest.mark.parametrize("digit", DIGITS)
