@@ -15,16 +15,16 @@ LABEL org.opencontainers.image.title="CapsNet training" \
     org.opencontainers.image.description="Train, export and evaluate capsule networks." \
     org.opencontainers.image.licenses="Apache-2.0"
 ENV PYTHONPATH=/app:/packages PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
-    CAPSNET_DATA_DIR=/work/data \
+    CAPSNET_DATA_DIR=/capsnet/data \
     NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 COPY --from=packages /packages /packages
 COPY model/*.py /app/model/
 COPY model/capsnet /app/model/capsnet
 COPY training /app/training
-RUN mkdir -p /work/data /work/runs /work/model/bundles && chown -R 10001:10001 /work
-WORKDIR /work
+RUN mkdir -p /capsnet/data /capsnet/runs /capsnet/model/bundles && chown -R 10001:10001 /capsnet
+WORKDIR /capsnet
 USER 10001:10001
-VOLUME ["/work/data", "/work/runs", "/work/model/bundles"]
+VOLUME ["/capsnet/data", "/capsnet/runs", "/capsnet/model/bundles"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["python3", "-m", "training"]
 CMD ["--help"]
