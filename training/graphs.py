@@ -58,7 +58,8 @@ def write_graphs(network: CapsNet, folder: Path) -> None:
         )
     batch = _trace(network, {"images": images}, ("lengths", "poses"))
     decoder = _trace(network.decoder, {"poses": poses, "classes": classes}, ("images",))
-    weights = WeightStore(constants={name for name, _ in network.named_buffers()})
+    traced = (network, network.decoder, _RoutingGraph(network))
+    weights = WeightStore({name for module in traced for name, _ in module.named_parameters()})
     graphs = {
         ENCODER: encoder,
         DECODER: decoder,
@@ -88,11 +89,11 @@ class WeightStore:
     """The content of weights.bin: float16 tensors, each stored once.
 
     Args:
-        constants: names of matrices that no training made; they stay in their graphs.
+        names: of the weights; whatever else a graph holds, no training made, and it stays there.
     """
 
-    def __init__(self, constants: AbstractSet[str] = frozenset()) -> None:
-        self._constants = constants
+    def __init__(self, names: AbstractSet[str]) -> None:
+        self._names = names
         self.content = bytearray()
         self._offsets: dict[str, int] = {}
 
@@ -105,7 +106,7 @@ class WeightStore:
         casts = []
         for initializer in graph.graph.initializer:
             values = numpy_helper.to_array(initializer)
-            if values.size < SMALLEST_STORED or initializer.name in self._constants:
+            if values.size < SMALLEST_STORED or initializer.name not in self._names:
                 continue
             if values.dtype == np.float32:
                 casts.append(_narrow(initializer, values))

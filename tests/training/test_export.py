@@ -10,10 +10,11 @@ import torch
 
 from model.bundle import ENCODER_HALF, GRAPHS, WEIGHTS, Bundle, Manifest
 from model.capsnet import CapsNet, CapsNetConfig
+from model.cpu import open_session
 from model.runtime import Runtime
 from training.datasets import Examples
 from training.export import check_parity, export_bundle, round_weights
-from training.graphs import ExportError
+from training.graphs import ExportError, write_graphs
 
 CONFIG = CapsNetConfig(conv_channels=8, primary_types=2, decoder_hidden=(16, 16), class_bias=True)
 MANIFEST = Manifest(
@@ -108,6 +109,21 @@ def test_the_batch_encoder_multiplies_matrices_instead_of_convolving(exported: B
         nodes = onnx.load(exported.path / name, load_external_data=False).graph.node
         convolutions[name] = [node.op_type for node in nodes].count("Conv")
     assert {"encoder.onnx": 2, "encoder.batch.onnx": 1} == convolutions
+
+
+def test_kernels_that_the_exporter_transforms_are_no_weights(tmp_path: Path) -> None:
+    """Small kernels come transformed from the exporter: they stay in the graph, unrounded."""
+    network = CapsNet(replace(CONFIG, primary_kernel=5)).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(parameter.half())
+    images = torch.rand(3, 1, 28, 28)
+
+    write_graphs(network, tmp_path)
+
+    session = open_session(tmp_path / "encoder.batch.onnx", threads=1)
+    (lengths,) = session.run(["lengths"], {"images": images.numpy()})
+    np.testing.assert_allclose(lengths, network(images).lengths.detach(), atol=1e-4)
 
 
 def test_rounding_is_reported(exported: Bundle) -> None:
