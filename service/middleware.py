@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 import uuid
 from abc import ABC, abstractmethod
+from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -17,6 +19,8 @@ from service.metrics import Metrics
 from service.problems import PROBES, REQUEST_ID, Busy, TooLarge
 
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_MOUNTED = "app_root_path"
+"""Where this is in a scope, the request was for a file of a mounted folder (Starlette)."""
 
 
 class HttpMiddleware(ABC):
@@ -75,19 +79,28 @@ class Telemetry(HttpMiddleware):
             await self.app(scope, receive, send_with_timing)
 
     def _note(self, scope: Scope, status: int, seconds: dict[str, float]) -> None:
-        route = getattr(scope.get("route"), "path", "unknown")
+        route = _route(scope)
         self._metrics.note_request(route, status, seconds["total"])
         for stage in seconds.keys() - {"total"}:
             self._metrics.note_stage(stage, seconds[stage])
         if route not in PROBES:
             milliseconds = {f"{stage}_ms": round(1000 * s, 2) for stage, s in seconds.items()}
-            logs.ACCESS.info(
+            quiet = _MOUNTED in scope and status < HTTPStatus.BAD_REQUEST
+            logs.ACCESS.log(
+                logging.DEBUG if quiet else logging.INFO,
                 "%s %s %s",
                 scope["method"],
                 route,
                 status,
                 extra={"fields": {"route": route, "status": status, **milliseconds}},
             )
+
+
+def _route(scope: Scope) -> str:
+    """The path's template, or the mounted folder's; never what the client typed."""
+    if _MOUNTED in scope:
+        return str(scope["root_path"].removeprefix(scope[_MOUNTED]))
+    return getattr(scope.get("route"), "path", "unknown")
 
 
 class Failures(HttpMiddleware):

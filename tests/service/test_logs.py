@@ -59,6 +59,18 @@ def test_every_answer_is_logged_without_the_picture(
     assert {"preprocess_ms", "queue_ms", "compute_ms", "total_ms"} < fields.keys()
 
 
+def test_a_page_load_is_one_line(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    """The page's files are logged below INFO, unless one is missing; metrics know them as one."""
+    with caplog.at_level(logging.INFO, logger="service.access"):
+        for path in ("/", "/static/main.js", "/static/page.css", "/static/gone.js"):
+            client.get(path)
+    lines = [one.getMessage() for one in caplog.records if one.name == "service.access"]
+    assert ["GET / 200", "GET /static 404"] == lines
+    text = client.get("/metrics").text
+    assert 'capsnet_requests_total{route="/static",status="200"}' in text
+    assert "main.js" not in text
+
+
 def test_server_timing_tells_where_the_time_went(client: TestClient, digits: list[bytes]) -> None:
     """The stages are part of the total."""
     answer = client.post("/classify", files={"file": digits[3]})
