@@ -11,12 +11,13 @@ import typer
 from rich.console import Console
 
 from model.bundle import Bundle, BundleError
+from training.baseline_trainer import make_trainer
 from training.checkpoint import Checkpoint, CheckpointError
 from training.datasets import DATASETS, HELD_OUT, DatasetError, Examples, hold_out, load
 from training.download import DownloadError
 from training.memory import keep_freed_memory
 from training.recipes import PRESETS, Recipe
-from training.trainer import CHECKPOINT, Plan, Trainer, TrainingError
+from training.trainer import CHECKPOINT, Plan, TrainingError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -74,9 +75,12 @@ def train(
         keep_freed_memory()
     plan = Plan(recipe, seed, training, validation, directory)
     begun = (directory / CHECKPOINT).exists()
-    trainer = Trainer(plan, device=where, resume=resume or (resume_or_begin and begun))
+    trainer = make_trainer(plan, device=where, resume=resume or (resume_or_begin and begun))
     if weights:
-        trainer.start_from(Checkpoint.load(weights / CHECKPOINT))
+        other = Checkpoint.load(weights / CHECKPOINT)
+        if other.recipe.baseline != recipe.baseline:
+            raise TrainingError(f"{other.recipe.name} is another network than this recipe's")
+        trainer.start_from(other)
     if transfer:
         taken = trainer.transfer_from(Checkpoint.load(transfer / CHECKPOINT))
         anew = [name for name in trainer.network.state_dict() if name not in taken]

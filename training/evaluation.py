@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from model.capsnet import CapsNet
 from model.preprocess import scale
@@ -38,9 +39,13 @@ class PairErrors(NamedTuple):
 
 
 def measure_lengths(
-    network: CapsNet, images: NDArray[np.uint8], *, device: torch.device
+    network: nn.Module, images: NDArray[np.uint8], *, device: torch.device
 ) -> NDArray[np.float32]:
-    """Capsule lengths (N, K) of images (N, H, W). One view of each, no augmentation."""
+    """Capsule lengths (N, K) of images (N, H, W). One view of each, no augmentation.
+
+    Args:
+        network: a capsule network, or another whose answer has `lengths`.
+    """
     parts = []
     with torch.inference_mode():
         for start in range(0, len(images), _BATCH):
@@ -92,7 +97,7 @@ def predict(
     return longest(measure_lengths(network, images, device=device), 1)[:, 0]
 
 
-def error_percent(network: CapsNet, examples: Labelled, *, device: torch.device) -> float:
+def error_percent(network: nn.Module, examples: Labelled, *, device: torch.device) -> float:
     """Share of wrong answers, in percent; to a pair, unless both digits are named."""
     lengths = measure_lengths(network, examples.images, device=device)
     return 100 * float(is_wrong(lengths, examples.labels).mean())

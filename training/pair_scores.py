@@ -16,11 +16,9 @@ from model.runtime import Encoding, Runtime
 from model.segmentation import INK, find_masks
 from training.evaluation import draw_classes, is_wrong, longest
 from training.pairs import PairSet
+from training.paper import MULTIMNIST, MULTIMNIST_BASELINE, MULTIMNIST_SHIFT_PX
 from training.scores import BATCH
 
-PAPER_SHIFT_PX = 4
-PAPER_ERROR_PERCENT = 5.2
-PAPER_BASELINE_ERROR_PERCENT = 8.1
 THRESHOLDS = [step / 20 for step in range(1, 20)]
 
 
@@ -55,7 +53,7 @@ class PairScores:
 
     def metrics(self) -> dict[str, Any]:
         """The paper's measure at the paper's shift, and everything for each shift."""
-        first = self.shifts[PAPER_SHIFT_PX]
+        first = self.shifts[MULTIMNIST_SHIFT_PX]
         return {
             "test_error_percent": round(first.error_percent, 4),
             "test_errors": first.errors,
@@ -72,10 +70,10 @@ class PairScores:
 
     def headline(self) -> str:
         """Wrong pairs at the paper's shift, and the paper's."""
-        first = self.shifts[PAPER_SHIFT_PX]
+        first = self.shifts[MULTIMNIST_SHIFT_PX]
         return (
             f"{first.errors} of {first.pairs} pairs wrong, {first.error_percent:.2f} % error "
-            f"(paper: {PAPER_ERROR_PERCENT} %)"
+            f"(paper: {MULTIMNIST[3, 'paper']} %)"
         )
 
     def table(self, _class_names: Sequence[str]) -> Table:
@@ -88,8 +86,8 @@ class PairScores:
             "mask IoU",
             "ink: true, drawn, absent",
         )
-        table.add_row("paper, baseline CNN", f"{PAPER_BASELINE_ERROR_PERCENT}")
-        table.add_row("paper, CapsNet", f"{PAPER_ERROR_PERCENT}")
+        table.add_row("paper, baseline CNN", str(MULTIMNIST_BASELINE))
+        table.add_row("paper, CapsNet", str(MULTIMNIST[3, "paper"]))
         for shift_px, scores in self.shifts.items():
             table.add_row(
                 f"this bundle, shift {shift_px} px",

@@ -28,10 +28,13 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
 
     Raises:
         training.checkpoint.CheckpointError: there is no readable run.
-        training.graphs.ExportError: the bundle would not compute what the network does.
+        training.graphs.ExportError: the network has no capsules, or the bundle would not compute
+            what it does.
     """
     checkpoint = Checkpoint.load(run_dir / CHECKPOINT)
     recipe, config = checkpoint.recipe, checkpoint.recipe.network
+    if recipe.baseline:
+        raise ExportError(f"{recipe.name} has no capsules to look into; it is for comparison")
     dataset = DATASETS[recipe.dataset]
     network = CapsNet(config)
     network.load_state_dict(checkpoint.network)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 from model.capsnet import CapsNetConfig
+from training.baseline import BaselineConfig
 
 RECONSTRUCTION_WEIGHTS = {"none": 0.0, "paper": 0.0005, "paper-code": 0.01}
 """Weight of the summed squared error beside the margin loss summed over classes.
@@ -28,6 +29,8 @@ class Recipe:
     task: Literal["digits", "pairs"] = "digits"
     """`pairs` lays two digits of different classes over one another (paper, section 6)."""
     network: CapsNetConfig = field(default_factory=CapsNetConfig)
+    baseline: BaselineConfig | None = None
+    """Trained in place of the capsule network, on images and classes of the same number."""
     epochs: float = 30.0
     """Of all training digits once, or of 100,000 pairs."""
     batch_size: int = 128
@@ -72,7 +75,14 @@ class Recipe:
         Raises:
             ValueError, TypeError: a key is unknown or a value out of range.
         """
-        return cls(**{**values, "network": CapsNetConfig.from_dict(values["network"])})
+        baseline = values.get("baseline")
+        return cls(
+            **{
+                **values,
+                "network": CapsNetConfig.from_dict(values["network"]),
+                "baseline": None if baseline is None else BaselineConfig.from_dict(baseline),
+            }
+        )
 
 
 _PAPER = Recipe(
@@ -89,6 +99,20 @@ _MULTIMNIST = Recipe(
     warmup_steps=500,
     shift_px=4,
 )
+_MNIST_COMPACT = replace(
+    _MNIST, name="mnist-compact", network=_COMPACT, epochs=10, batch_size=64, warmup_steps=300
+)
+_MULTIMNIST_COMPACT = replace(
+    _MULTIMNIST,
+    name="multimnist-compact",
+    network=replace(_COMPACT, image_size=36),
+    epochs=20,
+    batch_size=64,
+    warmup_steps=300,
+)
+_PAIR_BASELINE = BaselineConfig(
+    channels=(512, 256), kernels=(9, 5), pooling=True, hidden=(1024,), dropout=0
+)
 
 PRESETS = {
     recipe.name: recipe
@@ -104,22 +128,21 @@ PRESETS = {
         ),
         _MNIST,
         replace(_MNIST, name="mnist-cpu", epochs=10, batch_size=64, warmup_steps=300),
-        replace(
-            _MNIST,
-            name="mnist-compact",
-            network=_COMPACT,
-            epochs=10,
-            batch_size=64,
-            warmup_steps=300,
-        ),
+        _MNIST_COMPACT,
         _MULTIMNIST,
-        replace(
-            _MULTIMNIST,
-            name="multimnist-compact",
-            network=replace(_COMPACT, image_size=36),
-            epochs=20,
-            batch_size=64,
-            warmup_steps=300,
+        _MULTIMNIST_COMPACT,
+        *(
+            replace(recipe, name=name, baseline=baseline, reconstruction="none")
+            for name, recipe, baseline in (
+                ("mnist-baseline", _MNIST, BaselineConfig()),
+                ("mnist-baseline-compact", _MNIST_COMPACT, BaselineConfig(channels=(20, 20, 10))),
+                ("multimnist-baseline", _MULTIMNIST, _PAIR_BASELINE),
+                (
+                    "multimnist-baseline-compact",
+                    _MULTIMNIST_COMPACT,
+                    replace(_PAIR_BASELINE, channels=(80, 40)),
+                ),
+            )
         ),
     )
 }

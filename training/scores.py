@@ -14,6 +14,7 @@ from model.preprocess import scale
 from model.runtime import Runtime
 from training.datasets import Examples
 from training.evaluation import confusion
+from training.paper import MNIST
 
 BATCH = 250
 """Images that are encoded at a time."""
@@ -63,7 +64,7 @@ class DigitScores:
         """Errors, and the paper's."""
         return (
             f"{self.errors} of {self.images} wrong, {self.error_percent:.2f} % error "
-            "(paper: 0.25 +- 0.005 %)"
+            f"(paper: {MNIST[3, 'paper']} %)"
         )
 
     def table(self, class_names: Sequence[str]) -> Table:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from model.capsnet import CapsNet
 from model.capsnet.network import Encoding
+from training.baseline import Baseline
 from training.batches import BatchStream
 from training.datasets import Examples
 from training.evaluation import error_percent, measure_lengths, pair_errors
@@ -21,6 +22,7 @@ class Losses(NamedTuple):
     """Both parts of the loss of one batch, averaged over it."""
 
     margin: Tensor
+    """Of naming what is there; a cross-entropy where the network has no capsules."""
     reconstruction: Tensor
     """Summed over pixels; zero where reconstruction has no weight."""
 
@@ -49,6 +51,7 @@ class Digits:
         self, recipe: Recipe, training: Examples, *, seed: int, device: torch.device
     ) -> None:
         self._recipe = recipe
+        self._seed = seed
         self._device = device
         self.batches = BatchStream(
             training,
@@ -126,9 +129,44 @@ class Pairs:
         }
 
 
+class BaselineDigits(Digits):
+    """One digit in each image, for a network without capsules (paper, section 5)."""
+
+    def losses(self, network: Baseline, step: int) -> Losses:  # type: ignore[override]
+        """Cross-entropy of a softmax."""
+        images, labels = self.batches.batch(step)
+        logits = _score(network, images, self._keep(step))
+        loss = nn.functional.cross_entropy(logits, labels)
+        return Losses(loss, torch.zeros_like(loss))
+
+    def _keep(self, step: int) -> Tensor:
+        """Factors (B, F) of dropout, which depend on the seed and the step alone."""
+        config = self._recipe.baseline
+        assert config is not None
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
+        shape = (self._recipe.batch_size, config.hidden[-1])
+        kept = torch.rand(shape, generator=generator) >= config.dropout
+        return kept.to(self._device) / (1 - config.dropout)
+
+
+class BaselinePairs(Pairs):
+    """Two digits in each image, for a network without capsules (paper, section 6)."""
+
+    def losses(self, network: Baseline, step: int) -> Losses:  # type: ignore[override]
+        """Cross-entropy of a sigmoid for each class, summed over classes; without dropout."""
+        images, _, labels = self.batches.batch(step)
+        logits = _score(network, images)
+        present = torch.zeros_like(logits).scatter_(1, labels, 1)
+        each = nn.functional.binary_cross_entropy_with_logits(logits, present, reduction="none")
+        loss = each.sum(dim=1).mean()
+        return Losses(loss, torch.zeros_like(loss))
+
+
 def make_task(recipe: Recipe, training: Examples, *, seed: int, device: torch.device) -> Task:
     """The task that the recipe names."""
-    kinds: dict[str, type[Digits | Pairs]] = {"digits": Digits, "pairs": Pairs}
+    capsules: dict[str, type[Digits | Pairs]] = {"digits": Digits, "pairs": Pairs}
+    baselines: dict[str, type[Digits | Pairs]] = {"digits": BaselineDigits, "pairs": BaselinePairs}
+    kinds = capsules if recipe.baseline is None else baselines
     return kinds[recipe.task](recipe, training, seed=seed, device=device)
 
 
@@ -138,3 +176,10 @@ def _encode(network: CapsNet, images: Tensor) -> Encoding:
     with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
         encoding: Encoding = network(images)
     return encoding
+
+
+def _score(network: Baseline, images: Tensor, kept: Tensor | float = 1.0) -> Tensor:
+    """Scores of classes; on a GPU products are in bfloat16."""
+    images = images.contiguous(memory_format=torch.channels_last)
+    with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
+        return network.logits(images, kept)
