@@ -20,6 +20,7 @@ ENV PYTHONPATH=/app:/packages PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
 COPY --from=packages /packages /packages
 COPY model/*.py /app/model/
 COPY model/capsnet /app/model/capsnet
+COPY model/preprocess /app/model/preprocess
 COPY training /app/training
 RUN mkdir -p /capsnet/data /capsnet/runs /capsnet/model/bundles && chown -R 10001:10001 /capsnet
 WORKDIR /capsnet

@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from model.preprocess import prepare, to_grey
+from model.preprocess import prepare
+from model.preprocess.grey import to_grey
 from service.images import FORMATS, decode, encode_png
 from service.problems import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 

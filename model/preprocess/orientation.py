@@ -1,0 +1,26 @@
+"""Pictures as their EXIF data says they are to be seen."""
+
+from __future__ import annotations
+
+import struct
+
+from PIL import Image, ImageOps
+
+_EXIF_FAULTS = (
+    ArithmeticError,
+    LookupError,
+    OSError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What Pillow raises over damaged EXIF data."""
+
+
+def turn_upright(picture: Image.Image) -> Image.Image:
+    """Turn a picture as its EXIF says; one whose EXIF is damaged stays as it came."""
+    try:
+        return ImageOps.exif_transpose(picture)
+    except _EXIF_FAULTS:
+        return picture

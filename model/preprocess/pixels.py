@@ -1,0 +1,46 @@
+"""Pixels as bytes and as floats, and pictures in other sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Floats = NDArray[np.float32]
+
+WHITE = 255
+"""The pixel value that becomes 1.0."""
+
+
+def scale(pixels: NDArray[np.uint8]) -> Floats:
+    """Bytes to [0, 1]: (N, H, W) to (N, 1, H, W)."""
+    return (pixels[:, None] / np.float32(WHITE)).astype(np.float32)
+
+
+def to_floats(picture: Image.Image) -> Floats:
+    """A picture of bytes, such as mode L, to (H, W) in [0, 1]."""
+    return np.asarray(picture, np.float32) / np.float32(WHITE)
+
+
+def to_image(grey: Floats) -> Image.Image:
+    """(H, W) in [0, 1] to a picture of bytes."""
+    return Image.fromarray((grey * WHITE + 0.5).astype(np.uint8))
+
+
+def resize(grey: Floats, height: int, width: int) -> Floats:
+    """Scale (H, W) to another height and width: averaged if both shrink, else interpolated."""
+    if grey.shape == (height, width):
+        return grey
+    image = Image.fromarray(grey)
+    if height < grey.shape[0] and width < grey.shape[1]:
+        resized = image.resize((width, height), Image.Resampling.BOX)
+    else:
+        resized = image.resize((width, height), Image.Resampling.BICUBIC)
+    return np.asarray(resized, np.float32).clip(0, 1)
+
+
+def shrink(grey: Floats, longest: int) -> Floats:
+    """Scale (H, W) down so that its longer side has at most `longest` pixels."""
+    factor = min(1.0, longest / max(grey.shape))
+    height, width = (max(1, round(side * factor)) for side in grey.shape)
+    return resize(grey, height, width)

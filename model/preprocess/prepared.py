@@ -1,0 +1,31 @@
+"""What preparing a picture gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from model.preprocess.pixels import Floats
+from model.preprocess.polarity import FoundPolarity
+
+
+class Box(NamedTuple):
+    """A rectangle in a picture, in pixels; right and bottom lie outside."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An image ready for the network, and what was done to make it."""
+
+    image: Floats
+    """(1, H, W) in [0, 1], light strokes on dark."""
+    fit: Literal["none", "stretch", "digit", "pair"]
+    polarity: FoundPolarity
+    """Of the picture as it came."""
+    box: Box | None
+    """Where the strokes were found, in the upright picture; None if not looked for or blank."""
