@@ -23,8 +23,9 @@ from training.export import export_bundle
 from training.graphs import OPSET
 from training.pair_scores import choose_threshold
 from training.pairs import fixed_pairs
+from training.plan import Plan
 from training.recipes import Recipe
-from training.trainer import Plan, Trainer
+from training.trainer import Trainer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette would rather have httpx2; httpx does the same

@@ -11,13 +11,13 @@ import typer
 from rich.console import Console
 
 from model.bundle import Bundle, BundleError
-from training.baseline_trainer import make_trainer
 from training.checkpoint import Checkpoint, CheckpointError
 from training.datasets import DATASETS, HELD_OUT, DatasetError, Examples, hold_out, load
 from training.download import DownloadError
 from training.memory import keep_freed_memory
+from training.plan import CHECKPOINT, Plan, TrainingError
 from training.recipes import PRESETS, Recipe
-from training.trainer import CHECKPOINT, Plan, TrainingError
+from training.trainer import Trainer
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -75,14 +75,11 @@ def train(
         keep_freed_memory()
     plan = Plan(recipe, seed, training, validation, directory)
     begun = (directory / CHECKPOINT).exists()
-    trainer = make_trainer(plan, device=where, resume=resume or (resume_or_begin and begun))
+    trainer = Trainer(plan, device=where, resume=resume or (resume_or_begin and begun))
     if weights:
-        other = Checkpoint.load(weights / CHECKPOINT)
-        if other.recipe.baseline != recipe.baseline:
-            raise TrainingError(f"{other.recipe.name} is another network than this recipe's")
-        trainer.start_from(other)
+        trainer.state.start_from(Checkpoint.load(weights / CHECKPOINT))
     if transfer:
-        taken = trainer.transfer_from(Checkpoint.load(transfer / CHECKPOINT))
+        taken = trainer.state.transfer_from(Checkpoint.load(transfer / CHECKPOINT))
         anew = [name for name in trainer.network.state_dict() if name not in taken]
         console.print(f"from {transfer}: {', '.join(taken)}")
         console.print(f"anew: {', '.join(anew) or 'nothing'}")

@@ -18,9 +18,9 @@ from training.figures import draw_segmentation
 from training.graphs import OPSET, ExportError
 from training.pair_scores import PairScores, choose_threshold, score_pairs
 from training.pairs import TEST_DIGESTS, PairSet, published_pairs, validation_pairs
+from training.plan import CHECKPOINT, CURVES, METRICS
 from training.scores import Scores, score_digits
 from training.study import study
-from training.trainer import CHECKPOINT, CURVES, METRICS
 
 
 def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -> Bundle:

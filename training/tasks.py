@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -35,11 +35,15 @@ class Task(Protocol):
         """Images in an epoch."""
         ...
 
-    def losses(self, network: CapsNet, step: int) -> Losses:
-        """Of the batch of a step, which depends on the seed and the step alone."""
+    def losses(self, network: Any, step: int) -> Losses:
+        """Of the batch of a step, which depends on the seed and the step alone.
+
+        Args:
+            network: of the recipe's kind.
+        """
         ...
 
-    def errors(self, network: CapsNet, validation: Examples) -> dict[str, float]:
+    def errors(self, network: nn.Module, validation: Examples) -> dict[str, float]:
         """Metrics on validation digits, `validation_error_percent` among them."""
         ...
 
@@ -77,7 +81,7 @@ class Digits:
         own = poses[torch.arange(len(poses), device=poses.device), labels]
         return Losses(margin, reconstruction_loss(network.decode(own, labels), images))
 
-    def errors(self, network: CapsNet, validation: Examples) -> dict[str, float]:
+    def errors(self, network: nn.Module, validation: Examples) -> dict[str, float]:
         """How often the longest capsule is not the label's."""
         error = error_percent(network, validation, device=self._device)
         return {"validation_error_percent": error}
@@ -117,7 +121,7 @@ class Pairs:
         drawn = network.decode(own.flatten(0, 1), labels.flatten())  # (2 B, 1, H, W)
         return Losses(margin, reconstruction_loss(drawn.reshape_as(layers), layers))
 
-    def errors(self, network: CapsNet, validation: Examples) -> dict[str, float]:
+    def errors(self, network: nn.Module, validation: Examples) -> dict[str, float]:
         """How often the two longest capsules are not the two labels', on a fixed set of pairs."""
         size, shift_px = self._recipe.network.image_size, self._recipe.shift_px
         pairs = validation_pairs(validation, size=size, shift_px=shift_px)

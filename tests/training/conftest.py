@@ -17,8 +17,9 @@ import torch
 
 from model.capsnet import CapsNet, CapsNetConfig
 from training.datasets import Examples
+from training.plan import Plan
 from training.recipes import Recipe
-from training.trainer import Plan, Trainer
+from training.trainer import Trainer
 
 
 @pytest.fixture(scope="session", autouse=True)

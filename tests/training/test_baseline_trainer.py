@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from model.capsnet import CapsNet
 from training.baseline import Baseline, BaselineConfig
-from training.baseline_trainer import make_trainer
 from training.datasets import Examples
 from training.evaluation import error_percent
+from training.plan import Plan
 from training.recipes import Recipe
 from training.tasks import BaselineDigits, BaselinePairs
-from training.trainer import Plan, Trainer
+from training.trainer import Trainer
 
 CPU = torch.device("cpu")
 
@@ -26,14 +27,14 @@ def recipe(tiny: Recipe) -> Recipe:
 
 
 def begin(recipe: Recipe, bars: Examples, directory: Path, *, resume: bool = False) -> Trainer:
-    return make_trainer(Plan(recipe, 1, bars, None, directory), device=CPU, resume=resume)
+    return Trainer(Plan(recipe, 1, bars, None, directory), device=CPU, resume=resume)
 
 
 def test_the_recipe_decides_which_network_is_trained(
     tiny: Recipe, recipe: Recipe, bars: Examples, tmp_path: Path
 ) -> None:
     """Capsules, unless it names a baseline."""
-    assert type(begin(tiny, bars, tmp_path / "capsules")) is Trainer
+    assert isinstance(begin(tiny, bars, tmp_path / "capsules").network, CapsNet)
     assert isinstance(begin(recipe, bars, tmp_path / "baseline").network, Baseline)
 
 

@@ -19,9 +19,10 @@ from training import publication
 from training.datasets import DATASETS, Dataset, DatasetError, Examples, load
 from training.pair_scores import THRESHOLDS
 from training.pairs import TEST_DIGESTS, digest, fixed_pairs
+from training.plan import CURVES, METRICS, Plan
 from training.publication import publish, score
 from training.recipes import Recipe
-from training.trainer import CURVES, METRICS, Plan, Trainer
+from training.trainer import Trainer
 
 TINY = Recipe(
     name="tiny",

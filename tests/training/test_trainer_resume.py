@@ -12,8 +12,9 @@ from torch import Tensor
 
 from training.checkpoint import Checkpoint, CheckpointError
 from training.datasets import Examples
+from training.plan import TrainingError
 from training.recipes import Recipe
-from training.trainer import Trainer, TrainingError
+from training.trainer import Trainer
 
 MakeTrainer = Callable[..., Trainer]
 
@@ -115,7 +116,7 @@ def test_training_time_adds_up(make_trainer: MakeTrainer) -> None:
     run_three_steps(make_trainer())
     resumed = make_trainer(resume=True)
     resumed.run(clock=minutes())
-    assert 6 * 60.0 == resumed.seconds
+    assert 6 * 60.0 == resumed.state.seconds
 
 
 def test_a_complete_run_has_nothing_to_resume(make_trainer: MakeTrainer) -> None:

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from training.checkpoint import Checkpoint
-from training.trainer import Trainer, TrainingError
+from training.plan import TrainingError
+from training.trainer import Trainer
 
 MakeTrainer = Callable[..., Trainer]
 

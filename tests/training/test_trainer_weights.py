@@ -8,8 +8,9 @@ import torch
 
 from model.capsnet import CapsNetConfig
 from training.checkpoint import Checkpoint
+from training.plan import CHECKPOINT, TrainingError
 from training.recipes import Recipe
-from training.trainer import CHECKPOINT, Trainer, TrainingError
+from training.trainer import Trainer
 
 MakeTrainer = Callable[..., Trainer]
 
@@ -27,7 +28,7 @@ def test_a_run_starts_from_the_weights_of_another(
 ) -> None:
     """Weights are taken over, the recipe and its steps start anew."""
     trainer = make_trainer("second", recipe=replace(tiny, name="second", learning_rate=1e-4))
-    trainer.start_from(finished)
+    trainer.state.start_from(finished)
     for name, value in trainer.network.state_dict().items():
         assert torch.equal(finished.network[name], value)
     assert 0 == trainer.done_steps
@@ -38,7 +39,7 @@ def test_where_the_weights_came_from_is_kept(
 ) -> None:
     """The checkpoint names the first run and counts its time."""
     trainer = make_trainer("second")
-    trainer.start_from(finished)
+    trainer.state.start_from(finished)
     trainer.save()
     saved = Checkpoint.load(trainer.plan.directory / CHECKPOINT)
     assert f"tiny, seed {finished.seed}, {finished.step} steps" == saved.started_from
@@ -52,7 +53,7 @@ def test_weights_of_another_network_are_refused(
     other = replace(tiny, network=CapsNetConfig(conv_channels=5, primary_types=1))
     trainer = make_trainer("second", recipe=other)
     with pytest.raises(TrainingError, match="another network"):
-        trainer.start_from(finished)
+        trainer.state.start_from(finished)
 
 
 def test_a_run_that_has_begun_keeps_its_weights(
@@ -62,7 +63,7 @@ def test_a_run_that_has_begun_keeps_its_weights(
     trainer = make_trainer("second")
     trainer.step()
     with pytest.raises(TrainingError, match="has begun"):
-        trainer.start_from(finished)
+        trainer.state.start_from(finished)
 
 
 def test_a_larger_network_takes_what_fits(
@@ -72,7 +73,7 @@ def test_a_larger_network_takes_what_fits(
     larger = replace(tiny, network=replace(tiny.network, image_size=36))
     trainer = make_trainer("second", recipe=larger)
     before = {name: value.clone() for name, value in trainer.network.state_dict().items()}
-    taken = trainer.transfer_from(finished)
+    taken = trainer.state.transfer_from(finished)
     anew = {"classes.weight", "decoder.pixels.weight", "decoder.pixels.bias"}
     assert before.keys() - anew == set(taken)
     for name, value in trainer.network.state_dict().items():
@@ -85,7 +86,7 @@ def test_what_was_transferred_is_kept(
     """The checkpoint names the weights, also after a pause."""
     larger = replace(tiny, task="pairs", network=replace(tiny.network, image_size=36))
     trainer = make_trainer("second", recipe=larger)
-    taken = trainer.transfer_from(finished)
+    taken = trainer.state.transfer_from(finished)
     trainer.step()
     trainer.save()
     make_trainer("second", recipe=larger, resume=True).save()
@@ -103,4 +104,4 @@ def test_nothing_to_transfer_is_refused(
     )
     trainer = make_trainer("second", recipe=replace(tiny, network=network))
     with pytest.raises(TrainingError, match="no weight"):
-        trainer.transfer_from(finished)
+        trainer.state.transfer_from(finished)

@@ -1,0 +1,127 @@
+"""What changes while a network is trained, and how it is saved and restored."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from training.checkpoint import Checkpoint, CheckpointError
+from training.networks import make_network
+from training.plan import Plan, TrainingError
+
+
+class TrainingState:
+    """Weights, optimiser, how far the run is and what it started from.
+
+    A new one is where the seed begins.
+    """
+
+    def __init__(self, plan: Plan, *, device: torch.device) -> None:
+        self._plan = plan
+        self._device = device
+        torch.manual_seed(plan.seed)
+        self.network = make_network(plan.recipe).to(device)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.optimiser = torch.optim.Adam(
+            self.network.parameters(), lr=plan.recipe.learning_rate, eps=1e-8, fused=True
+        )
+        self.done_steps = 0
+        self.seconds = 0.0
+        """Training time so far."""
+        self._started_from: str | None = None
+        self._transferred: tuple[str, ...] = ()
+        self._seconds_before = 0.0
+
+    def start_from(self, other: Checkpoint) -> None:
+        """Take the weights of another run of the same network; the recipe starts anew.
+
+        Raises:
+            TrainingError: this run has begun, or its network has other sizes.
+        """
+        recipe = self._plan.recipe
+        if (other.recipe.network, other.recipe.baseline) != (recipe.network, recipe.baseline):
+            raise TrainingError(f"{other.recipe.name} is another network than this recipe's")
+        self._take(other.network, other)
+
+    def transfer_from(self, other: Checkpoint) -> tuple[str, ...]:
+        """Take the weights of another run that have their like here: the same name and shape.
+
+        Returns:
+            names of the weights that were taken; the others stay as they were initialised.
+
+        Raises:
+            TrainingError: this run has begun, or nothing matches.
+        """
+        own = self.network.state_dict()
+        matching = {
+            name: weight
+            for name, weight in other.network.items()
+            if name in own and own[name].shape == weight.shape
+        }
+        if not matching:
+            raise TrainingError(f"no weight of {other.recipe.name} fits this recipe's network")
+        self._take(matching, other)
+        self._transferred = tuple(matching)
+        return self._transferred
+
+    def save(self, *, examples: int) -> None:
+        """Write the run's checkpoint.
+
+        Args:
+            examples: in an epoch.
+
+        Raises:
+            TrainingError: a weight is not finite; the last checkpoint is kept.
+        """
+        if not all(weight.isfinite().all() for weight in self.network.parameters()):
+            raise TrainingError(
+                f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
+            )
+        Checkpoint(
+            recipe=self._plan.recipe,
+            seed=self._plan.seed,
+            held_out=self._plan.held_out,
+            step=self.done_steps,
+            seconds=self.seconds,
+            network=self.network.state_dict(),
+            optimiser=self.optimiser.state_dict(),
+            examples=examples,
+            seconds_before=self._seconds_before,
+            started_from=self._started_from,
+            transferred=self._transferred,
+            device=_device_name(self._device),
+        ).save(self._plan.checkpoint_path)
+
+    def restore(self) -> None:
+        """Go back to where the run's checkpoint was written.
+
+        Raises:
+            TrainingError: the checkpoint belongs to another recipe, seed or split.
+            CheckpointError: it is missing or corrupt, or its weights do not fit.
+        """
+        path = self._plan.checkpoint_path
+        checkpoint = Checkpoint.load(path)
+        asked = (self._plan.recipe, self._plan.seed, self._plan.held_out)
+        if asked != (checkpoint.recipe, checkpoint.seed, checkpoint.held_out):
+            raise TrainingError(f"{path} was trained with another recipe, seed or split")
+        try:
+            self.network.load_state_dict(checkpoint.network)
+            self.optimiser.load_state_dict(checkpoint.optimiser)
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise CheckpointError(f"{path} does not fit: {error}") from error
+        self.done_steps, self.seconds = checkpoint.step, checkpoint.seconds
+        self._started_from, self._transferred = checkpoint.started_from, checkpoint.transferred
+        self._seconds_before = checkpoint.seconds_before
+
+    def _take(self, weights: dict[str, Tensor], other: Checkpoint) -> None:
+        if self.done_steps:
+            raise TrainingError("a run that has begun cannot take other weights")
+        self.network.load_state_dict(weights, strict=False)
+        self._seconds_before = other.seconds_before + other.seconds
+        self._started_from = f"{other.recipe.name}, seed {other.seed}, {other.step} steps"
+        if other.started_from:
+            self._started_from += f" (started from {other.started_from})"
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
