@@ -24,7 +24,7 @@ from service.middleware import BodyLimit, Disconnect, Failures, RequestId, Telem
 from service.page import add_page
 from service.pairs import routes as pairs
 from service.preparation import Preparation
-from service.routes import administration, probes, router
+from service.routes import administration, probes, router, surroundings
 from service.serving import Serving
 from service.settings import Settings
 from service.tracing import telemetry
@@ -77,7 +77,8 @@ def create_app(
     app.state.loader = Loader(settings, partial(attach, app), lifecycle=lifecycle, metrics=metrics)
     problems.install(app)
     app.include_router(probes)
-    for routes in (router, inside.router, pairs.router, *([administration] if keys else [])):
+    guarded = [router, inside.router, pairs.router, surroundings]
+    for routes in [*guarded, *([administration] if keys else [])]:
         app.include_router(routes, dependencies=SECURITY_SCHEMES if keys else [])
     add_docs_page(app)
     add_examples(app)

@@ -10,7 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Message, Receive, Scope, Send
 
 from service.access import KEY_HEADER
-from service.dependencies import TIMEOUT_HEADER
+from service.gate import TIMEOUT_HEADER
 from service.middleware import HttpMiddleware
 from service.problems import REQUEST_ID
 

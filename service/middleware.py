@@ -129,29 +129,33 @@ class Disconnect(HttpMiddleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        body_read = asyncio.Event()
+        handling = asyncio.current_task()
+        assert handling is not None
+        watcher: asyncio.Task[None] | None = None
+        left = False
 
-        async def receive_and_note() -> Message:
+        async def receive_and_watch() -> Message:
+            nonlocal watcher
             message = await receive()
-            if not message.get("more_body"):
-                body_read.set()
+            if not message.get("more_body") and watcher is None:
+                watcher = asyncio.create_task(watch())
             return message
 
         async def watch() -> None:
-            await body_read.wait()
+            nonlocal left
             while (await receive())["type"] != "http.disconnect":
                 pass
-            work.cancel()
+            left = True
+            handling.cancel()
 
-        work = asyncio.ensure_future(self.app(scope, receive_and_note, send))
-        watcher = asyncio.create_task(watch())
         try:
-            await asyncio.wait([work])
+            await self.app(scope, receive_and_watch, send)
+        except asyncio.CancelledError:
+            if not left or handling.uncancel():
+                raise
         finally:
-            watcher.cancel()
-            work.cancel()
-        if not work.cancelled():
-            work.result()
+            if watcher:
+                watcher.cancel()
 
 
 class BodyLimit(HttpMiddleware):

@@ -20,11 +20,12 @@ from service.answers import (
     Readiness,
     ReconstructAnswer,
 )
-from service.dependencies import IN_TIME, TheInspector, TheLifecycle
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS, SAMPLES
+from service.gate import GatedRoute, inspector_of
 from service.images import encode_png
 from service.inside.recognition import recognise
 from service.inspector import Inspector, Reading
+from service.lifecycle import Lifecycle
 from service.loading import Loader, ReloadRefused
 from service.metrics import CONTENT_TYPE
 from service.negotiation import JSON, PNG, choose_media_type
@@ -32,7 +33,9 @@ from service.problems import BundleRefused, Problem, Unavailable
 from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery
 from service.uploads import read_picture, read_pictures
 
-router = APIRouter(responses=PROBLEMS)
+router = APIRouter(responses=PROBLEMS, route_class=GatedRoute)
+surroundings = APIRouter(responses=PROBLEMS)
+"""What needs no network."""
 administration = APIRouter(responses=PROBLEMS)
 """What only a service with API keys offers."""
 probes = APIRouter(responses=PROBLEMS)
@@ -47,13 +50,11 @@ async def _png(inspector: Inspector, image: Floats, *, scale: int) -> Response:
 @router.post(
     "/classify",
     openapi_extra=PICTURE_BODY,
-    dependencies=IN_TIME,
     response_model_exclude_defaults=True,
 )
-async def classify(
-    request: Request, query: Annotated[ClassifyQuery, Query()], inspector: TheInspector
-) -> ClassifyAnswer:
+async def classify(request: Request, query: Annotated[ClassifyQuery, Query()]) -> ClassifyAnswer:
     """Say which class each picture shows, by the lengths of the class capsules."""
+    inspector = inspector_of(request)
     choose_media_type(request.headers.get("accept"), [JSON])
     manifest = inspector.manifest(query.model)
     uploads = await read_pictures(request, max_pictures=request.app.state.settings.max_pictures)
@@ -74,14 +75,12 @@ async def classify(
 @router.post(
     "/reconstruct",
     openapi_extra=PICTURE_BODY,
-    dependencies=IN_TIME,
     response_model=ReconstructAnswer,
     responses=PICTURE_OR_PNG,
 )
-async def reconstruct(
-    request: Request, query: Annotated[ReconstructQuery, Query()], inspector: TheInspector
-) -> Any:
+async def reconstruct(request: Request, query: Annotated[ReconstructQuery, Query()]) -> Any:
     """Draw what the network imagines: the decoded pose of one class capsule."""
+    inspector = inspector_of(request)
     media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
     manifest = inspector.manifest(query.model)
     picture = await read_picture(request)
@@ -94,14 +93,12 @@ async def reconstruct(
 @router.post(
     "/perturb",
     openapi_extra=PICTURE_BODY,
-    dependencies=IN_TIME,
     response_model=PerturbAnswer,
     responses=PICTURE_OR_PNG,
 )
-async def perturb(
-    request: Request, query: Annotated[PerturbQuery, Query()], inspector: TheInspector
-) -> Any:
+async def perturb(request: Request, query: Annotated[PerturbQuery, Query()]) -> Any:
     """Move one dimension of the pose and draw the picture again (paper, section 5.1)."""
+    inspector = inspector_of(request)
     media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
     manifest = inspector.manifest(query.model)
     picture = await read_picture(request)
@@ -113,8 +110,12 @@ async def perturb(
 
 
 @router.get("/models")
-async def list_models(inspector: TheInspector) -> ModelsAnswer:
+async def list_models(request: Request) -> ModelsAnswer:
     """Name the loaded bundles."""
+    return _list_models(inspector_of(request))
+
+
+def _list_models(inspector: Inspector) -> ModelsAnswer:
     return ModelsAnswer(
         provider=inspector.engine.provider,
         models=[
@@ -133,40 +134,43 @@ async def reload_models(request: Request) -> ModelsAnswer:
     except ReloadRefused as error:
         raise BundleRefused(str(error)) from error
     with request.app.state.serving.inspector() as inspector:
-        return await list_models(inspector)
+        return _list_models(inspector)
 
 
 @router.get("/models/{name}")
 async def show_model(
-    name: Annotated[str, Path(examples=["mnist"])], inspector: TheInspector
+    request: Request, name: Annotated[str, Path(examples=["mnist"])]
 ) -> dict[str, Any]:
     """Give one bundle's whole manifest."""
-    return inspector.manifest(name).to_dict()
+    return inspector_of(request).manifest(name).to_dict()
 
 
-@router.get("/samples/{label}.png", response_class=FileResponse)
+@surroundings.get("/samples/{label}.png", response_class=FileResponse)
 async def show_sample(label: Annotated[int, Path(ge=0, le=9, examples=[7])]) -> FileResponse:
     """Give a real digit to try the routes on."""
     return FileResponse(SAMPLES / f"{label}.png")
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@surroundings.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Give the metrics in Prometheus' text format."""
     return Response(request.app.state.metrics.render(), media_type=CONTENT_TYPE)
 
 
 @probes.get("/livez")
-async def livez(lifecycle: TheLifecycle) -> Liveness:
+async def livez(request: Request) -> Liveness:
     """Say that the process is up and can infer; if not, it should be restarted."""
+    lifecycle: Lifecycle = request.app.state.lifecycle
     if lifecycle.failure:
         raise Unavailable(lifecycle.failure)
     return Liveness()
 
 
 @probes.get("/readyz")
-async def readyz(inspector: TheInspector, lifecycle: TheLifecycle) -> Readiness:
+async def readyz(request: Request) -> Readiness:
     """Say that requests are taken, and on which device."""
-    if lifecycle.failure or lifecycle.draining:
-        raise Unavailable(lifecycle.failure or "the service is draining", retry_after_s=1)
-    return Readiness(provider=inspector.engine.provider, models=sorted(inspector.manifests))
+    lifecycle: Lifecycle = request.app.state.lifecycle
+    with request.app.state.serving.inspector() as inspector:
+        if lifecycle.failure or lifecycle.draining:
+            raise Unavailable(lifecycle.failure or "the service is draining", retry_after_s=1)
+        return Readiness(provider=inspector.engine.provider, models=sorted(inspector.manifests))

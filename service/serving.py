@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from service.inspector import Inspector
+from service.problems import Unavailable
 
 
 @dataclass(eq=False)
@@ -36,15 +37,17 @@ class Serving:
         self._changed = threading.Lock()
 
     @contextmanager
-    def inspector(self) -> Iterator[Inspector | None]:
-        """The inspector for one request; None before there is any."""
+    def inspector(self) -> Iterator[Inspector]:
+        """The inspector for one request.
+
+        Raises:
+            Unavailable: there is none yet.
+        """
         with self._changed:
             shift = self._shift
-            if shift:
-                shift.requests += 1
-        if not shift:
-            yield None
-            return
+            if shift is None:
+                raise Unavailable("the service is starting", retry_after_s=1)
+            shift.requests += 1
         try:
             yield shift.inspector
         finally:

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
 from model.bundle import Manifest
-from service.dependencies import IN_TIME, TheInspector
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS
+from service.gate import GatedRoute, inspector_of
 from service.images import encode_png
 from service.inside.answers import DecodeAnswer, EquivarianceAnswer, RoutingAnswer, SweepAnswer
 from service.inside.curve_panels import draw_equivariance
@@ -32,7 +32,7 @@ from service.negotiation import JSON, PNG, choose_media_type
 from service.problems import InvalidParameter
 from service.uploads import read_picture
 
-router = APIRouter(responses=PROBLEMS, dependencies=IN_TIME)
+router = APIRouter(responses=PROBLEMS, route_class=GatedRoute)
 POSE_EXAMPLE = {
     "requestBody": {
         "content": {"application/json": {"example": {"pose": [0.25, -0.25] * 8, "label": 7}}}
@@ -50,9 +50,9 @@ async def decode(
     request: Request,
     body: DecodeBody,
     query: Annotated[DecodeQuery, Query()],
-    inspector: TheInspector,
 ) -> Response:
     """Draw any pose of a class, or up to 256 of them as one batch."""
+    inspector = inspector_of(request)
     media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
     manifest = inspector.manifest(query.model)
     poses = _poses(body, manifest)
@@ -70,10 +70,9 @@ async def decode(
     response_model=SweepAnswer,
     responses=PICTURE_OR_PNG,
 )
-async def sweep(
-    request: Request, query: Annotated[SweepQuery, Query()], inspector: TheInspector
-) -> Response:
+async def sweep(request: Request, query: Annotated[SweepQuery, Query()]) -> Response:
     """Move each dimension of the pose step by step and draw every picture (paper, figure 4)."""
+    inspector = inspector_of(request)
     media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
     manifest = inspector.manifest(query.model)
     plan = _plan(query, manifest)
@@ -100,10 +99,9 @@ async def sweep(
     response_model=RoutingAnswer,
     responses=PICTURE_OR_PNG,
 )
-async def routing(
-    request: Request, query: Annotated[RoutingQuery, Query()], inspector: TheInspector
-) -> Response:
+async def routing(request: Request, query: Annotated[RoutingQuery, Query()]) -> Response:
     """Show how the capsules came to agree: couplings, agreement and heat maps by iteration."""
+    inspector = inspector_of(request)
     media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
     manifest = inspector.manifest(query.model)
     picture = await read_picture(request)
@@ -119,10 +117,9 @@ async def routing(
     response_model=EquivarianceAnswer,
     responses=PICTURE_OR_PNG,
 )
-async def equivariance(
-    request: Request, query: Annotated[EquivarianceQuery, Query()], inspector: TheInspector
-) -> Response:
+async def equivariance(request: Request, query: Annotated[EquivarianceQuery, Query()]) -> Response:
     """Move the fitted picture step by step: does the length stay, and does the pose turn?"""
+    inspector = inspector_of(request)
     media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
     manifest = inspector.manifest(query.model)
     walk = _walk(query)

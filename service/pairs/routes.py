@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from service.dependencies import IN_TIME, TheInspector
 from service.documentation import (
     PICTURE_BODY,
     PICTURE_OR_PNG,
@@ -15,6 +14,7 @@ from service.documentation import (
     SAMPLES,
     TWO_PICTURES_BODY,
 )
+from service.gate import GatedRoute, inspector_of
 from service.images import encode_png
 from service.inspector import Inspector
 from service.negotiation import JSON, PNG, choose_media_type
@@ -26,7 +26,7 @@ from service.preparation import Fitting, Frame
 from service.problems import InvalidParameter, Problem
 from service.uploads import FILE_FIELD, Upload, read_picture, read_pictures
 
-router = APIRouter(responses=PROBLEMS, dependencies=IN_TIME)
+router = APIRouter(responses=PROBLEMS, route_class=GatedRoute)
 
 
 @router.post(
@@ -36,9 +36,10 @@ router = APIRouter(responses=PROBLEMS, dependencies=IN_TIME)
     responses=PICTURE_OR_PNG,
 )
 async def segment_picture(
-    request: Request, query: Annotated[SegmentQuery, Query()], inspector: TheInspector
+    request: Request, query: Annotated[SegmentQuery, Query()]
 ) -> Response | SegmentAnswer:
     """Take overlapping digits apart: which strokes are whose (paper, section 6)."""
+    inspector = inspector_of(request)
     media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
     manifest = choose_manifest(inspector, query.model)
     picture = await read_picture(request)
@@ -54,10 +55,9 @@ async def segment_picture(
 @router.post(
     "/overlay", openapi_extra=TWO_PICTURES_BODY, responses=PNG_ALONE, response_class=Response
 )
-async def overlay_pictures(
-    request: Request, query: Annotated[OverlayQuery, Query()], inspector: TheInspector
-) -> Response:
+async def overlay_pictures(request: Request, query: Annotated[OverlayQuery, Query()]) -> Response:
     """Lay the second of two pictures of a digit over the first, as a picture for `/segment`."""
+    inspector = inspector_of(request)
     choose_media_type(request.headers.get("accept"), [PNG])
     uploads = await read_pictures(request, max_pictures=2)
     if len(uploads) != 2:
@@ -67,9 +67,10 @@ async def overlay_pictures(
 
 @router.get("/overlay", responses=PNG_ALONE, response_class=Response)
 async def overlay_samples(
-    request: Request, query: Annotated[OverlaySamplesQuery, Query()], inspector: TheInspector
+    request: Request, query: Annotated[OverlaySamplesQuery, Query()]
 ) -> Response:
     """Lay one sample digit over another, as a picture for `/segment`."""
+    inspector = inspector_of(request)
     choose_media_type(request.headers.get("accept"), [PNG])
     uploads: list[Upload] = [
         (SAMPLES / f"{label}.png").read_bytes() for label in (query.first, query.second)

@@ -85,3 +85,4 @@ def test_a_deadline_that_makes_no_sense_is_refused(limit: str, client: TestClien
     headers = {"X-Request-Timeout": limit}
     answer = client.post("/classify", files={"file": SEVEN}, headers=headers)
     assert 422 == answer.status_code
+    assert "X-Request-Timeout" == answer.json()["parameter"]

@@ -8,6 +8,7 @@ from model.runtime import Runtime
 from service.engine import Engine
 from service.inspector import Inspector
 from service.preparation import Preparation
+from service.problems import Unavailable
 from service.serving import Serving
 
 
@@ -34,8 +35,8 @@ def inspectors(runtime: Runtime) -> list[Noted]:
 def test_before_the_first_there_is_none() -> None:
     """A service that starts has nothing to answer with, and nothing to close."""
     serving = Serving()
-    with serving.inspector() as inspector:
-        assert inspector is None
+    with pytest.raises(Unavailable), serving.inspector():
+        pass
     assert serving.close(10)
 
 

@@ -1,0 +1,78 @@
+"""What stands before every handler that looks at something: is there a network, is there time?"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from service.inspector import Inspector
+from service.problems import InvalidParameter, TooLate
+from service.serving import Serving
+
+TIMEOUT_HEADER = "X-Request-Timeout"
+_TIMEOUT_PARAMETER = {
+    "name": TIMEOUT_HEADER,
+    "in": "header",
+    "required": False,
+    "schema": {"type": "number", "exclusiveMinimum": 0},
+    "description": "Seconds after which the answer is of no use; at most the service's own.",
+}
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class GatedRoute(APIRoute):
+    """Hands its handler the inspector, and ends it when the request's time is over.
+
+    The limit is on making the answer; how fast the client takes it is the client's affair.
+    """
+
+    def __init__(
+        self, *args: Any, openapi_extra: dict[str, Any] | None = None, **more: Any
+    ) -> None:
+        extra = {"parameters": [_TIMEOUT_PARAMETER], **(openapi_extra or {})}
+        super().__init__(*args, openapi_extra=extra, **more)
+
+    def get_route_handler(self) -> Handler:
+        """Wrap what parses the request and calls the handler."""
+        handle = super().get_route_handler()
+
+        async def handle_in_time(request: Request) -> Response:
+            limit_s = _limit_s(request)
+            serving: Serving = request.app.state.serving
+            with serving.inspector() as inspector:
+                request.state.inspector = inspector
+                try:
+                    async with asyncio.timeout(limit_s):
+                        return await handle(request)
+                except TimeoutError as error:
+                    raise TooLate(f"no answer within {limit_s:g} s") from error
+
+        return handle_in_time
+
+
+def inspector_of(request: Request) -> Inspector:
+    """The inspector of a request that came in through a `GatedRoute`."""
+    inspector: Inspector = request.state.inspector
+    return inspector
+
+
+def _limit_s(request: Request) -> float:
+    longest_s: float = request.app.state.settings.request_timeout_s
+    wanted = request.headers.get(TIMEOUT_HEADER)
+    if wanted is None:
+        return longest_s
+    try:
+        wanted_s = float(wanted)
+    except ValueError:
+        wanted_s = math.nan
+    if not 0 < wanted_s < math.inf:
+        raise InvalidParameter(
+            f"{TIMEOUT_HEADER} is a positive number of seconds", parameter=TIMEOUT_HEADER
+        )
+    return min(wanted_s, longest_s)
