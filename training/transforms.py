@@ -47,7 +47,7 @@ TRANSFORMS = {
     "affine 75 %": Reach(150, 150, 150, move=2),
     "affine 100 %": Reach(200, 200, 200, move=2),
 }
-"""One transformation at its full range (for moves, twice that of training); all at a share of it."""
+"""One transformation at its full range (of moves: twice that of training); all at a share of it."""
 _SEED = 2013
 _ONE = 1 << 16
 _FUNCTIONS = (math.cos, math.sin)
