@@ -16,6 +16,7 @@ from training.datasets import DATASETS, HELD_OUT, DatasetError, Examples, hold_o
 from training.download import DownloadError
 from training.memory import keep_freed_memory
 from training.plan import CHECKPOINT, Plan, TrainingError
+from training.processes import joined_processes, local_rank
 from training.recipes import PRESETS, Recipe
 from training.trainer import Trainer
 
@@ -62,31 +63,37 @@ def train(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads; 0 takes them all.")] = 0,
 ) -> None:
-    """Train PRESET. Interrupting saves; --resume continues exactly."""
+    """Train PRESET. Interrupting saves; --resume continues exactly.
+
+    `torchrun --nproc-per-node 2 -m training train PRESET` shares each batch among processes.
+    """
     if weights and transfer:
         raise typer.BadParameter("--weights and --transfer exclude each other")
     recipe, where = _recipe(preset), _device(device)
-    examples = load(DATASETS[recipe.dataset], "train", data_dir)
-    training, validation = (examples, None) if final else hold_out(examples, HELD_OUT)
     directory = run_dir or Path("runs") / f"{preset}-{seed}"
     if threads:
         torch.set_num_threads(threads)
     if where.type == "cpu":
         keep_freed_memory()
-    plan = Plan(recipe, seed, training, validation, directory)
-    begun = (directory / CHECKPOINT).exists()
-    trainer = Trainer(plan, device=where, resume=resume or (resume_or_begin and begun))
-    if weights:
-        trainer.state.start_from(Checkpoint.load(weights / CHECKPOINT))
-    if transfer:
-        taken = trainer.state.transfer_from(Checkpoint.load(transfer / CHECKPOINT))
-        anew = [name for name in trainer.network.state_dict() if name not in taken]
-        console.print(f"from {transfer}: {', '.join(taken)}")
-        console.print(f"anew: {', '.join(anew) or 'nothing'}")
-    if trainer.run(max_minutes=max_minutes):
-        console.print(f"{preset} is trained: {directory / CHECKPOINT}")
-    else:
-        console.print(f"stopped at step {trainer.done_steps}; --resume goes on")
+    with joined_processes(where) as processes:
+        with processes.leader_first():
+            examples = load(DATASETS[recipe.dataset], "train", data_dir)
+        training, validation = (examples, None) if final else hold_out(examples, HELD_OUT)
+        plan = Plan(recipe, seed, training, validation, directory)
+        resume = resume or (resume_or_begin and plan.checkpoint_path.exists())
+        trainer = Trainer(plan, device=where, resume=resume, processes=processes)
+        tell = Console(quiet=not processes.leads).print
+        if weights:
+            trainer.state.start_from(Checkpoint.load(weights / CHECKPOINT))
+        if transfer:
+            taken = trainer.state.transfer_from(Checkpoint.load(transfer / CHECKPOINT))
+            anew = [name for name in trainer.network.state_dict() if name not in taken]
+            tell(f"from {transfer}: {', '.join(taken)}")
+            tell(f"anew: {', '.join(anew) or 'nothing'}")
+        if trainer.run(max_minutes=max_minutes):
+            tell(f"{preset} is trained: {plan.checkpoint_path}")
+        else:
+            tell(f"stopped at step {trainer.done_steps}; --resume goes on")
 
 
 @app.command()
@@ -217,10 +224,12 @@ def _recipe(preset: str) -> Recipe:
 
 def _device(name: str) -> torch.device:
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
     except (RuntimeError, AssertionError) as error:
         raise TrainingError(f"device {name} does not work: {str(error).splitlines()[0]}") from error
     return device

@@ -82,7 +82,14 @@ class BatchStream:
 
     def batch(self, step: int) -> Batch:
         """The batch of this step, counted from zero."""
-        rows = self._draws.rows(step * self._batch_size, self._batch_size)
+        return self.make(self.rows(step))
+
+    def rows(self, step: int) -> Tensor:
+        """What decides the batch of this step: (B, 3), example and shift of each image."""
+        return self._draws.rows(step * self._batch_size, self._batch_size)
+
+    def make(self, rows: Tensor) -> Batch:
+        """The images and labels of some rows."""
         chosen = rows[:, 0]
         images = shift(self._images[chosen], rows[:, 1:], self._shift_px)
         return Batch(images.unsqueeze(1).float() / WHITE, self._labels[chosen])

@@ -126,7 +126,14 @@ class PairStream:
 
     def batch(self, step: int) -> PairBatch:
         """The batch of this step, counted from zero."""
-        rows = self._draws.rows(step * self._batch_size, self._batch_size)
+        return self.make(self.rows(step))
+
+    def rows(self, step: int) -> Tensor:
+        """What decides the batch of this step: (B, 6), as `PairDraw.draw` gives them."""
+        return self._draws.rows(step * self._batch_size, self._batch_size)
+
+    def make(self, rows: Tensor) -> PairBatch:
+        """The pairs of some rows."""
         layers = lay_out(self._digits, rows, size=self._size, reach=self._shift_px)
         images = overlay(layers).unsqueeze(1)
         return PairBatch(images.float() / WHITE, layers.float() / WHITE, self._labels[rows[:, :2]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,9 +17,13 @@ from rich.progress import (
 
 
 class RunProgress:
-    """The progress of one run of `total` steps; a context manager."""
+    """The progress of one run of `total` steps; a context manager.
 
-    def __init__(self, name: str, *, total: int, done: int) -> None:
+    Args:
+        quiet: show nothing.
+    """
+
+    def __init__(self, name: str, *, total: int, done: int, quiet: bool = False) -> None:
         self._total = total
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -28,6 +33,7 @@ class RunProgress:
             TimeElapsedColumn(),
             TextColumn("ETA"),
             TimeRemainingColumn(elapsed_when_finished=False),
+            console=Console(quiet=quiet),
         )
         self._bar = self._progress.add_task(name, total=total, completed=done, shown="")
 

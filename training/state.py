@@ -64,11 +64,8 @@ class TrainingState:
         self._transferred = tuple(matching)
         return self._transferred
 
-    def save(self, *, examples: int) -> None:
-        """Write the run's checkpoint.
-
-        Args:
-            examples: in an epoch.
+    def check(self) -> None:
+        """Refuse to go on from here if that is no use.
 
         Raises:
             TrainingError: a weight is not finite; the last checkpoint is kept.
@@ -77,6 +74,13 @@ class TrainingState:
             raise TrainingError(
                 f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
             )
+
+    def save(self, *, examples: int) -> None:
+        """Write the run's checkpoint.
+
+        Args:
+            examples: in an epoch.
+        """
         Checkpoint(
             recipe=self._plan.recipe,
             seed=self._plan.seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -35,11 +36,19 @@ class Task(Protocol):
         """Images in an epoch."""
         ...
 
-    def losses(self, network: Any, step: int) -> Losses:
-        """Of the batch of a step, which depends on the seed and the step alone.
+    def draw(self, step: int) -> tuple[Tensor, ...]:
+        """What decides the batch of a step, with a row for each image, on the training device.
+
+        It depends on the seed and the step alone.
+        """
+        ...
+
+    def losses(self, network: Any, drawn: Sequence[Tensor]) -> Losses:
+        """Of a batch, or of some of its rows.
 
         Args:
             network: of the recipe's kind.
+            drawn: as `draw` gives it.
         """
         ...
 
@@ -70,9 +79,13 @@ class Digits:
         """Every training digit once."""
         return len(self.batches)
 
-    def losses(self, network: CapsNet, step: int) -> Losses:
+    def draw(self, step: int) -> tuple[Tensor, ...]:
+        """Digits and their shifts."""
+        return (self.batches.rows(step),)
+
+    def losses(self, network: CapsNet, drawn: Sequence[Tensor]) -> Losses:
         """One class is present, and its capsule draws the image."""
-        images, labels = self.batches.batch(step)
+        images, labels = self.batches.make(*drawn)
         lengths, poses = _encode(network, images)
         present = nn.functional.one_hot(labels, lengths.shape[1])
         margin = margin_loss(lengths, present.to(lengths.dtype))
@@ -109,17 +122,21 @@ class Pairs:
         """A fixed number of pairs; there are too many to see them all."""
         return len(self.batches)
 
-    def losses(self, network: CapsNet, step: int) -> Losses:
+    def draw(self, step: int) -> tuple[Tensor, ...]:
+        """Pairs of digits and their shifts."""
+        return (self.batches.rows(step),)
+
+    def losses(self, network: CapsNet, drawn: Sequence[Tensor]) -> Losses:
         """Two classes are present, and each one's capsule draws its digit alone."""
-        images, layers, labels = self.batches.batch(step)
+        images, layers, labels = self.batches.make(*drawn)
         lengths, poses = _encode(network, images)
         present = torch.zeros_like(lengths).scatter_(1, labels, 1)
         margin = margin_loss(lengths, present)
         if self._recipe.reconstruction_weight == 0:
             return Losses(margin, torch.zeros_like(margin))
         own = poses.take_along_dim(labels[..., None], dim=1)  # (B, 2, D)
-        drawn = network.decode(own.flatten(0, 1), labels.flatten())  # (2 B, 1, H, W)
-        return Losses(margin, reconstruction_loss(drawn.reshape_as(layers), layers))
+        decoded = network.decode(own.flatten(0, 1), labels.flatten())  # (2 B, 1, H, W)
+        return Losses(margin, reconstruction_loss(decoded.reshape_as(layers), layers))
 
     def errors(self, network: nn.Module, validation: Examples) -> dict[str, float]:
         """How often the two longest capsules are not the two labels', on a fixed set of pairs."""
@@ -136,10 +153,17 @@ class Pairs:
 class BaselineDigits(Digits):
     """One digit in each image, for a network without capsules (paper, section 5)."""
 
-    def losses(self, network: Baseline, step: int) -> Losses:  # type: ignore[override]
+    def draw(self, step: int) -> tuple[Tensor, ...]:
+        """Digits and their shifts, and what dropout leaves."""
+        return *super().draw(step), self._keep(step)
+
+    def losses(  # type: ignore[override]
+        self, network: Baseline, drawn: Sequence[Tensor]
+    ) -> Losses:
         """Cross-entropy of a softmax."""
-        images, labels = self.batches.batch(step)
-        logits = _score(network, images, self._keep(step))
+        rows, kept = drawn
+        images, labels = self.batches.make(rows)
+        logits = _score(network, images, kept)
         loss = nn.functional.cross_entropy(logits, labels)
         return Losses(loss, torch.zeros_like(loss))
 
@@ -156,9 +180,11 @@ class BaselineDigits(Digits):
 class BaselinePairs(Pairs):
     """Two digits in each image, for a network without capsules (paper, section 6)."""
 
-    def losses(self, network: Baseline, step: int) -> Losses:  # type: ignore[override]
+    def losses(  # type: ignore[override]
+        self, network: Baseline, drawn: Sequence[Tensor]
+    ) -> Losses:
         """Cross-entropy of a sigmoid for each class, summed over classes; without dropout."""
-        images, _, labels = self.batches.batch(step)
+        images, _, labels = self.batches.make(*drawn)
         logits = _score(network, images)
         present = torch.zeros_like(logits).scatter_(1, labels, 1)
         each = nn.functional.binary_cross_entropy_with_logits(logits, present, reduction="none")

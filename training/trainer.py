@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,11 +14,14 @@ from training.datasets import Examples
 from training.metrics import Meter, MetricsLog
 from training.networks import Network
 from training.plan import CURVES, METRICS, Plan, TrainingError
+from training.processes import Processes
 from training.progress import RunProgress
 from training.schedule import learning_rate
 from training.signals import stop_signals
 from training.state import TrainingState
 from training.tasks import make_task
+
+_ALONE = Processes()
 
 
 class Trainer:
@@ -26,16 +29,30 @@ class Trainer:
 
     Args:
         resume: continue from the directory's checkpoint instead of starting anew.
+        processes: those that share each batch; one alone by default.
 
     Raises:
-        TrainingError: the directory already holds a run and `resume` was not asked for, or the
-            checkpoint there belongs to another recipe, seed or split.
+        TrainingError: the directory already holds a run and `resume` was not asked for, the
+            checkpoint there belongs to another recipe, seed or split, or there are more processes
+            than images in a batch.
         CheckpointError: the checkpoint is missing or corrupt.
     """
 
-    def __init__(self, plan: Plan, *, device: torch.device, resume: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        device: torch.device,
+        resume: bool = False,
+        processes: Processes = _ALONE,
+    ) -> None:
+        if processes.count > plan.recipe.batch_size:
+            raise TrainingError(
+                f"{processes.count} processes cannot share {plan.recipe.batch_size} images"
+            )
         self.plan = plan
         self.device = device
+        self.processes = processes
         self.state = TrainingState(plan, device=device)
         if resume:
             self.state.restore()
@@ -44,8 +61,11 @@ class Trainer:
                 f"{plan.directory} already holds a run; continue it with --resume or choose "
                 "another directory"
             )
-        plan.directory.mkdir(parents=True, exist_ok=True)
-        self._metrics = MetricsLog(plan.directory / METRICS, keep_until=self.done_steps)
+        if processes.leads:
+            plan.directory.mkdir(parents=True, exist_ok=True)
+        self._metrics = MetricsLog(
+            plan.directory / METRICS, keep_until=self.done_steps, writes=processes.leads
+        )
         self.task = make_task(plan.recipe, plan.training, seed=plan.seed, device=device)
 
     @property
@@ -82,47 +102,54 @@ class Trainer:
         Raises:
             TrainingError: the loss is no longer finite; the last checkpoint is kept.
         """
-        name, total = self.plan.recipe.name, self.total_steps
+        name, total, leads = self.plan.recipe.name, self.total_steps, self.processes.leads
         started, before = clock(), self.state.seconds
         saved = started
-        meter = Meter(self.device, started)
+        meter = Meter(self.device, self.processes, started)
         with (
-            stop_signals() as stop,
-            RunProgress(name, total=total, done=self.done_steps) as progress,
+            stop_signals() as stopped,
+            RunProgress(name, total=total, done=self.done_steps, quiet=not leads) as progress,
         ):
             while self.done_steps < total:
                 meter.add(self.step())
+                logs = self.done_steps % log_every == 0 or self.done_steps == total
+                losses = self._read(meter) if logs else []
                 now = clock()
                 self.state.seconds = before + now - started
                 progress.advance_to(self.done_steps)
-                if self.done_steps % log_every == 0 or self.done_steps == total:
-                    progress.show(self.done_steps, self._log(meter, now))
-                if self.plan.validation is not None and self._ends_epoch():
+                if logs:
+                    progress.show(self.done_steps, self._log(losses, meter.restart(now)))
+                if leads and self.plan.validation is not None and self._ends_epoch():
                     progress.show_validation(self._validate(self.plan.validation))
-                if now - saved > save_every_s:
+                time_is_up = now - started > 60 * max_minutes
+                save, stop = self.processes.any(now - saved > save_every_s, stopped() or time_is_up)
+                if save:
                     self.save()
                     saved = now
-                if stop() or now - started > 60 * max_minutes:
+                if stop:
                     break
-        self.save()
-        draw_curves(self._metrics.path, self.plan.directory / CURVES, title=name)
+            self.save()
+        if leads:
+            draw_curves(self._metrics.path, self.plan.directory / CURVES, title=name)
         return self.done_steps >= total
 
     def step(self) -> Tensor:
-        """One gradient step.
+        """One gradient step, of the whole batch; this process computes its share.
 
         Returns:
-            (2,) margin and reconstruction loss, on the training device and detached.
+            (2,) margin and reconstruction loss on the training device, detached: this process's
+            part of the batch's means, so that those of all processes add up to them.
         """
         rate = learning_rate(self.plan.recipe, self.done_steps, total=self.total_steps)
         for group in self.state.optimiser.param_groups:
             group["lr"] = rate
-        margin, reconstruction = self.task.losses(self.network, self.done_steps)
-        self.state.optimiser.zero_grad(set_to_none=True)
-        (margin + self.plan.recipe.reconstruction_weight * reconstruction).backward()  # type: ignore[no-untyped-call]
+        losses = self._descend(self.processes.share(self.task.draw(self.done_steps)))
+        self.processes.add_up(
+            [weight.grad for weight in self.network.parameters() if weight.grad is not None]
+        )
         self.state.optimiser.step()
         self.state.done_steps += 1
-        return torch.stack((margin, reconstruction)).detach()
+        return losses
 
     def save(self) -> None:
         """Write the checkpoint.
@@ -130,18 +157,32 @@ class Trainer:
         Raises:
             TrainingError: a weight is not finite; the last checkpoint is kept.
         """
-        self.state.save(examples=self.task.epoch_size)
+        self.state.check()
+        if self.processes.leads:
+            self.state.save(examples=self.task.epoch_size)
+
+    def _descend(self, drawn: Sequence[Tensor]) -> Tensor:
+        """Losses (2,) of some rows of a batch, as parts of its means; leaves their gradient."""
+        share = len(drawn[0]) / self.plan.recipe.batch_size
+        losses = torch.stack(self.task.losses(self.network, drawn)) * share
+        self.network.zero_grad(set_to_none=True)
+        (losses[0] + self.plan.recipe.reconstruction_weight * losses[1]).backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
 
     def _ends_epoch(self) -> bool:
         steps_per_epoch = math.ceil(self.task.epoch_size / self.plan.recipe.batch_size)
         return self.done_steps % steps_per_epoch == 0 or self.done_steps == self.total_steps
 
-    def _log(self, meter: Meter, now: float) -> dict[str, float]:
-        (margin, reconstruction), steps_per_s = meter.read(now)
-        if not math.isfinite(margin + reconstruction):
+    def _read(self, meter: Meter) -> list[float]:
+        losses = meter.means()
+        if not math.isfinite(sum(losses)):
             raise TrainingError(
                 f"the loss is not finite at step {self.done_steps}; the last checkpoint is kept"
             )
+        return losses
+
+    def _log(self, losses: list[float], steps_per_s: float) -> dict[str, float]:
+        margin, reconstruction = losses
         return self._metrics.add(
             step=self.done_steps,
             epoch=self._epoch(),

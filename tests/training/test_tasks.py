@@ -39,7 +39,7 @@ def test_two_classes_are_present_and_drawn_apart(bars: Examples, pairs_of_bars: 
             present[row, label] = 1
             drawn = network.decode(poses[row, label][None], torch.tensor([label]))
             error = error + (drawn[0, 0] - layers[row, place]).square().sum() / 8
-    losses = task.losses(network, 5)
+    losses = task.losses(network, task.draw(5))
     torch.testing.assert_close(margin_loss(lengths, present), losses.margin)
     torch.testing.assert_close(error, losses.reconstruction)
 
@@ -47,7 +47,7 @@ def test_two_classes_are_present_and_drawn_apart(bars: Examples, pairs_of_bars: 
 def test_pairs_without_reconstruction(bars: Examples, pairs_of_bars: Recipe) -> None:
     """Where reconstruction has no weight, it is not computed."""
     task = Pairs(replace(pairs_of_bars, reconstruction="none"), bars, seed=1, device=CPU)
-    assert 0 == task.losses(CapsNet(pairs_of_bars.network), 0).reconstruction
+    assert 0 == task.losses(CapsNet(pairs_of_bars.network), task.draw(0)).reconstruction
 
 
 def test_training_on_pairs_learns(make_trainer: MakeTrainer, pairs_of_bars: Recipe) -> None:
