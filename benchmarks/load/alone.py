@@ -12,14 +12,15 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from model.bundle import ENCODER
+from model.bundle import ENCODER, ENCODER_BATCH
 from model.cpu import open_session
+from model.runtime import BATCH_ROWS
 
 WARM_UP_S = 0.5
 
 
 def rate_alone(bundle: Path, *, batch: int, seconds: float) -> float:
-    """Images a second with as many threads as cores and the service's session options."""
+    """Images a second with the graph, threads and session options that the service takes."""
     finished = subprocess.run(
         [sys.executable, "-m", "benchmarks.load.alone", bundle, str(batch), str(seconds)],
         stdout=subprocess.PIPE,
@@ -35,7 +36,7 @@ def measure(
     seconds: Annotated[float, typer.Argument()],
 ) -> None:
     """Print the rate."""
-    session = open_session(bundle / ENCODER)
+    session = open_session(bundle / (ENCODER if batch < BATCH_ROWS else ENCODER_BATCH))
     side = session.get_inputs()[0].shape[-1]
     images = np.random.default_rng(0).random((batch, 1, side, side), dtype=np.float32)
     warm, count = time.perf_counter() + WARM_UP_S, 0
