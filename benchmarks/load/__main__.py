@@ -13,7 +13,7 @@ from rich.console import Console
 
 from benchmarks.load import environments
 from benchmarks.load.catalogue import ours
-from benchmarks.load.idle import measure_idle
+from benchmarks.load.idle import PAUSES_S, measure_idle
 from benchmarks.load.leavers import measure_leavers
 from benchmarks.load.overload import find_saturation, overload
 from benchmarks.load.report import report
@@ -91,10 +91,12 @@ def write_report(results: Annotated[Path, typer.Argument(help="JSON of a run.")]
 
 def _idle(results: Results) -> None:
     for bundle in BUNDLES:
-        with running(ours(bundle)) as server:
-            measured = measure_idle(server, f"/classify?model={bundle.name}")
-        results.add("idle", bundle=bundle.name, **measured)
-        console.print(f"{bundle.name} idle: {measured['service_p50_ms']:.2f} ms")
+        for pause_s in PAUSES_S:
+            with running(ours(bundle)) as server:
+                path = f"/classify?model={bundle.name}"
+                measured = measure_idle(server, path, pause_s=pause_s)
+            results.add("idle", bundle=bundle.name, **measured)
+            console.print(f"{bundle.name} idle: {measured['service_p50_ms']:.2f} ms")
 
 
 def _overload(results: Results, *, search_seconds: float, seconds: float) -> None:

@@ -10,13 +10,15 @@ from statistics import median, quantiles
 
 from benchmarks.load.servers import SAMPLES, Running
 
-PAUSE_S = 0.02
+PAUSES_S = (0.02, 0)
 WARM_UP = 20
 _ENTRY = re.compile(r"(\w+);dur=([\d.]+)")
 
 
-def measure_idle(server: Running, path: str, *, requests: int = 300) -> dict[str, float]:
-    """Send pictures one after the other with pauses; milliseconds outside inference.
+def measure_idle(
+    server: Running, path: str, *, pause_s: float, requests: int = 300
+) -> dict[str, float]:
+    """Send pictures one after the other; milliseconds outside inference.
 
     `service` is `total` less `compute` of `Server-Timing`. `client` is what a client sees less
     `compute`: with the parsing of HTTP, two ways through the kernel, and the client itself.
@@ -24,7 +26,7 @@ def measure_idle(server: Running, path: str, *, requests: int = 300) -> dict[str
     service, client, preprocess, queue = [], [], [], []
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     for number, sample in enumerate(islice(cycle(SAMPLES), WARM_UP + requests)):
-        time.sleep(PAUSE_S)
+        time.sleep(pause_s)
         began = time.perf_counter()
         connection.request("POST", path, sample, {"Content-Type": "image/png"})
         answer = connection.getresponse()
@@ -39,6 +41,7 @@ def measure_idle(server: Running, path: str, *, requests: int = 300) -> dict[str
             queue.append(stages["queue"])
     connection.close()
     return {
+        "pause_ms": 1000 * pause_s,
         "service_p50_ms": median(service),
         "service_p99_ms": quantiles(service, n=100)[-1],
         "client_p50_ms": median(client),

@@ -113,6 +113,7 @@ def _idle(measured: list[dict[str, Any]]) -> str:
     rows = [
         (
             one["bundle"],
+            f"{one['pause_ms']:.0f}",
             f"{one['service_p50_ms']:.2f} / {one['service_p99_ms']:.2f}",
             f"{one['preprocess_p50_ms']:.2f}",
             f"{one['queue_p50_ms']:.2f}",
@@ -122,7 +123,7 @@ def _idle(measured: list[dict[str, Any]]) -> str:
         )
         for one in measured
     ]
-    heads = ("ms outside inference", "p50 / p99", "preprocess", "queue", "as the client sees it")
+    heads = ("ms outside inference", "pause", "p50 / p99", "preprocess", "queue", "client sees")
     return _table((*heads, "aim, p50", ""), rows)
 
 
