@@ -67,16 +67,22 @@ class Telemetry(HttpMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         started = time.perf_counter()
+        status = 0
         with timings.collecting() as seconds:
 
             async def send_with_timing(message: Message) -> None:
+                nonlocal status
                 if message["type"] == "http.response.start":
+                    status = message["status"]
                     seconds["total"] = time.perf_counter() - started
                     MutableHeaders(scope=message)["Server-Timing"] = timings.server_timing(seconds)
-                    self._note(scope, message["status"], seconds)
                 await send(message)
 
-            await self.app(scope, receive, send_with_timing)
+            try:
+                await self.app(scope, receive, send_with_timing)
+            finally:
+                if status:  # the client need not wait for this
+                    self._note(scope, status, seconds)
 
     def _note(self, scope: Scope, status: int, seconds: dict[str, float]) -> None:
         route = _route(scope)
