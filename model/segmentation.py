@@ -15,6 +15,8 @@ Mask = NDArray[np.bool_]
 
 INK = 0.1
 """Brightness, of 1, from which a pixel is ink."""
+NEW_INK = 0.05
+"""Share of a picture's ink that a digit has to explain alone, beside longer ones, to be there."""
 _COLOURS = np.array(
     [
         (1.0, 0.2, 0.2),
@@ -57,6 +59,21 @@ def share_ink(image: Floats, masks: Mask) -> Floats:
     total = float(strokes.sum())
     shares: Floats = (masks * strokes).sum(axis=(1, 2)) / np.float32(total or 1)
     return shares
+
+
+def explain_away(image: Floats, masks: Mask) -> list[int]:
+    """Places of the masks (M, H, W) that explain ink of an image (H, W) which none before does.
+
+    A long capsule may owe its length to the strokes of another digit, and is then left out.
+    """
+    explained = np.zeros_like(image, dtype=np.bool_)
+    places = []
+    for place, mask in enumerate(masks):
+        (new,) = share_ink(image, (mask & ~explained)[None])
+        if new >= NEW_INK:
+            places.append(place)
+            explained |= mask
+    return places
 
 
 def colour(layers: Floats) -> Floats:

@@ -52,7 +52,8 @@ you believe the label."""
 _PAIR_LIMITS = """\
 Trained on two overlapping digits of different classes, written by US census clerks and students,
 their middles at most {apart} pixels apart each way. It has seen neither single digits, nor three,
-nor twice the same one: look at the lengths before you believe that two classes are there."""
+nor twice the same one, and makes two of what it is shown: a long capsule may stand on the strokes
+of another digit. `/segment` with `count=auto` leaves out those that explain no ink of their own."""
 _SHIFTS = """
 | shift | pairs wrong | digits missed | squared error of a digit | IoU of masks | ink of a digit: \
 true, drawn, drawn of an absent class |
@@ -151,12 +152,14 @@ def _pair_wording(manifest: Manifest) -> dict[str, str]:
 
 def _summary(epochs: float, training: dict[str, Any], *, pairs: bool) -> str:
     planned, started_from = training["recipe"]["epochs"], training.get("started_from")
+    where = " on a CPU alone" if training["device"] == "CPU" else ""
     if epochs < 0.99 * planned:
-        return f"A half-finished training: {epochs:.1f} of {planned:g} epochs."
+        return f"A half-finished training{where}: {epochs:.1f} of {planned:g} epochs."
     if pairs:
-        seen = epochs * training["examples"] / 1e6
-        return f"Trained on {seen:.1f} million pairs; the paper's training set has 60 million."
+        seen = f"{epochs * training['examples'] / 1e6:.1f} million pairs"
+        return f"Trained{where}, on {seen}; the paper's training set has 60 million."
     if planned < 50:
         more = f", on top of {started_from}" if started_from else ""
-        return f"A short training of {planned:g} epochs{more}; the paper's code runs about 640."
-    return f"Trained for {planned:g} epochs."
+        short = f"A short training of {planned:g} epochs{where}{more}"
+        return f"{short}; the paper's code runs about 640."
+    return f"Trained{where} for {planned:g} epochs."

@@ -23,7 +23,8 @@ class SegmentQuery(PictureQuery):
     count: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         2,
         description="So many classes are taken for present, those of the longest capsules; `auto` "
-        "takes all whose capsules are at least 0.5 long, which may be none.",
+        "takes all whose capsules are at least 0.5 long and that explain at least 5 % of the ink "
+        "beside the longer ones, which may be none.",
     )
     scale: Scale = 1
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from model.bundle import Manifest
 from model.preprocess import Floats
-from model.segmentation import Mask, colour, find_masks, share_ink
+from model.segmentation import Mask, colour, explain_away, find_masks, share_ink
 from service.inspector import Inspector, Reading
 from service.problems import InvalidParameter, UnknownModel
 
 PRESENT = 0.5
-"""Length from which `count=auto` takes a class for present: halfway between the margins."""
+"""Length from which `count=auto` may take a class for present: halfway between the margins."""
 
 Count = int | Literal["auto"]
 
@@ -80,19 +80,23 @@ async def segment(
 
     Args:
         count: that many classes, those of the longest capsules, are taken for present; `auto`
-            takes those whose capsules are at least `PRESENT` long, which may be none.
+            takes those whose capsules are at least `PRESENT` long and explain ink that no longer
+            one does, which may be none.
 
     Raises:
         InvalidParameter: the model has fewer classes.
     """
     assert manifest.mask_threshold is not None
-    labels = _present(reading.lengths, count)
+    labels = _candidates(reading.lengths, count)
     image = reading.prepared.image[0]
     drawn = np.zeros((0, *image.shape), np.float32)
     if len(labels):
         drawings = await inspector.engine.decode(manifest.name, reading.poses[labels], labels)
         drawn = drawings[:, 0]
     masks = find_masks(image, drawn, threshold=manifest.mask_threshold)
+    if count == "auto":
+        present = explain_away(image, masks)
+        labels, drawn, masks = labels[present], drawn[present], masks[present]
     shares = share_ink(image, masks)
     (explained,) = share_ink(image, np.array([masks.any(axis=0)]))
     segments = [
@@ -102,8 +106,8 @@ async def segment(
     return Segmentation(reading, segments, float(explained))
 
 
-def _present(lengths: Floats, count: Count) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Labels of the classes taken for present, the longest capsule first."""
+def _candidates(lengths: Floats, count: Count) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Labels of the classes that may be present, the longest capsule first."""
     if count == "auto":
         count = int((lengths >= PRESENT).sum())
     elif count > len(lengths):

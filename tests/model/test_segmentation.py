@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.segmentation import INK, colour, find_masks, share_ink
+from model.segmentation import INK, colour, explain_away, find_masks, share_ink
 
 
 def test_a_mask_needs_ink_and_a_bright_reconstruction() -> None:
@@ -32,6 +32,16 @@ def test_shares_are_of_ink_not_of_pixels() -> None:
 def test_an_empty_image_has_no_shares() -> None:
     """Nothing is divided by nothing."""
     assert [0.0, 0.0] == share_ink(np.zeros((2, 2), np.float32), np.ones((2, 2, 2), bool)).tolist()
+
+
+def test_a_digit_needs_ink_of_its_own() -> None:
+    """What earlier masks explain counts no more; a twentieth of the ink is enough."""
+    image = np.ones((1, 20), np.float32)
+    first, within, more = np.zeros((3, 1, 20), bool)
+    first[:, :10], within[:, 2:8], more[:, 5:11] = True, True, True
+    assert [0, 2] == explain_away(image, np.array([first, within, more]))
+    assert [0] == explain_away(image, np.array([more, within]))
+    assert [] == explain_away(np.zeros((1, 20), np.float32), np.array([first, more]))
 
 
 def test_two_layers_are_red_and_green_and_yellow_where_they_overlap() -> None:

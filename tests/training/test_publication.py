@@ -95,7 +95,7 @@ def test_bundle_carries_its_training(published: tuple[Bundle, Path]) -> None:
 def test_card_owns_up_to_what_is_not_done(published: tuple[Bundle, Path]) -> None:
     """A short training and a missing score are said in the card."""
     card = (published[0].path / CARD).read_text()
-    assert "A short training of 1 epochs" in card.splitlines()[2]
+    assert "A short training of 1 epochs on a CPU alone" in card.splitlines()[2]
     assert "not measured yet" in card
 
 

@@ -17,6 +17,7 @@ from model.runtime import Runtime
 from model.segmentation import find_masks
 from service.app import create_app
 from service.engine import Engine
+from service.pairs import segmentation
 from service.settings import Settings
 from training.datasets import Examples
 from training.pairs import PairSet, fixed_pairs
@@ -117,6 +118,16 @@ def test_a_single_stroke_has_one_long_capsule(client: TestClient, strokes: Examp
     first, second = segment(client, single, count=2)["segments"]
     assert (0, 0) == (alone["label"], first["label"])
     assert second["length"] < 0.5 < first["length"]
+
+
+def test_a_long_capsule_without_ink_of_its_own_is_left_out(
+    client: TestClient, strokes: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`count=auto` wants more than length: here any, and one stroke is still one segment."""
+    monkeypatch.setattr(segmentation, "PRESENT", 0.0)
+    single = np.pad(strokes.images[0], 4)
+    assert 1 == len(segment(client, single, count="auto")["segments"])
+    assert [] == segment(client, np.zeros((36, 36), np.uint8), count="auto")["segments"]
 
 
 def test_an_empty_picture_has_no_segments(client: TestClient) -> None:
