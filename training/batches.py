@@ -63,16 +63,25 @@ class BatchStream:
 
     Args:
         shift_px: images move by a whole number of pixels up to this, each way; zeros move in.
+        flip: whether half of them are mirrored left to right first.
         device: where the examples live and the batches are made.
     """
 
     def __init__(
-        self, examples: Examples, *, batch_size: int, shift_px: int, seed: int, device: torch.device
+        self,
+        examples: Examples,
+        *,
+        batch_size: int,
+        shift_px: int,
+        seed: int,
+        device: torch.device,
+        flip: bool = False,
     ) -> None:
         self._images = torch.tensor(examples.images, device=device)
         self._labels = torch.tensor(examples.labels, dtype=torch.int64, device=device)
         self._batch_size = batch_size
         self._shift_px = shift_px
+        self._flip = flip
         self._seed = seed
         self._draws = Draws(self._draw, size=len(self), device=device)
 
@@ -85,22 +94,26 @@ class BatchStream:
         return self.make(self.rows(step))
 
     def rows(self, step: int) -> Tensor:
-        """What decides the batch of this step: (B, 3), example and shift of each image."""
+        """What decides the batch of this step: (B, 4), example, shift and flip of each image."""
         return self._draws.rows(step * self._batch_size, self._batch_size)
 
     def make(self, rows: Tensor) -> Batch:
         """The images and labels of some rows."""
         chosen = rows[:, 0]
-        images = shift(self._images[chosen], rows[:, 1:], self._shift_px)
+        images = self._images[chosen]
+        if self._flip:
+            images = torch.where(rows[:, 3, None, None] == 1, images.flip(2), images)
+        images = shift(images, rows[:, 1:3], self._shift_px)
         return Batch(images.unsqueeze(1).float() / WHITE, self._labels[chosen])
 
     def _draw(self, epoch: int) -> Tensor:
-        """Example and shift of each row of an epoch: (N, 3)."""
+        """Example, shift and flip of each row of an epoch: (N, 4)."""
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
         order = torch.randperm(len(self), generator=generator)
         reach = self._shift_px
         shifts = torch.randint(-reach, reach + 1, (len(self), 2), generator=generator)
-        return torch.cat((order[:, None], shifts), dim=1)
+        flips = torch.randint(2, (len(self), 1), generator=generator)
+        return torch.cat((order[:, None], shifts, flips), dim=1)
 
 
 def shift(images: Tensor, shifts: Tensor, reach: int) -> Tensor:

@@ -33,6 +33,7 @@ class Checkpoint:
     seconds: float
     """Training time so far."""
     network: dict[str, Any]
+    """The weights that are exported: the trained ones, or their running average."""
     optimiser: dict[str, Any]
     examples: int = 60_000
     """Training examples in an epoch."""
@@ -42,6 +43,8 @@ class Checkpoint:
     """The run whose weights this one started from, if any, as a sentence."""
     transferred: tuple[str, ...] = ()
     """Names of the weights it took from that run; empty if it took them all."""
+    trained: dict[str, Any] | None = None
+    """The trained weights, where `network` has their average."""
     device: str = "CPU"
     """What it was trained on: CPU, or the name of the GPU."""
 

@@ -46,12 +46,21 @@ class Recipe:
     """Key of RECONSTRUCTION_WEIGHTS."""
     shift_px: int = 2
     """Training images are moved by up to this many pixels each way."""
+    flip: bool = False
+    """Whether half of the training images, drawn anew each time, are mirrored left to right."""
+    average_decay: float = 0.0
+    """What a step leaves of the running average of the weights, which is then validated, saved and
+    exported in place of the weights themselves; zero averages nothing."""
 
     def __post_init__(self) -> None:
         if self.epochs <= 0 or self.batch_size < 1 or self.learning_rate <= 0:
             raise ValueError("epochs, batch size and learning rate must be positive")
         if self.shift_px < 0 or self.warmup_steps < 0 or self.decay_steps < 1:
             raise ValueError("shift and warm-up may not be negative, decay steps are at least one")
+        if not 0 <= self.average_decay < 1:
+            raise ValueError("the decay of the average must be in [0, 1)")
+        if self.flip and self.task == "pairs":
+            raise ValueError("digits of pairs are not mirrored")
         if self.task not in ("digits", "pairs"):
             raise ValueError(f"unknown task {self.task!r}")
         if self.schedule not in ("exponential", "cosine"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from training.checkpoint import Checkpoint, CheckpointError
-from training.networks import make_network
+from training.networks import Network, make_network
 from training.plan import Plan, TrainingError
 
 
@@ -25,12 +26,25 @@ class TrainingState:
         self.optimiser = torch.optim.Adam(
             self.network.parameters(), lr=plan.recipe.learning_rate, eps=1e-8, fused=True
         )
+        self._average = _average(self.network, plan.recipe.average_decay)
         self.done_steps = 0
         self.seconds = 0.0
         """Training time so far."""
         self._started_from: str | None = None
         self._transferred: tuple[str, ...] = ()
         self._seconds_before = 0.0
+
+    @property
+    def result(self) -> nn.Module:
+        """What is validated and exported: the network, or the average that the recipe asks for."""
+        return self.network if self._average is None else self._average.module
+
+    def step(self) -> None:
+        """Move the weights along their gradient."""
+        self.optimiser.step()
+        if self._average is not None:
+            self._average.update_parameters(self.network)
+        self.done_steps += 1
 
     def start_from(self, other: Checkpoint) -> None:
         """Take the weights of another run of the same network; the recipe starts anew.
@@ -87,7 +101,8 @@ class TrainingState:
             held_out=self._plan.held_out,
             step=self.done_steps,
             seconds=self.seconds,
-            network=self.network.state_dict(),
+            network=self.result.state_dict(),
+            trained=None if self._average is None else self.network.state_dict(),
             optimiser=self.optimiser.state_dict(),
             examples=examples,
             seconds_before=self._seconds_before,
@@ -109,10 +124,13 @@ class TrainingState:
         if asked != (checkpoint.recipe, checkpoint.seed, checkpoint.held_out):
             raise TrainingError(f"{path} was trained with another recipe, seed or split")
         try:
-            self.network.load_state_dict(checkpoint.network)
+            self.network.load_state_dict(checkpoint.trained or checkpoint.network)
+            self.result.load_state_dict(checkpoint.network)
             self.optimiser.load_state_dict(checkpoint.optimiser)
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} does not fit: {error}") from error
+        if self._average is not None:
+            self._average.n_averaged.fill_(checkpoint.step)
         self.done_steps, self.seconds = checkpoint.step, checkpoint.seconds
         self._started_from, self._transferred = checkpoint.started_from, checkpoint.transferred
         self._seconds_before = checkpoint.seconds_before
@@ -121,10 +139,19 @@ class TrainingState:
         if self.done_steps:
             raise TrainingError("a run that has begun cannot take other weights")
         self.network.load_state_dict(weights, strict=False)
+        self.result.load_state_dict(self.network.state_dict())
         self._seconds_before = other.seconds_before + other.seconds
         self._started_from = f"{other.recipe.name}, seed {other.seed}, {other.step} steps"
         if other.started_from:
             self._started_from += f" (started from {other.started_from})"
+
+
+def _average(network: Network, decay: float) -> AveragedModel | None:
+    """The running average of the weights; after the first step it is the weights themselves."""
+    if not decay:
+        return None
+    update = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+    return AveragedModel(network, multi_avg_fn=update)
 
 
 def _device_name(device: torch.device) -> str:

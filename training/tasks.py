@@ -71,6 +71,7 @@ class Digits:
             batch_size=recipe.batch_size,
             shift_px=recipe.shift_px,
             seed=seed,
+            flip=recipe.flip,
             device=device,
         )
 

@@ -147,8 +147,7 @@ class Trainer:
         self.processes.add_up(
             [weight.grad for weight in self.network.parameters() if weight.grad is not None]
         )
-        self.state.optimiser.step()
-        self.state.done_steps += 1
+        self.state.step()
         return losses
 
     def save(self) -> None:
@@ -197,7 +196,7 @@ class Trainer:
         return self._metrics.add(
             step=self.done_steps,
             epoch=self._epoch(),
-            **self.task.errors(self.network, validation),
+            **self.task.errors(self.state.result, validation),
         )
 
     def _epoch(self) -> float:

@@ -167,3 +167,19 @@ def test_no_reach_leaves_images_alone() -> None:
     """Without shifts, an image is what it was."""
     images = torch.arange(12, dtype=torch.uint8).reshape(1, 3, 4)
     torch.testing.assert_close(images, shift(images, torch.zeros(1, 2, dtype=torch.int64), 0))
+
+
+def test_flips_mirror_half_of_the_images() -> None:
+    """Left and right change places, nothing else; the order of the examples stays what it was."""
+    images = np.zeros((100, 6, 6), np.uint8)
+    images[:, 1, 2] = 255
+    examples = Examples(images, np.arange(100, dtype=np.uint8))
+    plain, flipping = (
+        BatchStream(examples, batch_size=100, shift_px=0, seed=1, device=CPU, flip=flip).batch(0)
+        for flip in (False, True)
+    )
+    mirrored = flipping.images[:, 0, 1, 3] == 1
+    assert 35 < mirrored.sum() < 65
+    expected = torch.where(mirrored[:, None, None, None], plain.images.flip(3), plain.images)
+    torch.testing.assert_close(expected, flipping.images)
+    torch.testing.assert_close(plain.labels, flipping.labels)

@@ -46,6 +46,7 @@ def test_the_papers_code_weighs_reconstruction_twenty_times_more() -> None:
                 warmup_steps=11,
                 reconstruction="none",
                 shift_px=0,
+                average_decay=0.9,
             ),
             id="nothing default",
         ),
@@ -79,12 +80,14 @@ def test_an_unknown_network_setting_is_refused() -> None:
         {"schedule": "linear"},
         {"task": "triples"},
         {"reconstruction": "strong"},
+        {"average_decay": 1},
+        {"task": "pairs", "flip": True},
     ],
     ids=str,
 )
 def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
     """No recipe can be made, or changed into one, that cannot be followed."""
-    with pytest.raises(ValueError, match=r"must be positive|unknown"):
+    with pytest.raises(ValueError, match=r"must be|unknown|not mirrored"):
         replace(Recipe("r"), **change)
 
 
