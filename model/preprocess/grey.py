@@ -14,7 +14,7 @@ def to_grey(picture: Image.Image) -> Floats:
         return (np.asarray(picture, np.float32) / 65535).clip(0, 1)
     if picture.has_transparency_data:
         return _flatten(picture.convert("RGBA"))
-    return to_floats(picture.convert("L"))
+    return to_floats(picture if picture.mode == "L" else picture.convert("L"))
 
 
 def _flatten(picture: Image.Image) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 _EXIF_FAULTS = (
     ArithmeticError,
@@ -21,6 +21,8 @@ _EXIF_FAULTS = (
 def turn_upright(picture: Image.Image) -> Image.Image:
     """Turn a picture as its EXIF says; one whose EXIF is damaged stays as it came."""
     try:
+        if picture.getexif().get(ExifTags.Base.Orientation, 1) == 1:
+            return picture
         return ImageOps.exif_transpose(picture)
     except _EXIF_FAULTS:
         return picture

@@ -19,7 +19,7 @@ def scale(pixels: NDArray[np.uint8]) -> Floats:
 
 def to_floats(picture: Image.Image) -> Floats:
     """A picture of bytes, such as mode L, to (H, W) in [0, 1]."""
-    return np.asarray(picture, np.float32) / np.float32(WHITE)
+    return np.asarray(np.asarray(picture) / np.float32(WHITE))
 
 
 def to_image(grey: Floats) -> Image.Image:

@@ -14,5 +14,6 @@ Polarity = Literal["auto", "light-on-dark", "dark-on-light"]
 
 def border_polarity(grey: Floats) -> FoundPolarity:
     """The polarity of a picture (H, W) in [0, 1] whose border is ground."""
-    border = np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1]))
-    return "light-on-dark" if np.median(border) <= 0.5 else "dark-on-light"
+    border = np.sort(np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1])))
+    below, above = border[len(border) // 2 - 1], border[len(border) // 2]
+    return "light-on-dark" if (below + above) / 2 <= 0.5 else "dark-on-light"
