@@ -35,9 +35,10 @@ def illumination(grey: Floats) -> Floats:
         solution = np.linalg.solve(known.T @ known + ridge, known.T @ values[ground])
         distance = np.abs(values - terms @ solution)
         spread = 1.4826 * float(np.median(distance[ground]))
-        ground = distance < max(3 * spread, 0.02)
-        if not ground.any():
+        near = distance < max(3 * spread, 0.02)
+        if not near.any() or np.array_equal(near, ground):
             break
+        ground = near
     x, y = _coordinates(grey)
     level, across, down, twist, across_squared, down_squared = solution.astype(np.float32)
     return np.asarray(
