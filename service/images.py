@@ -64,8 +64,9 @@ def decode(content: bytes, *, max_pixels: int) -> Decoded:
             f"{picture.width} x {picture.height}"
         )
     longest = max(picture.size)
+    factor = max(1, longest // _AMPLE_PIXELS)
     try:
-        picture.draft(None, (_AMPLE_PIXELS, _AMPLE_PIXELS))
+        picture.draft(None, (max(1, picture.width // factor), max(1, picture.height // factor)))
         picture.load()
     except (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error) as error:
         raise UnreadablePicture(f"the picture is truncated or corrupt: {error}") from error

@@ -53,10 +53,20 @@ def test_the_first_frame_counts(picture_format: str, slope: NDArray[np.uint8]) -
     assert np.abs(np.asarray(picture.convert("L"), int) - slope).max() <= 8
 
 
-def test_a_large_jpeg_comes_smaller() -> None:
-    """JPEGs are halved while both sides keep 640 pixels, which is more than enough."""
-    content = encode(np.zeros((1500, 2000), np.uint8), "JPEG")
-    assert (1000, 750) == decode(content, max_pixels=AMPLE).picture.size
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((2000, 1500), (1000, 750)),
+        ((1280, 720), (640, 360)),
+        ((2, 1300), (1, 650)),
+        ((1279, 1279), (1279, 1279)),
+    ],
+)
+def test_a_large_jpeg_comes_smaller(size: tuple[int, int], expected: tuple[int, int]) -> None:
+    """JPEGs are halved while their longer side keeps 640 pixels, which is more than enough."""
+    width, height = size
+    content = encode(np.zeros((height, width), np.uint8), "JPEG")
+    assert expected == decode(content, max_pixels=AMPLE).picture.size
 
 
 @pytest.mark.parametrize("picture_format", ["TIFF", "ICO", "PPM", "PDF"])
