@@ -35,7 +35,7 @@ CARD = "CARD.md"
 GRAPHS = (ENCODER, ENCODER_BATCH, DECODER, ROUTING)
 """What every bundle has; ENCODER_HALF is missing from those of earlier versions."""
 
-PreprocessRule = Literal["digit", "pair"]
+PreprocessRule = Literal["digit", "pair", "stretch"]
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 

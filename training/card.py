@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest
-from training.datasets import HELD_OUT
+from training.datasets import DATASETS, HELD_OUT
 from training.findings import tell_findings
 
 _TEMPLATE = """# {name}
@@ -37,7 +37,7 @@ _TEMPLATE = """# {name}
 {shifts}
 Storing the weights in 16 bits changed {answers_changed} of {validation_images:,} answers on \
 {validation} (wrong before {errors_before}, after {errors_after}) \
-and moved no length of the first 500 by more than {largest_length_change:.1e}. Those digits \
+and moved no length of the first 500 by more than {largest_length_change:.1e}. Those {shown} \
 {validation_note}.
 
 {findings}## Limits
@@ -54,6 +54,15 @@ Trained on two overlapping digits of different classes, written by US census cle
 their middles at most {apart} pixels apart each way. It has seen neither single digits, nor three,
 nor twice the same one, and makes two of what it is shown: a long capsule may stand on the strokes
 of another digit. `/segment` with `count=auto` leaves out those that explain no ink of their own."""
+_CLOTHES_LIMITS = """\
+Trained on small pictures of single pieces of clothing from a shop, light on a dark ground, upright,
+filling their square. Others are scaled to a square as they are, without looking for the piece. It
+answers every picture with one of its {classes} classes, also where there is none: look at the
+length before you believe the label."""
+_WORDING = {
+    "digits": ("digits", _DIGIT_LIMITS),
+    "clothes": ("pictures", _CLOTHES_LIMITS),
+}
 _SHIFTS = """
 | shift | pairs wrong | digits missed | squared error of a digit | IoU of masks | ink of a digit: \
 true, drawn, drawn of an absent class |
@@ -79,7 +88,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "name": manifest.name,
         "summary": _summary(epochs, training, pairs=manifest.preprocess == "pair"),
         "classes": manifest.num_classes,
-        **(_pair_wording(manifest) if manifest.preprocess == "pair" else _digit_wording(manifest)),
+        **_wording(manifest),
         "size": manifest.image_size,
         "capsules": manifest.primary_types * manifest.primary_grid**2,
         "types": manifest.primary_types,
@@ -121,14 +130,20 @@ def _start(training: dict[str, Any]) -> str:
     return f"Started from the weights of {training['started_from']}{those}. "
 
 
-def _digit_wording(manifest: Manifest) -> dict[str, str]:
+def _wording(manifest: Manifest) -> dict[str, str]:
+    return _pair_wording(manifest) if manifest.preprocess == "pair" else _single_wording(manifest)
+
+
+def _single_wording(manifest: Manifest) -> dict[str, str]:
     count = manifest.rounding["validation_images"]
+    shown, limits = _WORDING[DATASETS[manifest.dataset].kind]
     return {
+        "shown": shown,
         "task": f"{manifest.num_classes} classes of {manifest.dataset}",
         "images": "images",
         "shifts": "",
-        "validation": f"the last {count:,} training digits",
-        "limits": _DIGIT_LIMITS.format(classes=manifest.num_classes),
+        "validation": f"the last {count:,} training {shown}",
+        "limits": limits.format(classes=manifest.num_classes),
     }
 
 
@@ -142,6 +157,7 @@ def _pair_wording(manifest: Manifest) -> dict[str, str]:
     count = manifest.rounding["validation_images"]
     recipe = manifest.training["recipe"]
     return {
+        "shown": "digits",
         "task": f"two overlapping digits of {manifest.num_classes} classes ({manifest.dataset})",
         "images": "pairs",
         "shifts": _SHIFTS.format(rows="\n".join(rows)) if rows else "",

@@ -53,6 +53,8 @@ class Dataset:
     """A published data set of four gzip-compressed IDX files."""
 
     name: str
+    kind: Literal["digits", "clothes"]
+    """What the pictures show."""
     class_names: tuple[str, ...]
     mirrors: tuple[str, ...]
     """Base addresses, tried in order; each ends in a slash."""
@@ -63,6 +65,7 @@ class Dataset:
 DATASETS = {
     "mnist": Dataset(
         name="mnist",
+        kind="digits",
         class_names=DIGITS,
         mirrors=(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -77,6 +80,7 @@ DATASETS = {
     ),
     "fashion-mnist": Dataset(
         name="fashion-mnist",
+        kind="clothes",
         class_names=CLOTHES,
         mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
         md5={

@@ -43,11 +43,13 @@ def _dimensions(manifest: Manifest) -> str:
     ]
     named = sum(one.sign != 0 for one in manifest.pose_dimensions)
     table = "\n".join([f"| | {head} |", "|---" * (len(labels) + 1) + "|", *rows])
+    drawn = "picture" if manifest.preprocess == "stretch" else "digit"
     return f"""## Pose dimensions
 
-What the drawn digit does as a dimension grows, and the share of the change that the name explains;
-*part* where at least half of the change lies in one part of the digit, - where nothing that has a
-name explains 30 % of it. Names were chosen on some digits and confirmed on others: {named} of \
+What the drawn {drawn} does as a dimension grows, and the share of the change that the name \
+explains;
+*part* where at least half of the change lies in one part of the {drawn}, - where nothing that has a
+name explains 30 % of it. Names were chosen on some {drawn}s and confirmed on others: {named} of \
 {len(manifest.pose_dimensions)} dimensions have one.
 
 {table}"""

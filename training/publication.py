@@ -6,19 +6,20 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from model.bundle import Bundle, Manifest, write_manifest
+from model.bundle import Bundle, Manifest, PreprocessRule, write_manifest
 from model.capsnet import CapsNet
 from model.runtime import Runtime
 from training.card import write_card
 from training.checkpoint import Checkpoint
 from training.curves import draw_curves
-from training.datasets import DATASETS, HELD_OUT, Examples, hold_out, load
+from training.datasets import DATASETS, HELD_OUT, Dataset, Examples, hold_out, load
 from training.export import export_bundle
 from training.figures import draw_segmentation
 from training.graphs import OPSET, ExportError
 from training.pair_scores import PairScores, choose_threshold, score_pairs
 from training.pairs import TEST_DIGESTS, PairSet, published_pairs, validation_pairs
 from training.plan import CHECKPOINT, CURVES, METRICS
+from training.recipes import Recipe
 from training.scores import Scores, score_digits
 from training.study import study
 
@@ -50,7 +51,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         class_names=dataset.class_names,
         image_size=config.image_size,
         class_dim=config.class_dim,
-        preprocess="digit" if recipe.task == "digits" else "pair",
+        preprocess=_rule(recipe, dataset),
         mask_threshold=mask_threshold,
         routing_iterations=config.routing_iterations,
         primary_types=config.primary_types,
@@ -74,6 +75,13 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
     draw_curves(run_dir / METRICS, bundle.path / CURVES, title=manifest.name)
     shutil.copy(run_dir / METRICS, bundle.path / METRICS)
     return study(bundle, digits)
+
+
+def _rule(recipe: Recipe, dataset: Dataset) -> PreprocessRule:
+    """How pictures of other sizes become images: strokes are looked for in drawn digits alone."""
+    if recipe.task == "pairs":
+        return "pair"
+    return "digit" if dataset.kind == "digits" else "stretch"
 
 
 def score(bundle: Bundle, *, data_dir: Path, record: bool) -> Scores:

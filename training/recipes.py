@@ -119,6 +119,7 @@ _MULTIMNIST_COMPACT = replace(
     batch_size=64,
     warmup_steps=300,
 )
+_CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True, "average_decay": 0.999}
 _PAIR_BASELINE = BaselineConfig(
     channels=(512, 256), kernels=(9, 5), pooling=True, hidden=(1024,), dropout=0
 )
@@ -140,6 +141,8 @@ PRESETS = {
         _MNIST_COMPACT,
         _MULTIMNIST,
         _MULTIMNIST_COMPACT,
+        replace(_MNIST, name="fashion-mnist", **_CLOTHES),
+        replace(_MNIST_COMPACT, name="fashion-mnist-compact", epochs=30, **_CLOTHES),
         *(
             replace(recipe, name=name, baseline=baseline, reconstruction="none")
             for name, recipe, baseline in (

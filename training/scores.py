@@ -14,7 +14,7 @@ from model.preprocess import scale
 from model.runtime import Runtime
 from training.datasets import Examples
 from training.evaluation import confusion
-from training.paper import MNIST
+from training.paper import MNIST, Reported
 
 BATCH = 250
 """Images that are encoded at a time."""
@@ -28,7 +28,7 @@ class Scores(Protocol):
         ...
 
     def headline(self) -> str:
-        """The score in a sentence, beside the paper's."""
+        """The score in a sentence, beside the paper's if it has one."""
         ...
 
     def table(self, class_names: Sequence[str]) -> Table:
@@ -44,6 +44,8 @@ class DigitScores:
     errors: int
     confusion: NDArray[np.int64]
     """(K, K): row is the true class, column the answer."""
+    paper: Reported | None
+    """What the paper reports for this data set."""
 
     @property
     def error_percent(self) -> float:
@@ -61,11 +63,9 @@ class DigitScores:
         }
 
     def headline(self) -> str:
-        """Errors, and the paper's."""
-        return (
-            f"{self.errors} of {self.images} wrong, {self.error_percent:.2f} % error "
-            f"(paper: {MNIST[3, 'paper']} %)"
-        )
+        """Errors, and the paper's if it has some."""
+        ours = f"{self.errors} of {self.images} wrong, {self.error_percent:.2f} % error"
+        return ours if self.paper is None else f"{ours} (paper: {self.paper} %)"
 
     def table(self, class_names: Sequence[str]) -> Table:
         """The confusion."""
@@ -83,5 +83,7 @@ def score_digits(runtime: Runtime, examples: Examples) -> DigitScores:
             for start in range(0, len(examples.images), BATCH)
         ]
     )
-    counts = confusion(examples.labels, answers, runtime.bundle.manifest.num_classes)
-    return DigitScores(len(answers), int(counts.sum() - np.trace(counts)), counts)
+    manifest = runtime.bundle.manifest
+    counts = confusion(examples.labels, answers, manifest.num_classes)
+    paper = MNIST[3, "paper"] if manifest.dataset == "mnist" else None
+    return DigitScores(len(answers), int(counts.sum() - np.trace(counts)), counts, paper)

@@ -1,4 +1,4 @@
-"""Pictures of kinds that no digit network was trained on, and that nothing here is tuned on."""
+"""Pictures of kinds that a network was not trained on, and that nothing here is tuned on."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 _CANVAS, _FONT, _TURN_DEG = 96, 64, 15
 
 
-def draw_strangers(size: int, data_dir: Path, *, seed: int = 0) -> dict[str, Floats]:
+def draw_strangers(
+    size: int, data_dir: Path, *, known: str = "mnist", seed: int = 0
+) -> dict[str, Floats]:
     """COUNT pictures (N, 1, size, size) of each kind, seeded.
 
     - noise: every pixel uniform in [0, 1];
     - blanks: one grey level, from black to half;
-    - clothes: training images of Fashion-MNIST, in networks of their size;
-    - letters: capitals drawn by Pillow's font, turned a little, laid out like digits.
+    - letters: capitals drawn by Pillow's font, turned a little, laid out like digits;
+    - clothes or digits: training images of the data set that is not `known`, in networks of their
+      size.
     """
     rng = np.random.default_rng(seed)
     shape = (COUNT, 1, size, size)
@@ -32,9 +35,12 @@ def draw_strangers(size: int, data_dir: Path, *, seed: int = 0) -> dict[str, Flo
         "blanks": np.broadcast_to(rng.random((COUNT, 1, 1, 1), np.float32) / 2, shape),
         "letters": np.stack([_letter(rng, size) for _ in range(COUNT)]),
     }
-    clothes = load(DATASETS["fashion-mnist"], "train", data_dir).images
-    if clothes.shape[1:] == (size, size):
-        kinds["clothes"] = scale(clothes[rng.choice(len(clothes), COUNT, replace=False)])
+    for dataset in DATASETS.values():
+        if dataset.name == known:
+            continue
+        others = load(dataset, "train", data_dir).images
+        if others.shape[1:] == (size, size):
+            kinds[dataset.kind] = scale(others[rng.choice(len(others), COUNT, replace=False)])
     return kinds
 
 

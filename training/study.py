@@ -89,7 +89,9 @@ def meet_strangers(bundle: Bundle, digits: Examples, *, data_dir: Path) -> Bundl
     known = rule.rank(examine(runtime, scale(digits.images[len(digits.images) // 2 :])))
     strangers = {
         kind: rule.rank(examine(runtime, pictures))
-        for kind, pictures in draw_strangers(manifest.image_size, data_dir).items()
+        for kind, pictures in draw_strangers(
+            manifest.image_size, data_dir, known=manifest.dataset
+        ).items()
     }
     _draw_roc(bundle.path / ROC, known, strangers)
     verdicts = [judge(rule, known, kind, ranks) for kind, ranks in strangers.items()]

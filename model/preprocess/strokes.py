@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 from PIL import ImageFilter
 
-from model.bundle import PreprocessRule
 from model.preprocess.ink import find_ink
 from model.preprocess.pixels import Floats, resize, shrink, to_floats, to_image
 from model.preprocess.polarity import Polarity
 from model.preprocess.prepared import Box, Prepared
 
-_BOX: dict[PreprocessRule, float] = {"digit": 20 / 28, "pair": 23 / 36}
+StrokeRule = Literal["digit", "pair"]
+
+_BOX: dict[StrokeRule, float] = {"digit": 20 / 28, "pair": 23 / 36}
 """Share of the image's side that the longer side of the strokes takes.
 
 20 of 28 pixels are what MNIST was made with (LeCun, Cortes and Burges). Two such digits, each
@@ -26,7 +27,7 @@ _THINNEST = 2.0
 
 
 def fit_strokes(
-    grey: Floats, size: int, polarity: Polarity, *, rule: PreprocessRule = "digit"
+    grey: Floats, size: int, polarity: Polarity, *, rule: StrokeRule = "digit"
 ) -> Prepared:
     """Find the strokes and lay them out as the training images have them.
 

@@ -152,6 +152,26 @@ def test_bundle_of_pairs_says_so(published_pairs: Bundle) -> None:
     assert "two overlapping digits" in (published_pairs.path / CARD).read_text()
 
 
+def test_bundle_of_clothes_says_so(
+    data_dir: Path, noise: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has their names, scales other pictures whole, and its card speaks of no digits."""
+    dataset = replace(DATASETS["fashion-mnist"], md5=noise.md5)
+    monkeypatch.setitem(DATASETS, dataset.name, dataset)
+    monkeypatch.setattr(publication, "HELD_OUT", 10)
+    (tmp_path / dataset.name).symlink_to(data_dir / noise.name)
+    recipe = replace(TINY, dataset=dataset.name, flip=True, average_decay=0.5)
+    plan = Plan(recipe, 1, load(dataset, "train", tmp_path), None, tmp_path / "run")
+    Trainer(plan, device=torch.device("cpu")).run(log_every=1)
+    bundle = publish(plan.directory, tmp_path / "bundles", name=None, data_dir=tmp_path)
+    scores = score(bundle, data_dir=tmp_path, record=True)
+    manifest = Bundle.open(bundle.path).manifest
+    assert ("fashion-mnist", "stretch") == (manifest.dataset, manifest.preprocess)
+    assert ("Trouser", "Bag") == (manifest.class_names[1], manifest.class_names[8])
+    assert "paper" not in scores.headline()
+    assert "digit" not in (bundle.path / CARD).read_text()
+
+
 def test_recorded_scores_of_pairs(
     published_pairs: Bundle, data_dir: Path, noise: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,13 @@ def test_the_same_seed_draws_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_clothes")
+def test_to_a_network_of_clothes_digits_are_strange(tmp_path: Path) -> None:
+    """What it was trained on is none of its strangers."""
+    kinds = draw_strangers(28, tmp_path, known="fashion-mnist")
+    assert {"noise", "blanks", "letters", "digits"} == kinds.keys()
+
+
+@pytest.mark.usefixtures("_clothes")
 def test_networks_of_another_size_see_no_clothes(tmp_path: Path) -> None:
     """Pictures are not stretched to fit."""
     kinds = draw_strangers(36, tmp_path)

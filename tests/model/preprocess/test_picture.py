@@ -52,6 +52,14 @@ def test_stretch_takes_the_whole_picture(size: tuple[int, int]) -> None:
     assert centre_of_mass(prepared.image[0])[1] < 10
 
 
+def test_a_network_of_clothes_gets_the_whole_picture() -> None:
+    """Its rule looks for no strokes: `auto` stretches pictures of another size."""
+    picture = draw_seven(280)
+    by_rule, asked = prepare(picture, 28, rule="stretch"), prepare(picture, 28, fit="stretch")
+    assert "stretch" == by_rule.fit
+    np.testing.assert_array_equal(asked.image, by_rule.image)
+
+
 def test_fit_none_refuses_another_size() -> None:
     """The message names both sizes."""
     with pytest.raises(PreprocessError, match="28x28 pixels, not 200x200"):
