@@ -44,6 +44,8 @@ class Chart:
     x_title: str = ""
     logarithmic: bool = False
     """Whether y is; values must then be above zero."""
+    logarithmic_x: bool = False
+    """Whether x is, likewise."""
     y_range: tuple[float, float] | None = None
     """By default what the lines need."""
 
@@ -77,10 +79,12 @@ class _Frame(NamedTuple):
     x: tuple[float, float]
     y: tuple[float, float]
     logarithmic: bool
+    logarithmic_x: bool
 
     def place(self, point: Point) -> tuple[float, float]:
+        across = math.log10(point.x) if self.logarithmic_x else point.x
         value = math.log10(point.y) if self.logarithmic else point.y
-        right = (point.x - self.x[0]) / (self.x[1] - self.x[0])
+        right = (across - self.x[0]) / (self.x[1] - self.x[0])
         up = (value - self.y[0]) / (self.y[1] - self.y[0])
         return (
             _LEFT + (self.width - _LEFT - _RIGHT) * right,
@@ -92,14 +96,15 @@ def _draw_chart(chart: Chart, width: int) -> Image.Image:
     frame = _frame(chart, width)
     panel = Image.new("RGB", (width, _HEIGHT), "white")
     draw, font = ImageDraw.Draw(panel), ImageFont.load_default(_FONT)
+    x_ticks = _powers(*frame.x) if chart.logarithmic_x else _round_values(*frame.x)
     y_ticks = _powers(*frame.y) if chart.logarithmic else _round_values(*frame.y)
     for value in y_ticks:
-        y = frame.place(Point(frame.x[0], value))[1]
+        y = frame.place(Point(x_ticks[0], value))[1]
         draw.line((_LEFT, y, width - _RIGHT, y), FAINT)
-        draw.text((_LEFT - 8, y), f"{value:.3g}", INK, font, anchor="rm")
-    for value in _round_values(*frame.x):
+        draw.text((_LEFT - 8, y), _write(value), INK, font, anchor="rm")
+    for value in x_ticks:
         x = frame.place(Point(value, y_ticks[0]))[0]
-        draw.text((x, _HEIGHT - _BOTTOM + 12), f"{value:.3g}", INK, font, anchor="mm")
+        draw.text((x, _HEIGHT - _BOTTOM + 12), _write(value), INK, font, anchor="mm")
     draw.text((width - _RIGHT, _HEIGHT - 8), chart.x_title, INK, font, anchor="rs")
     _draw_lines(panel, chart, frame)
     draw.text((_LEFT, 10), chart.title, INK, font)
@@ -136,10 +141,23 @@ def _colour(chart: Chart, place: int) -> str:
 def _frame(chart: Chart, width: int) -> _Frame:
     xs = [point.x for line in chart.lines for point in line.points]
     ys = [point.y for line in chart.lines for point in line.points]
+    left, right = min(xs), max(xs)
     low, high = chart.y_range or (min(ys), max(ys))
+    if chart.logarithmic_x:
+        left, right = math.log10(left), math.log10(right)
     if chart.logarithmic:
         low, high = math.log10(low), math.log10(high)
-    return _Frame(width, _widened(min(xs), max(xs)), _widened(low, high), chart.logarithmic)
+    return _Frame(
+        width,
+        _widened(left, right),
+        _widened(low, high),
+        chart.logarithmic,
+        chart.logarithmic_x,
+    )
+
+
+def _write(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:

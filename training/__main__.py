@@ -13,11 +13,13 @@ from rich.console import Console
 from model.bundle import Bundle, BundleError
 from training.checkpoint import Checkpoint, CheckpointError
 from training.datasets import DATASETS, HELD_OUT, DatasetError, Examples, hold_out, load
+from training.device import choose_device
 from training.download import DownloadError
 from training.memory import keep_freed_memory
 from training.plan import CHECKPOINT, Plan, TrainingError
-from training.processes import joined_processes, local_rank
+from training.processes import joined_processes
 from training.recipes import PRESETS, Recipe
+from training.table.command import app as table
 from training.trainer import Trainer
 
 app = typer.Typer(
@@ -27,6 +29,7 @@ app = typer.Typer(
 )
 figures = typer.Typer(no_args_is_help=True, help="Draw a figure of the README.")
 app.add_typer(figures, name="figure")
+app.add_typer(table, name="table")
 console = Console()
 
 DataDir = Annotated[
@@ -69,7 +72,7 @@ def train(
     """
     if weights and transfer:
         raise typer.BadParameter("--weights and --transfer exclude each other")
-    recipe, where = _recipe(preset), _device(device)
+    recipe, where = _recipe(preset), choose_device(device)
     directory = run_dir or Path("runs") / f"{preset}-{seed}"
     if threads:
         torch.set_num_threads(threads)
@@ -220,19 +223,6 @@ def _recipe(preset: str) -> Recipe:
     if preset not in PRESETS:
         raise typer.BadParameter(f"{preset} is none of {', '.join(PRESETS)}")
     return PRESETS[preset]
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
-    except (RuntimeError, AssertionError) as error:
-        raise TrainingError(f"device {name} does not work: {str(error).splitlines()[0]}") from error
-    return device
 
 
 if __name__ == "__main__":

@@ -47,3 +47,11 @@ def test_each_named_line_has_its_colour() -> None:
 def test_lines_without_extent_are_drawn_too(points: list[Point]) -> None:
     """One point, a constant, a cliff: no division by zero."""
     assert rows_of(draw(Chart("", [Line(points)])), COLOURS[0])
+
+
+def test_powers_lie_on_a_line_where_both_axes_are_logarithmic() -> None:
+    """Each factor of ten in x takes as much room as the next, too."""
+    points = [Point(10.0**power, 10.0**power) for power in range(5)]
+    chart = Chart("", [Line(points)], logarithmic=True, logarithmic_x=True)
+    slopes = np.diff(rows_of(draw(chart), COLOURS[0])[::50])
+    assert slopes[1:-1].mean() == pytest.approx(slopes[1:-1], abs=1.5)

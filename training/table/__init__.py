@@ -1,0 +1,1 @@
+"""The paper's table, and what else is compared: rows, their results and docs/results.md."""
