@@ -56,7 +56,7 @@ def run_row(
         return None
     errors, digests = {}, {}
     for name, tested in make_test_sets(row, digits):
-        errors[name] = round(error_percent(trainer.network, tested, device=device), 4)
+        errors[name] = round(error_percent(trainer.state.result, tested, device=device), 4)
         if isinstance(tested, Examples) and tested is not digits.tested:
             digests[name] = digest(tested)
     result = Result(
