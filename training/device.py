@@ -21,6 +21,7 @@ def choose_device(name: str) -> torch.device:
         torch.zeros(1, device=device)
         if device.type == "cuda":
             torch.cuda.set_device(device)
+            torch.backends.cudnn.benchmark = True
     except (RuntimeError, AssertionError) as error:
         raise TrainingError(f"device {name} does not work: {str(error).splitlines()[0]}") from error
     return device

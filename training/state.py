@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from training.average import RunningAverage
 from training.checkpoint import Checkpoint, CheckpointError
 from training.networks import Network, make_network
 from training.plan import Plan, TrainingError
@@ -37,13 +37,13 @@ class TrainingState:
     @property
     def result(self) -> nn.Module:
         """What is validated and exported: the network, or the average that the recipe asks for."""
-        return self.network if self._average is None else self._average.module
+        return self.network if self._average is None else self._average.network
 
     def step(self) -> None:
         """Move the weights along their gradient."""
         self.optimiser.step()
         if self._average is not None:
-            self._average.update_parameters(self.network)
+            self._average.add(self.network, step=self.done_steps)
         self.done_steps += 1
 
     def start_from(self, other: Checkpoint) -> None:
@@ -129,8 +129,6 @@ class TrainingState:
             self.optimiser.load_state_dict(checkpoint.optimiser)
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} does not fit: {error}") from error
-        if self._average is not None:
-            self._average.n_averaged.fill_(checkpoint.step)
         self.done_steps, self.seconds = checkpoint.step, checkpoint.seconds
         self._started_from, self._transferred = checkpoint.started_from, checkpoint.transferred
         self._seconds_before = checkpoint.seconds_before
@@ -146,12 +144,8 @@ class TrainingState:
             self._started_from += f" (started from {other.started_from})"
 
 
-def _average(network: Network, decay: float) -> AveragedModel | None:
-    """The running average of the weights; after the first step it is the weights themselves."""
-    if not decay:
-        return None
-    update = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
-    return AveragedModel(network, multi_avg_fn=update)
+def _average(network: Network, decay: float) -> RunningAverage | None:
+    return RunningAverage(network, decay=decay) if decay else None
 
 
 def _device_name(device: torch.device) -> str:

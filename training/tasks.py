@@ -88,11 +88,11 @@ class Digits:
         """One class is present, and its capsule draws the image."""
         images, labels = self.batches.make(*drawn)
         lengths, poses = _encode(network, images)
-        present = nn.functional.one_hot(labels, lengths.shape[1])
-        margin = margin_loss(lengths, present.to(lengths.dtype))
+        present = torch.zeros_like(lengths).scatter_(1, labels[:, None], 1)
+        margin = margin_loss(lengths, present)
         if self._recipe.reconstruction_weight == 0:
             return Losses(margin, torch.zeros_like(margin))
-        own = poses[torch.arange(len(poses), device=poses.device), labels]
+        own = poses.take_along_dim(labels[:, None, None], dim=1).squeeze(1)  # (B, D)
         return Losses(margin, reconstruction_loss(network.decode(own, labels), images))
 
     def errors(self, network: nn.Module, validation: Examples) -> dict[str, float]:

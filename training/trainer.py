@@ -16,6 +16,7 @@ from training.networks import Network
 from training.plan import CURVES, METRICS, Plan, TrainingError
 from training.processes import Processes
 from training.progress import RunProgress
+from training.recording import Recording
 from training.schedule import learning_rate
 from training.signals import stop_signals
 from training.state import TrainingState
@@ -66,6 +67,7 @@ class Trainer:
         self._metrics = MetricsLog(
             plan.directory / METRICS, keep_until=self.done_steps, writes=processes.leads
         )
+        self._losses = Recording(self._descend) if device.type == "cuda" else self._descend
         self.task = make_task(plan.recipe, plan.training, seed=plan.seed, device=device)
 
     @property
@@ -138,12 +140,13 @@ class Trainer:
 
         Returns:
             (2,) margin and reconstruction loss on the training device, detached: this process's
-            part of the batch's means, so that those of all processes add up to them.
+            part of the batch's means, so that those of all processes add up to them. On a GPU
+            the next step overwrites it.
         """
         rate = learning_rate(self.plan.recipe, self.done_steps, total=self.total_steps)
         for group in self.state.optimiser.param_groups:
             group["lr"] = rate
-        losses = self._descend(self.processes.share(self.task.draw(self.done_steps)))
+        losses = self._losses(self.processes.share(self.task.draw(self.done_steps)))
         self.processes.add_up(
             [weight.grad for weight in self.network.parameters() if weight.grad is not None]
         )
