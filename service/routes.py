@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -141,8 +142,10 @@ async def reload_models(request: Request) -> ModelsAnswer:
 async def show_model(
     request: Request, name: Annotated[str, Path(examples=["mnist"])]
 ) -> dict[str, Any]:
-    """Give one bundle's whole manifest."""
-    return inspector_of(request).manifest(name).to_dict()
+    """Give one bundle's whole manifest, and what its pose dimensions do in words."""
+    manifest = inspector_of(request).manifest(name)
+    dimensions = [{**asdict(one), "effect": one.effect} for one in manifest.pose_dimensions]
+    return {**manifest.to_dict(), "pose_dimensions": dimensions}
 
 
 @surroundings.get("/samples/{label}.png", response_class=FileResponse)

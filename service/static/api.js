@@ -1,7 +1,6 @@
 /** The service, as functions. Every failure is a `Problem`. */
 
 const KEY = "capsnet-api-key";
-const PATIENT_TRIES = 10;
 const WAITING = new Set([429, 503]);
 
 /** RFC 9457 problem details, or what stands for them where the service was not reached. */
@@ -19,12 +18,14 @@ export class Problem extends Error {
 export const listener = {
   /** @param {Problem} problem @param {number} seconds @returns {Promise<void>} when to try again */
   waiting: (problem, seconds) => pause(seconds),
+  /** Called when the service has answered after all. */
+  served: () => {},
   /** @param {Problem} problem @returns {Promise<string>} a key */
   askForKey: (problem) => Promise.reject(problem),
 };
 
 /**
- * Ask the service; tries again where it says that it is busy, with the key where it wants one.
+ * Ask the service; tries again for as long as it says when to, with the key where it wants one.
  *
  * @param {string} path
  * @param {{query?: object, body?: FormData | object, accept?: string}} [options]
@@ -32,14 +33,20 @@ export const listener = {
  */
 export async function ask(path, { query = {}, body, accept = "application/json" } = {}) {
   const url = `${path}${search(query)}`;
-  for (let tries = 1; ; tries += 1) {
+  let waited = false;
+  for (;;) {
     const answer = await send(url, body, accept);
-    if (answer.ok) return accept === "application/json" ? answer.json() : answer.blob();
+    if (answer.ok) {
+      if (waited) listener.served();
+      return accept === "application/json" ? answer.json() : answer.blob();
+    }
     const problem = await read(answer);
+    const seconds = Number(answer.headers.get("Retry-After"));
     if (answer.status === 401) {
       sessionStorage.setItem(KEY, await listener.askForKey(problem));
-    } else if (WAITING.has(answer.status) && tries < PATIENT_TRIES) {
-      await listener.waiting(problem, Number(answer.headers.get("Retry-After")) || 1);
+    } else if (WAITING.has(answer.status) && seconds) {
+      await listener.waiting(problem, seconds);
+      waited = true;
     } else {
       throw problem;
     }

@@ -4,6 +4,7 @@ import { listener, pause, Problem } from "./api.js";
 import { find, make } from "./dom.js";
 
 const box = find("notice");
+const countdown = make("span", { "aria-hidden": "true" });
 
 /** Say that something failed. */
 export function complain(error) {
@@ -18,18 +19,27 @@ export function calm() {
   box.className = "notice";
 }
 
-function say(kind, title, detail) {
+function say(kind, title, ...details) {
   box.className = `notice ${kind}`;
-  box.replaceChildren(make("strong", {}, title.replace(/[^.]$/, "$&.")), " ", make("span", {}, detail));
+  box.replaceChildren(make("strong", {}, sentence(title)), " ", make("span", {}, ...details));
 }
 
+function sentence(text) {
+  return text.replace(/^./, (first) => first.toUpperCase()).replace(/[^.]$/, "$&.");
+}
+
+/** Says what is waited for once, and counts the seconds without reading them aloud. */
 listener.waiting = async (problem, seconds) => {
+  const reason = problem.status === 503 ? (problem.detail ?? problem.title) : problem.title;
+  const said = countdown.isConnected && box.firstChild.textContent === sentence(reason);
+  if (!said) say("waiting", reason, "Trying again ", countdown);
   for (let left = Math.ceil(seconds); left > 0; left -= 1) {
-    say("waiting", problem.title, `Trying again in ${left} s.`);
+    countdown.textContent = `in ${left} s.`;
     await pause(1);
   }
-  calm();
 };
+
+listener.served = calm;
 
 let asked = null;
 

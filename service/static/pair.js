@@ -17,12 +17,14 @@ export function pairPads(panel, { models, fail }) {
   const pads = places.map((place, index) => new Pad(place, { name: ["First digit", "Second digit"][index], fail }));
   const [right, down] = [distance("right", "moved right"), distance("down", "moved down")];
   const image = make("img", { class: "pixels", alt: "", hidden: true });
+  const hint = make("p", { class: "hint" }, "needs two digits");
   const result = make("div", { class: "apart", "aria-live": "polite" });
   const message = make("p", { class: "lead" }, "Two digits over one another. Which strokes are whose?");
 
   const segment = latest(async () => {
     const [model] = (await models) ?? [];
-    if (!model || pads.some((pad) => pad.empty)) {
+    hint.hidden = !pads.some((pad) => pad.empty);
+    if (!model || !hint.hidden) {
       show(image, null);
       return result.replaceChildren();
     }
@@ -43,7 +45,7 @@ export function pairPads(panel, { models, fail }) {
   for (const pad of pads) pad.addEventListener("change", update);
   for (const { input } of [right, down]) input.addEventListener("input", update);
   const [first, second] = places.map((place, index) => titled(["First", "Second"][index], place));
-  const both = titled("Both", make("div", { class: "paper" }, image), right.row, down.row);
+  const both = titled("Both", make("div", { class: "paper" }, image, hint), right.row, down.row);
   const parts = make("div", {}, make("div", { class: "story pair" }, first, second, both), result);
   panel.append(message, parts);
   models.then((found) => {
@@ -76,8 +78,8 @@ async function apart({ segments, explained_ink: explained }) {
     figure(both, "taken apart", facts),
     ...segments.map((one, place) => {
       pictures[place].setAttribute("aria-label", `its ${one.class_name}`);
-      const share = `length ${one.length.toFixed(2)}, ${Math.round(100 * one.ink_share)} % of the ink`;
-      return figure(pictures[place], make("strong", { class: `colour-${place}` }, one.class_name), share, one.mask);
+      const share = `length ${one.length.toFixed(2)}; its strokes: ${Math.round(100 * one.ink_share)} % of the ink`;
+      return figure(pictures[place], make("strong", {}, one.class_name), share, one.mask);
     }),
   ];
 }

@@ -13,7 +13,7 @@ panel.append(
   make(
     "div",
     { class: "lead" },
-    make("p", {}, "Move a dimension of the pose, and watch what it means."),
+    make("p", {}, "Move a dimension. Below it: what more of it does, and its share of the change."),
     reset,
   ),
   make("div", { class: "paper mini" }, mini),
@@ -27,7 +27,7 @@ let current = null;
  * Put the sliders on a pose.
  *
  * @param {number[]} pose
- * @param {{name: string, effect: string}[]} meanings by dimension
+ * @param {{name: string, effect: string, strength: number}[]} meanings by dimension
  * @param {(pose: number[]) => void} draw called with every moved pose
  */
 export function showPose(pose, meanings, draw) {
@@ -51,11 +51,18 @@ export function hidePose() {
 function slider(dim, meaning) {
   const id = `dimension-${dim}`;
   const value = make("output", { for: id }, "0");
+  const effect = make("p", { class: "effect quiet", id: `effect-${dim}` }, tellEffect(meaning));
   const attributes = { type: "range", id, min: -REACH, max: REACH, step: 0.01, value: 0 };
   const input = make("input", { ...attributes, oninput: () => move(input, value) });
   input.setAttribute("aria-valuetext", "0");
+  input.setAttribute("aria-describedby", effect.id);
   const name = make("label", { for: id }, ...title(meaning, dim));
-  return make("div", { class: "slider" }, name, value, input);
+  return make("div", { class: "slider" }, name, value, input, effect);
+}
+
+/** What the digit does as the dimension grows, and how much of the change that explains; or nothing. */
+function tellEffect(meaning) {
+  return meaning?.effect ? `+ ${meaning.effect}, ${Math.round(100 * meaning.strength)} %` : "";
 }
 
 /** What a dimension was found to do, if anything, and its number. */

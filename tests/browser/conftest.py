@@ -14,6 +14,9 @@ from tests.processes import SOURCE, running
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+MAX_BODY_BYTES = 1_000_000
+"""Of all requests that the service takes in at once."""
+
 
 @pytest.fixture(scope="session")
 def service_url() -> Iterator[str]:
@@ -22,6 +25,8 @@ def service_url() -> Iterator[str]:
         "CAPSNET_DEVICE": "cpu",
         "CAPSNET_DEFAULT_MODEL": "mnist-compact",
         "CAPSNET_MODELS": '["mnist-compact"]',
+        "CAPSNET_MAX_BODY_BYTES": str(MAX_BODY_BYTES),
+        "CAPSNET_MAX_WAITING_BYTES": str(MAX_BODY_BYTES),
     }
     with running(lambda _environment: SOURCE, environment) as (_process, client):
         yield str(client.base_url)

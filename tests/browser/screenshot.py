@@ -12,7 +12,7 @@ from tests.browser.hands import HANDS, arc
 from tests.browser.playground import open_playground
 from tests.processes import SOURCE, running
 
-WINDOW = {"width": 1200, "height": 960}
+WINDOW = {"width": 1200, "height": 1040}
 THREE = [
     arc((0.45, 0.27), (0.33, 0.25), -150, 80, step_deg=5)
     + arc((0.45, 0.74), (0.37, 0.24), -80, 150, step_deg=5)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
+from model.bundle import MANIFEST
+from service.documentation import SAMPLES
+from service.settings import Settings
+from tests.browser.conftest import MAX_BODY_BYTES
 from tests.browser.playground import Playground, open_playground
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Route
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 
 KEY = "a-key-of-some-length"
-BUSY = {"type": "urn:capsnet:problem:busy", "title": "Too much work is waiting", "status": 429}
 
 
 @pytest.fixture(scope="module")
@@ -48,24 +59,55 @@ def test_a_key_is_asked_for_and_sent(browser: Browser, guarded_url: str) -> None
         assert all("401" in complaint for complaint in playground.complaints)
 
 
-def test_a_busy_service_is_asked_again_when_it_says(playground: Playground) -> None:
-    """The page says that it waits, and goes on by itself after `Retry-After`."""
+@contextmanager
+def slow_sender(url: str) -> Iterator[None]:
+    """Somebody whose request takes all the room for bodies, and does not come to its end."""
+    address = urlsplit(url)
+    head = f"POST /classify HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: image/png\r\n"
+    with socket.create_connection((str(address.hostname), int(address.port or 80))) as connection:
+        connection.sendall(f"{head}Content-Length: {MAX_BODY_BYTES}\r\n\r\n".encode())
+        connection.sendall(bytes(MAX_BODY_BYTES - 1))
+        sample = (SAMPLES / "3.png").read_bytes()
+        while httpx.post(f"{url}/classify", files={"file": sample}).status_code != 429:
+            time.sleep(0.05)
+        yield
 
-    def refuse_once(route: Route) -> None:
-        route.fulfill(
-            status=429,
-            headers={"Retry-After": "2", "Content-Type": "application/problem+json"},
-            body=json.dumps(BUSY),
-        )
 
-    playground.page.route("**/classify*", refuse_once, times=1)
-    playground.page.locator("#pad").get_by_role("button", name="Sample 3").click()
-    playground.page.get_by_role("status").filter(has_text="Trying again in").wait_for()
+def test_a_busy_service_is_asked_again_when_it_says(
+    playground: Playground, service_url: str
+) -> None:
+    """The page says that it waits, and goes on by itself when there is room."""
+    notice = playground.page.get_by_role("status")
+    with slow_sender(service_url):
+        playground.page.locator("#pad").get_by_role("button", name="Sample 3").click()
+        notice.filter(has_text="Too much work is waiting. Trying again in").wait_for()
+        assert "?" == playground.page.locator("#verdict").inner_text()
     playground.page.locator("#verdict strong").wait_for()
     assert "3" == playground.label
     assert "" == playground.page.locator("#notice").inner_text()
     assert all("429" in complaint for complaint in playground.complaints)
     playground.complaints.clear()
+
+
+def test_a_service_that_starts_is_waited_for(browser: Browser, tmp_path: Path) -> None:
+    """The page is there at once, says what it waits for, and goes on when bundles are loaded."""
+    bundle = tmp_path / "mnist-compact"
+    shutil.copytree(Settings().bundles / bundle.name, bundle)
+    manifest = (bundle / MANIFEST).read_text()
+    (bundle / MANIFEST).unlink()
+    os.mkfifo(bundle / MANIFEST)  # read when the test writes it
+    environment = {"CAPSNET_BUNDLES": str(tmp_path), "CAPSNET_DEFAULT_MODEL": bundle.name}
+    with (
+        running(lambda _environment: SOURCE, environment, probe="/livez") as (_process, client),
+        open_playground(browser, str(client.base_url), ready=False) as playground,
+    ):
+        notice = playground.page.get_by_role("status")
+        notice.filter(has_text="The service is starting. Trying again in").wait_for()
+        (bundle / MANIFEST).write_text(manifest)
+        playground.take_sample(3)
+        assert "3" == playground.label
+        assert "" == playground.page.locator("#notice").inner_text()
+        assert all("503" in complaint for complaint in playground.complaints)
 
 
 def test_a_service_that_is_gone_is_named(playground: Playground) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from model.bundle import Bundle
+from service.settings import Settings
 from tests.browser.playground import Playground
 
 pytestmark = pytest.mark.browser
@@ -36,6 +38,20 @@ def test_sliders_change_the_digit(playground: Playground) -> None:
     assert "+0.25" == slider.get_attribute("aria-valuetext")
     playground.page.get_by_role("button", name="Reset").click()
     playground.page.locator(f'#imagined[src="{before}"]').wait_for()
+
+
+def test_sliders_tell_what_more_of_a_dimension_does(playground: Playground) -> None:
+    """Beside the name: direction and strength, in words that describe the slider."""
+    playground.take_sample(4)
+    manifest = Bundle.open(Settings().bundles / "mnist-compact").manifest
+    for dim in range(manifest.class_dim):
+        meaning = manifest.meaning(4, dim)
+        assert meaning is not None
+        slider = playground.page.locator(f"#dimension-{dim}")
+        described_by = slider.get_attribute("aria-describedby")
+        text = playground.page.locator(f"#{described_by}").inner_text()
+        expected = f"+ {meaning.effect}, {100 * meaning.strength:.0f} %" if meaning.effect else ""
+        assert expected == text
 
 
 def test_another_class_can_be_imagined(playground: Playground) -> None:

@@ -73,3 +73,4 @@ def test_a_drawing_may_be_one_of_the_two(playground: Playground) -> None:
     playground.page.locator(SECOND).get_by_role("button", name="Clear").click()
     playground.settle()
     assert 0 == playground.page.locator("#pair .apart figure").count()
+    assert playground.page.get_by_text("needs two digits").is_visible()
