@@ -16,7 +16,9 @@ import torch
 from model.bundle import CARD, Bundle
 from model.capsnet import CapsNetConfig
 from training import publication
+from training.baseline import BaselineConfig
 from training.datasets import DATASETS, Dataset, DatasetError, Examples, load
+from training.graphs import ExportError
 from training.pair_scores import THRESHOLDS
 from training.pairs import TEST_DIGESTS, digest, fixed_pairs
 from training.plan import CURVES, METRICS, Plan
@@ -229,3 +231,12 @@ def test_command_line_fails_with_a_sentence(
     assert result.returncode != 0
     assert message in output
     assert "Traceback" not in output
+
+
+def test_a_network_without_capsules_is_not_published(tmp_path: Path) -> None:
+    """Its run trains to the end, and `export` says why it stays one."""
+    recipe = replace(TINY, baseline=BaselineConfig(channels=(2,), kernels=(3,), hidden=(4,)))
+    digits = Examples(np.zeros((8, 28, 28), np.uint8), np.arange(8, dtype=np.uint8))
+    Trainer(Plan(recipe, 1, digits, None, tmp_path / "run"), device=torch.device("cpu")).run()
+    with pytest.raises(ExportError, match="no capsules"):
+        publish(tmp_path / "run", tmp_path, name=None, data_dir=tmp_path)

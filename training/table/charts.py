@@ -37,10 +37,13 @@ def transformed_chart(results: Sequence[Result]) -> Chart:
         for name in TRANSFORMS
         if name.startswith("affine")
     }
+    lines = _lines(lambda stem: [(stem, name, share) for name, share in shares.items()], results)
+    largest = max((point.y for line in lines for point in line.points), default=1)
     return Chart(
         "error on turned, scaled and sheared test digits, %",
-        _lines(lambda stem: [(stem, name, share) for name, share in shares.items()], results),
+        lines,
         x_title="share of affNIST's ranges, %",
+        y_range=(0, largest),
     )
 
 

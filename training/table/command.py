@@ -137,7 +137,7 @@ def run_jobs(
     deadline = time.monotonic() + 60 * max_minutes
     for place, (row, seed) in enumerate(left):
         console.print(
-            f"{place + 1}/{len(left)} {row.name}, seed {seed}: {row.title}, {row.images:,} images"
+            f"{place + 1}/{len(left)} {row.name}, seed {seed}: {row.title}; {row.images:,} to see"
         )
         result = run_row(
             row,

@@ -16,9 +16,10 @@ a fixed number of images by a recipe that was fixed before; nothing was chosen b
 test split was read once for each row and seed, at the end. Errors are means over seeds, with the
 sample's standard deviation where there are several.
 
-Compact networks have about a tenth of the paper's multiplications, and a budget for a CPU. Their
-rows are to be compared with one another; the paper's figures tell what more of both gives. What
-stands in the last column follows `python -m training table run` and makes the row again.
+Compact CapsNets have less than a tenth of the full ones' multiplications, compact baselines about
+as many as they, and both a budget for a CPU. Their rows are to be compared with one another; the
+paper's figures tell what more of both gives. What stands in the last column follows
+`python -m training table run` and makes the row again.
 """
 
 
