@@ -54,7 +54,7 @@ class StraightforwardCapsNet(nn.Module):
 
 def route(votes: Tensor, iterations: int) -> Tensor:
     """Route votes (N, I, K, D) to poses (N, K, D)."""
-    logits = torch.zeros(votes.shape[:3])  # (N, I, K)
+    logits = torch.zeros(votes.shape[:3], device=votes.device)  # (N, I, K)
     for iteration in range(iterations):
         couplings = torch.softmax(logits, dim=2)
         poses = squash((couplings.unsqueeze(-1) * votes).sum(dim=1))
