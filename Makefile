@@ -9,6 +9,8 @@ RUN ?= runs/$(PRESET)-1
 BUNDLE ?= model/bundles/$(PRESET)
 ARGS ?=
 SEEDS ?= 1 2 3
+MINUTES ?= 25
+PARTS ?=
 ENGINE ?= $(notdir $(shell command -v docker || command -v podman || echo docker))
 BASE ?= docker.io/library/python:3.13-slim
 TARGET ?= cpu
@@ -18,7 +20,7 @@ REVISION = $(shell git rev-parse HEAD 2>/dev/null)
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test test-cuda check train train-seeds export evaluate release-check screenshot bench-setup bench sbom image image-test base-image clean
+.PHONY: help serve test test-cuda check train train-seeds gpu-run export evaluate release-check screenshot bench-setup bench sbom image image-test base-image clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +50,9 @@ train-seeds: $(VENV)/.dev ## Train PRESET with each of SEEDS at once, logs in ru
 		$(BIN)/python -m training train $(PRESET) --seed $$seed $(ARGS) \
 			>runs/$(PRESET)-$$seed.log 2>&1 & pids="$$pids $$!"; \
 	done; status=0; for pid in $$pids; do wait $$pid || status=1; done; exit $$status
+
+gpu-run: $(VENV)/.dev ## Measure a GPU and train on it the networks that ship (PARTS=... MINUTES=...).
+	MINUTES=$(MINUTES) sh tools/gpu_run.sh $(BIN)/python $(PARTS)
 
 export: $(VENV)/.dev ## Write the bundle of RUN to model/bundles.
 	$(BIN)/python -m training export $(RUN) $(ARGS)

@@ -35,6 +35,7 @@ class Checkpoint:
     network: dict[str, Any]
     """The weights that are exported: the trained ones, or their running average."""
     optimiser: dict[str, Any]
+    """Its state; empty where the run is complete and nothing goes on."""
     examples: int = 60_000
     """Training examples in an epoch."""
     seconds_before: float = 0.0

@@ -89,11 +89,12 @@ class TrainingState:
                 f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
             )
 
-    def save(self, *, examples: int) -> None:
+    def save(self, *, examples: int, complete: bool) -> None:
         """Write the run's checkpoint.
 
         Args:
             examples: in an epoch.
+            complete: whether nothing goes on from here; then the result alone is kept.
         """
         Checkpoint(
             recipe=self._plan.recipe,
@@ -102,8 +103,8 @@ class TrainingState:
             step=self.done_steps,
             seconds=self.seconds,
             network=self.result.state_dict(),
-            trained=None if self._average is None else self.network.state_dict(),
-            optimiser=self.optimiser.state_dict(),
+            trained=None if complete or self._average is None else self.network.state_dict(),
+            optimiser={} if complete else self.optimiser.state_dict(),
             examples=examples,
             seconds_before=self._seconds_before,
             started_from=self._started_from,
@@ -126,7 +127,8 @@ class TrainingState:
         try:
             self.network.load_state_dict(checkpoint.trained or checkpoint.network)
             self.result.load_state_dict(checkpoint.network)
-            self.optimiser.load_state_dict(checkpoint.optimiser)
+            if checkpoint.optimiser:
+                self.optimiser.load_state_dict(checkpoint.optimiser)
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} does not fit: {error}") from error
         self.done_steps, self.seconds = checkpoint.step, checkpoint.seconds

@@ -161,7 +161,8 @@ class Trainer:
         """
         self.state.check()
         if self.processes.leads:
-            self.state.save(examples=self.task.epoch_size)
+            complete = self.done_steps >= self.total_steps
+            self.state.save(examples=self.task.epoch_size, complete=complete)
 
     def _descend(self, drawn: Sequence[Tensor]) -> Tensor:
         """Losses (2,) of some rows of a batch, as parts of its means; leaves their gradient."""

@@ -35,7 +35,7 @@ def test_the_running_average_is_saved(make_trainer: MakeTrainer, averaged: Recip
     """After the first step it is the weights; each further one moves it by 1 - decay of the way."""
     trainer = make_trainer(recipe=averaged)
     expected: Tensor | None = None
-    for _ in range(6):
+    for _ in range(5):
         trainer.step()
         weight = trainer.network.classes.weight.detach().clone()
         expected = weight if expected is None else DECAY * expected + (1 - DECAY) * weight
@@ -51,8 +51,9 @@ def test_averaging_does_not_change_the_training(
     plain, trainer = make_trainer("plain", recipe=tiny), make_trainer(recipe=averaged)
     plain.run()
     trainer.run()
-    assert saved(plain).trained is None
-    torch.testing.assert_close(saved(plain).network, saved(trainer).trained, rtol=0, atol=0)
+    torch.testing.assert_close(
+        list(plain.network.parameters()), list(trainer.network.parameters()), rtol=0, atol=0
+    )
 
 
 def test_a_resumed_average_goes_on(make_trainer: MakeTrainer, averaged: Recipe) -> None:

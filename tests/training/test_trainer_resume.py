@@ -128,6 +128,16 @@ def test_a_complete_run_has_nothing_to_resume(make_trainer: MakeTrainer) -> None
     torch.testing.assert_close(weights(trainer), weights(resumed), rtol=0, atol=0)
 
 
+def test_a_complete_run_keeps_its_result_alone(make_trainer: MakeTrainer) -> None:
+    """Nothing goes on from it: its checkpoint has the weights, and no state of the optimiser."""
+    trainer = make_trainer()
+    run_three_steps(trainer)
+    under_way = Checkpoint.load(trainer.plan.checkpoint_path)
+    make_trainer(resume=True).run()
+    complete = Checkpoint.load(trainer.plan.checkpoint_path)
+    assert (True, False) == (bool(under_way.optimiser), bool(complete.optimiser))
+
+
 def test_a_run_is_not_started_over(make_trainer: MakeTrainer) -> None:
     """A directory that holds a run is refused without `resume`, and left as it is."""
     trainer = make_trainer()

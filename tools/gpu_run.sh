@@ -1,0 +1,63 @@
+#!/bin/sh
+# Measure a GPU's training speed and train on it the networks that ship, side by side.
+# Usage: sh tools/gpu_run.sh PYTHON [PART ...], parts as below; all of them by default.
+# MINUTES ends each training; a second run goes on with it. RUNS is where everything is kept.
+set -u
+python=$1
+shift
+runs=${RUNS:-runs}
+minutes=${MINUTES:-25}
+export PYTHONUNBUFFERED=1
+mkdir -p "$runs"
+status=0
+
+train() { # PRESET SEED, in the background
+    name=$1-$2
+    "$python" -m training train "$1" --seed "$2" --final --resume-or-begin --device cuda \
+        --run-dir "$runs/$name" --max-minutes "$minutes" >>"$runs/$name.log" 2>&1 &
+    pids="$pids $!"
+}
+
+finish() { # wait for all that was begun, and show how each ended
+    for pid in $pids; do wait "$pid" || status=1; done
+    tail -n 1 "$runs"/*.log
+}
+
+measure() { # PRESET
+    "$python" -m benchmarks.training --device cuda --preset "$1" --steps 100 \
+        >>"$runs/speed.log" 2>&1 || status=1
+    tail -n 9 "$runs/speed.log"
+}
+
+for part in ${*:-tests speed mnist fashion-mnist multimnist}; do
+    pids=
+    case $part in
+    tests)
+        "$python" -m pytest -m cuda tests/training >"$runs/tests.log" 2>&1 || status=1
+        tail -n 3 "$runs/tests.log"
+        ;;
+    speed)
+        for preset in mnist multimnist mnist-compact multimnist-compact; do measure $preset; done
+        ;;
+    mnist)
+        for seed in 1 2 3; do train mnist $seed; done
+        train mnist-compact 1
+        finish
+        ;;
+    fashion-mnist)
+        train fashion-mnist 1
+        train fashion-mnist-compact 1
+        finish
+        ;;
+    multimnist)
+        train multimnist 1
+        train multimnist-compact 1
+        finish
+        ;;
+    *)
+        echo "$part is none of tests speed mnist fashion-mnist multimnist" >&2
+        exit 2
+        ;;
+    esac
+done
+exit $status
