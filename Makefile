@@ -11,6 +11,7 @@ ARGS ?=
 SEEDS ?= 1 2 3
 MINUTES ?= 25
 PARTS ?=
+OPTIONS ?=
 ENGINE ?= $(notdir $(shell command -v docker || command -v podman || echo docker))
 BASE ?= docker.io/library/python:3.13-slim
 TARGET ?= cpu
@@ -52,7 +53,7 @@ train-seeds: $(VENV)/.dev ## Train PRESET with each of SEEDS at once, logs in ru
 	done; status=0; for pid in $$pids; do wait $$pid || status=1; done; exit $$status
 
 gpu-run: $(VENV)/.dev ## Measure a GPU and train on it the networks that ship (PARTS=... MINUTES=...).
-	MINUTES=$(MINUTES) sh tools/gpu_run.sh $(BIN)/python $(PARTS)
+	MINUTES=$(MINUTES) OPTIONS="$(OPTIONS)" sh tools/gpu_run.sh $(BIN)/python $(PARTS)
 
 export: $(VENV)/.dev ## Write the bundle of RUN to model/bundles.
 	$(BIN)/python -m training export $(RUN) $(ARGS)

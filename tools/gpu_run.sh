@@ -2,6 +2,7 @@
 # Measure a GPU's training speed and train on it the networks that ship, side by side.
 # Usage: sh tools/gpu_run.sh PYTHON [PART ...], parts as below; all of them by default.
 # MINUTES ends each training; a second run goes on with it. RUNS is where everything is kept.
+# OPTIONS are added to every training, for example "--epochs 40".
 set -u
 python=$1
 shift
@@ -14,7 +15,7 @@ status=0
 train() { # PRESET SEED, in the background
     name=$1-$2
     "$python" -m training train "$1" --seed "$2" --final --resume-or-begin --device cuda \
-        --run-dir "$runs/$name" --max-minutes "$minutes" >>"$runs/$name.log" 2>&1 &
+        --run-dir "$runs/$name" --max-minutes "$minutes" ${OPTIONS:-} >>"$runs/$name.log" 2>&1 &
     pids="$pids $!"
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,9 @@ def train(
     preset: Annotated[str, typer.Argument(help=f"One of {', '.join(PRESETS)}.")],
     *,
     seed: int = 1,
+    epochs: Annotated[
+        float | None, typer.Option(help="Instead of the preset's; the schedule follows.")
+    ] = None,
     run_dir: Annotated[Path | None, typer.Option(help="By default runs/<preset>-<seed>.")] = None,
     data_dir: DataDir = _DATA,
     final: Annotated[
@@ -72,7 +76,7 @@ def train(
     """
     if weights and transfer:
         raise typer.BadParameter("--weights and --transfer exclude each other")
-    recipe, where = _recipe(preset), choose_device(device)
+    recipe, where = _recipe(preset, epochs), choose_device(device)
     directory = run_dir or Path("runs") / f"{preset}-{seed}"
     if threads:
         torch.set_num_threads(threads)
@@ -219,10 +223,14 @@ def main() -> None:
         raise SystemExit(1) from error
 
 
-def _recipe(preset: str) -> Recipe:
+def _recipe(preset: str, epochs: float | None) -> Recipe:
     if preset not in PRESETS:
         raise typer.BadParameter(f"{preset} is none of {', '.join(PRESETS)}")
-    return PRESETS[preset]
+    recipe = PRESETS[preset]
+    try:
+        return recipe if epochs is None else replace(recipe, epochs=epochs)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest
 from training.datasets import DATASETS, HELD_OUT
 from training.findings import tell_findings
+from training.recipes import PRESETS
 
 _TEMPLATE = """# {name}
 
@@ -102,6 +103,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         else "not measured yet",
         "protocol": metrics.get("protocol", "Not measured yet: `make evaluate`."),
         "command": f"python -m training train {recipe['name']} --seed {training['seed']}{final}"
+        + _epochs_option(recipe)
         + _start_option(training),
         "start": _start(training),
         "steps": training["steps"],
@@ -114,6 +116,13 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "findings": tell_findings(bundle),
         "validation_note": "were not trained on" if held_out else "were trained on",
     }
+
+
+def _epochs_option(recipe: dict[str, Any]) -> str:
+    preset = PRESETS.get(recipe["name"])
+    if preset is None or preset.epochs == recipe["epochs"]:
+        return ""
+    return f" --epochs {recipe['epochs']:g}"
 
 
 def _start_option(training: dict[str, Any]) -> str:

@@ -6,7 +6,8 @@ import pytest
 
 from model.bundle import CARD, MANIFEST, WEIGHTS, Bundle
 from service.settings import Settings
-from training.card import write_card
+from training.card import _epochs_option, write_card
+from training.recipes import PRESETS
 
 BUNDLES = sorted(path.parent for path in Settings().bundles.glob(f"*/{MANIFEST}"))
 
@@ -28,3 +29,10 @@ def test_shipped_findings_are_of_the_shipped_weights(folder: Path) -> None:
     manifest = Bundle.open(folder).manifest
     if manifest.pose_dimensions or manifest.known:
         assert manifest.sha256[WEIGHTS] == manifest.studied_weights
+
+
+def test_the_command_names_other_epochs_than_the_presets() -> None:
+    """Whoever repeats the training gives the same option."""
+    recipe = PRESETS["mnist-compact"].to_dict()
+    assert "" == _epochs_option(recipe)
+    assert " --epochs 2.5" == _epochs_option({**recipe, "epochs": 2.5})

@@ -22,3 +22,17 @@ def test_what_restarts_by_itself_begins_and_then_goes_on(tmp_path: Path) -> None
     for step in (1, 2):
         assert 0 == train_one_step(tmp_path, "--resume-or-begin")
         assert step == Checkpoint.load(tmp_path / "checkpoint.pt").step
+
+
+@pytest.mark.data
+@pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
+def test_other_epochs_are_in_the_recipe(tmp_path: Path) -> None:
+    """The recipe that is saved has them, so that going on without them is refused."""
+    assert 0 == train_one_step(tmp_path, "--epochs", "0.5")
+    assert 0.5 == Checkpoint.load(tmp_path / "checkpoint.pt").recipe.epochs
+    assert 0 != train_one_step(tmp_path, "--resume")
+
+
+def test_epochs_must_be_positive(tmp_path: Path) -> None:
+    """The command line says what is wrong."""
+    assert 2 == train_one_step(tmp_path, "--epochs", "0")
