@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from model.bundle import MANIFEST, Bundle
+from service.settings import Settings
 from tests.browser.playground import Playground, open_playground
 from tests.processes import SOURCE, running
 
@@ -15,6 +18,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 FIRST, SECOND = "#pair section:nth-of-type(1)", "#pair section:nth-of-type(2)"
+PAIRS = sorted(
+    path.parent.name
+    for path in Settings().bundles.glob(f"*/{MANIFEST}")
+    if Bundle.open(path.parent).manifest.mask_threshold is not None
+)
 COLOURS = """canvas => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   return [0, 1, 2].map((channel) => data.reduce(
@@ -74,3 +82,20 @@ def test_a_drawing_may_be_one_of_the_two(playground: Playground) -> None:
     playground.settle()
     assert 0 == playground.page.locator("#pair .apart figure").count()
     assert playground.page.get_by_text("needs two digits").is_visible()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_shipped_networks_name_both_samples(browser: Browser, name: str) -> None:
+    """A trained network finds the three and the five, whichever it is surer of."""
+    models = json.dumps(["mnist-compact", name])
+    environment = {"CAPSNET_DEFAULT_MODEL": "mnist-compact", "CAPSNET_MODELS": models}
+    with (
+        running(lambda _environment: SOURCE, environment) as (_process, client),
+        open_playground(browser, str(client.base_url)) as playground,
+    ):
+        playground.open_tab("Two digits")
+        playground.take_sample(3, FIRST)
+        playground.take_sample(5, SECOND)
+        named = playground.page.locator("#pair .apart strong").all_inner_texts()
+        assert ["3", "5"] == sorted(named)
+        assert [] == playground.complaints
