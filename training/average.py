@@ -15,7 +15,8 @@ class RunningAverage:
     torch's own `AveragedModel` would make the CPU wait for the GPU after every step.
 
     Args:
-        decay: what a step leaves of the average so far.
+        decay: what a step leaves of the average so far, once that looks back over no more than
+            about a tenth of the steps; before, it leaves less.
     """
 
     def __init__(self, network: Network, *, decay: float) -> None:
@@ -24,7 +25,7 @@ class RunningAverage:
 
     @torch.no_grad()
     def add(self, network: Network, *, step: int) -> None:
-        """Take in the weights after a step; after the first, the average is the weights."""
-        share = 1 - self._decay if step else 1.0
+        """Take in the weights after a step, counted from zero, whose average they are."""
+        share = max(1 - self._decay, 10 / (10 + step))
         for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
             average.lerp_(weight, share)

@@ -49,8 +49,8 @@ class Recipe:
     flip: bool = False
     """Whether half of the training images, drawn anew each time, are mirrored left to right."""
     average_decay: float = 0.0
-    """What a step leaves of the running average of the weights, which is then validated, saved and
-    exported in place of the weights themselves; zero averages nothing."""
+    """What a step leaves of the running average of the weights (less in the beginning), which is
+    then validated, saved and exported in place of the weights; zero averages nothing."""
 
     def __post_init__(self) -> None:
         if self.epochs <= 0 or self.batch_size < 1 or self.learning_rate <= 0:
