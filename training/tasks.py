@@ -175,7 +175,7 @@ class BaselineDigits(Digits):
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
         shape = (self._recipe.batch_size, config.hidden[-1])
         kept = torch.rand(shape, generator=generator) >= config.dropout
-        return kept.to(self._device) / (1 - config.dropout)
+        return kept.to(self._device, non_blocking=True) / (1 - config.dropout)
 
 
 class BaselinePairs(Pairs):
