@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from model.preprocess.median import median
 from model.preprocess.pixels import Floats, shrink
 
 _THUMBNAIL_SIZE = 48
@@ -24,7 +25,7 @@ def illumination(grey: Floats) -> Floats:
     values = thumbnail.ravel().astype(np.float64)
     terms = np.stack(np.broadcast_arrays(1.0, x, y, x * y, x * x, y * y), -1).reshape(-1, 6)
     border = (np.maximum(np.abs(x), np.abs(y)) > _BORDER).ravel()
-    ground = border & (np.abs(values - np.median(values[border])) < _STROKE_CONTRAST)
+    ground = border & (np.abs(values - median(values[border])) < _STROKE_CONTRAST)
     if not ground.any():  # half of the border is dark and half is light
         ground = border
     solution = np.zeros(6)
@@ -34,7 +35,7 @@ def illumination(grey: Floats) -> Floats:
         ridge = 1e-6 * len(known) * np.diag([0.0, 1, 1, 1, 1, 1])
         solution = np.linalg.solve(known.T @ known + ridge, known.T @ values[ground])
         distance = np.abs(values - terms @ solution)
-        spread = 1.4826 * float(np.median(distance[ground]))
+        spread = 1.4826 * median(distance[ground])
         near = distance < max(3 * spread, 0.02)
         if not near.any() or np.array_equal(near, ground):
             break

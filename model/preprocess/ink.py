@@ -6,6 +6,7 @@ import numpy as np
 from PIL import ImageFilter
 
 from model.preprocess.ground import illumination
+from model.preprocess.median import median
 from model.preprocess.pixels import Floats, to_floats, to_image
 from model.preprocess.polarity import FoundPolarity, Polarity
 
@@ -30,7 +31,7 @@ def find_ink(grey: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
         return np.zeros_like(ink), polarity
     threshold = _otsu(ink)
     strokes = ink > threshold
-    noise = 1.4826 * float(np.median(np.abs(residual[~strokes]))) if not strokes.all() else 0.0
+    noise = 1.4826 * median(np.abs(residual[~strokes])) if not strokes.all() else 0.0
     level = float(np.percentile(ink[strokes], 75)) if strokes.any() else 0.0
     if level < max(_FAINTEST, 4 * noise):
         return np.zeros_like(ink), polarity
@@ -40,11 +41,12 @@ def find_ink(grey: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
 
 def _otsu(ink: Floats) -> float:
     """The threshold that separates ink (H, W) best into two groups (Otsu, 1979)."""
-    counts, edges = np.histogram(ink, bins=128, range=(0, max(float(ink.max()), 1e-6)))
+    edges = np.histogram_bin_edges(ink, bins=128, range=(0, max(float(ink.max()), 1e-6)))
     middles = (edges[:-1] + edges[1:]) / 2
-    below = counts.cumsum()
-    above = below[-1] - below
-    sums = (counts * middles).cumsum()
+    # The histogram, accumulated: sorting is several times as fast as np.histogram.
+    below = np.append(np.searchsorted(np.sort(ink, axis=None), edges[1:-1]), ink.size)
+    above = ink.size - below
+    sums = (np.diff(below, prepend=0) * middles).cumsum()
     with np.errstate(divide="ignore", invalid="ignore"):
         between = below * above * np.square(sums / below - (sums[-1] - sums) / above)
     return float(edges[1:][np.nanargmax(between[:-1])])

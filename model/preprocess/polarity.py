@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from model.preprocess.median import median
 from model.preprocess.pixels import Floats
 
 FoundPolarity = Literal["light-on-dark", "dark-on-light"]
@@ -14,6 +15,5 @@ Polarity = Literal["auto", "light-on-dark", "dark-on-light"]
 
 def border_polarity(grey: Floats) -> FoundPolarity:
     """The polarity of a picture (H, W) in [0, 1] whose border is ground."""
-    border = np.sort(np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1])))
-    below, above = border[len(border) // 2 - 1], border[len(border) // 2]
-    return "light-on-dark" if (below + above) / 2 <= 0.5 else "dark-on-light"
+    border = np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1]))
+    return "light-on-dark" if median(border) <= 0.5 else "dark-on-light"

@@ -7,7 +7,7 @@ from model.preprocess.polarity import border_polarity
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_border_s_median_decides(seed: int) -> None:
+def test_the_median_of_the_border_decides(seed: int) -> None:
     """Any mixture of light and dark counts as numpy's median of the border says."""
     rng = np.random.default_rng(seed)
     levels = rng.choice([0, 126, 127, 128, 129, 255], (6, 6), p=rng.dirichlet(np.ones(6)))
