@@ -99,3 +99,14 @@ def test_light_and_dark_follow_the_system(playground: Playground) -> None:
         style = "element => getComputedStyle(element).backgroundColor"
         colours.append(playground.page.locator("#pad .pad").evaluate(style))
     assert ["rgb(255, 255, 255)", "rgb(0, 0, 0)"] == colours
+
+
+def test_forced_colours_keep_what_colour_shows(playground: Playground) -> None:
+    """In a high-contrast scheme bars, heat maps and the chosen tab stand out from the ground."""
+    playground.page.emulate_media(forced_colors="active")
+    playground.take_sample(5)
+    playground.open_tab("Routing")
+    background = "element => getComputedStyle(element).backgroundColor"
+    ground = playground.page.locator("body").evaluate(background)
+    for part in (".longest .fill", ".heat .supports", '[role=tab][aria-selected="true"]'):
+        assert ground != playground.page.locator(part).first.evaluate(background)
