@@ -126,7 +126,7 @@ def evaluate(
     *,
     data_dir: DataDir = _DATA,
     record: Annotated[
-        bool, typer.Option("--record", help="Write the scores into the manifest and the card.")
+        bool, typer.Option("--record", help="Keep the scores and pictures of the wrong answers.")
     ] = False,
 ) -> None:
     """Read the test split once, through the bundle, and print what it scores."""

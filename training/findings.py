@@ -5,17 +5,26 @@ from __future__ import annotations
 from model.bundle import Bundle, Manifest
 from model.dimensions import PoseDimension
 from model.familiarity import Familiarity
+from training.datasets import HELD_OUT
+from training.paper import MULTIMNIST_SHIFT_PX
+from training.wrong_answers import MOST_DRAWN
 
 ROUTING_CURVE = "routing.png"
 ROC = "roc.png"
+SWEEP = "sweep.png"
+WRONG = "wrong.png"
 
 
 def tell_findings(bundle: Bundle) -> str:
     """All sections for which there is something to tell; empty, or ending in an empty line."""
     manifest = bundle.manifest
     sections = []
+    if (bundle.path / WRONG).exists():
+        sections.append(_wrong(manifest))
     if manifest.pose_dimensions:
         sections.append(_dimensions(manifest))
+    if (bundle.path / SWEEP).exists():
+        sections.append(_SWEEP.format(drawn=_drawn(manifest), count=HELD_OUT, sweep=SWEEP))
     if (bundle.path / ROUTING_CURVE).exists():
         sections.append(
             _ROUTING.format(iterations=manifest.routing_iterations, curve=ROUTING_CURVE)
@@ -34,6 +43,33 @@ settle.
 ![mean change by routing iteration]({curve})"""
 
 
+_SWEEP = """## Sweeps
+
+The poses of two {drawn}s, drawn again and again with one dimension moved: by as much as stands
+above its column, the others unchanged (the paper's figure 4). They are the first of the last
+{count:,} training {drawn}s of the two classes whose dimensions have the most names.
+
+![every pose dimension moved from -0.25 to 0.25]({sweep})"""
+
+
+def _wrong(manifest: Manifest) -> str:
+    errors = manifest.metrics["test_errors"]
+    pairs = manifest.preprocess == "pair"
+    kind = f"pairs at shift {MULTIMNIST_SHIFT_PX}" if pairs else "test images"
+    shown = f"The first {MOST_DRAWN} of the {errors:,}" if errors > MOST_DRAWN else "All"
+    which = "the shorter of the two capsules" if pairs else "its capsule"
+    return f"""## Wrong answers
+
+{shown} {kind} that were answered wrongly, in the order of the test set. Black: the label, with the
+length of {which}; coloured: the answer, likewise.
+
+![test images with wrong answers]({WRONG})"""
+
+
+def _drawn(manifest: Manifest) -> str:
+    return "picture" if manifest.preprocess == "stretch" else "digit"
+
+
 def _dimensions(manifest: Manifest) -> str:
     labels = sorted({one.label for one in manifest.pose_dimensions})
     head = " | ".join(manifest.class_names[label] for label in labels)
@@ -43,7 +79,7 @@ def _dimensions(manifest: Manifest) -> str:
     ]
     named = sum(one.sign != 0 for one in manifest.pose_dimensions)
     table = "\n".join([f"| | {head} |", "|---" * (len(labels) + 1) + "|", *rows])
-    drawn = "picture" if manifest.preprocess == "stretch" else "digit"
+    drawn = _drawn(manifest)
     return f"""## Pose dimensions
 
 What the drawn {drawn} does as a dimension grows, and the share of the change that the name \

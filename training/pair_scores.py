@@ -18,6 +18,7 @@ from training.evaluation import draw_classes, is_wrong, longest
 from training.pairs import PairSet
 from training.paper import MULTIMNIST, MULTIMNIST_BASELINE, MULTIMNIST_SHIFT_PX
 from training.scores import BATCH
+from training.wrong_answers import WrongAnswers, find_wrong
 
 THRESHOLDS = [step / 20 for step in range(1, 20)]
 
@@ -50,6 +51,8 @@ class PairScores:
 
     shifts: Mapping[int, ShiftScores]
     mask_threshold: float
+    wrong: WrongAnswers
+    """At the paper's shift."""
 
     def metrics(self) -> dict[str, Any]:
         """The paper's measure at the paper's shift, and everything for each shift."""
@@ -100,7 +103,9 @@ class PairScores:
         return table
 
 
-def score_pairs(runtime: Runtime, pairs: PairSet, *, mask_threshold: float) -> ShiftScores:
+def score_pairs(
+    runtime: Runtime, pairs: PairSet, *, mask_threshold: float
+) -> tuple[ShiftScores, WrongAnswers]:
     """Name and draw every pair once."""
     parts = [
         _measure(
@@ -112,7 +117,7 @@ def score_pairs(runtime: Runtime, pairs: PairSet, *, mask_threshold: float) -> S
     ]
     values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     means = {name: float(value.mean(dtype=np.float64)) for name, value in values.items()}
-    return ShiftScores(
+    scores = ShiftScores(
         pairs=len(pairs.labels),
         errors=int(values["wrong"].sum()),
         error_percent=100 * means["wrong"],
@@ -123,6 +128,7 @@ def score_pairs(runtime: Runtime, pairs: PairSet, *, mask_threshold: float) -> S
         present_ink=means["present_ink"],
         absent_ink=means["absent_ink"],
     )
+    return scores, find_wrong(pairs, values["lengths"])
 
 
 def choose_threshold(network: CapsNet, pairs: PairSet) -> float:
@@ -161,7 +167,7 @@ def draw(runtime: Runtime, encoding: Encoding, classes: NDArray[np.integer]) -> 
 
 
 def _measure(runtime: Runtime, pairs: PairSet, *, mask_threshold: float) -> dict[str, NDArray[Any]]:
-    """Scores of each pair (N,) or of each of its digits (N, 2)."""
+    """Scores of each pair (N,) or of each of its digits (N, 2), and the lengths (N, K)."""
     images, layers = scale(pairs.images), scale(pairs.layers)[:, 0]
     encoding = runtime.encode(images)
     drawn = draw(runtime, encoding, pairs.labels)
@@ -169,6 +175,7 @@ def _measure(runtime: Runtime, pairs: PairSet, *, mask_threshold: float) -> dict
     masks = find_masks(images[:, 0], drawn, threshold=mask_threshold)
     named = longest(encoding.lengths, 2)
     return {
+        "lengths": encoding.lengths,
         "wrong": is_wrong(encoding.lengths, pairs.labels),
         "missed": (pairs.labels[:, :, None] != named[:, None, :]).all(axis=2),
         "squared_error": np.square(drawn - layers).sum(axis=(2, 3)),

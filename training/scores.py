@@ -13,8 +13,9 @@ from rich.table import Table
 from model.preprocess import scale
 from model.runtime import Runtime
 from training.datasets import Examples
-from training.evaluation import confusion
+from training.evaluation import confusion, longest
 from training.paper import MNIST, Reported
+from training.wrong_answers import WrongAnswers, find_wrong
 
 BATCH = 250
 """Images that are encoded at a time."""
@@ -22,6 +23,11 @@ BATCH = 250
 
 class Scores(Protocol):
     """What can be done with any bundle's scores."""
+
+    @property
+    def wrong(self) -> WrongAnswers:
+        """What was answered wrongly, of a pair at the paper's shift."""
+        ...
 
     def metrics(self) -> dict[str, Any]:
         """For the manifest, with the protocol that gave them."""
@@ -46,6 +52,7 @@ class DigitScores:
     """(K, K): row is the true class, column the answer."""
     paper: Reported | None
     """What the paper reports for this data set."""
+    wrong: WrongAnswers
 
     @property
     def error_percent(self) -> float:
@@ -77,13 +84,15 @@ class DigitScores:
 
 def score_digits(runtime: Runtime, examples: Examples) -> DigitScores:
     """Answer every image once, with the longest capsule."""
-    answers = np.concatenate(
+    lengths = np.concatenate(
         [
-            runtime.encode(scale(examples.images[start : start + BATCH])).lengths.argmax(axis=1)
+            runtime.encode(scale(examples.images[start : start + BATCH])).lengths
             for start in range(0, len(examples.images), BATCH)
         ]
     )
+    answers = longest(lengths, 1)[:, 0]
     manifest = runtime.bundle.manifest
     counts = confusion(examples.labels, answers, manifest.num_classes)
     paper = MNIST[3, "paper"] if manifest.dataset == "mnist" else None
-    return DigitScores(len(answers), int(counts.sum() - np.trace(counts)), counts, paper)
+    errors = int(counts.sum() - np.trace(counts))
+    return DigitScores(len(answers), errors, counts, paper, find_wrong(examples, lengths))

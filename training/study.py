@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from model.bundle import WEIGHTS, Bundle, BundleError, Manifest, write_manifest
+from model.canvas import PAPER, save_small
 from model.familiarity import Ranks
 from model.plot import Chart, Line, Point, save_charts
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from model.sweep import plan_sweep
+from model.sweep_grid import draw_sweep
 from training.card import write_card
 from training.datasets import DATASETS, HELD_OUT, Examples, hold_out, load
 from training.dimensions import name_dimensions
 from training.familiarity import examine, fit_familiarity, judge, roc
-from training.findings import ROC, ROUTING_CURVE
+from training.findings import ROC, ROUTING_CURVE, SWEEP
 from training.routing_changes import ITERATIONS, routing_changes
 from training.strangers import draw_strangers
 
+_SWEPT = 2
+"""Classes whose sweeps are drawn."""
 _ROUTED = 256
 """Digits whose routing is watched."""
 
@@ -45,10 +53,12 @@ def study(bundle: Bundle, digits: Examples) -> Bundle:
 
 
 def study_dimensions(bundle: Bundle, digits: Examples) -> Bundle:
-    """Name the pose dimensions."""
+    """Name the pose dimensions, and draw what some of them do, into `sweep.png`."""
     laid_out = Examples(_lay_out(digits, bundle.manifest), digits.labels)
-    names = name_dimensions(Runtime(bundle), laid_out)
-    return _record(bundle, pose_dimensions=names)
+    bundle = _record(bundle, pose_dimensions=name_dimensions(Runtime(bundle), laid_out))
+    save_small(_draw_sweeps(bundle, laid_out), bundle.path / SWEEP)
+    write_card(bundle)
+    return bundle
 
 
 def study_routing(bundle: Bundle, digits: Examples) -> None:
@@ -97,6 +107,30 @@ def meet_strangers(bundle: Bundle, digits: Examples, *, data_dir: Path) -> Bundl
     verdicts = [judge(rule, known, kind, ranks) for kind, ranks in strangers.items()]
     met = replace(rule, strangers=tuple(verdict._asdict() for verdict in verdicts))
     return _record(bundle, known=met)
+
+
+def _draw_sweeps(bundle: Bundle, laid_out: Examples) -> Image.Image:
+    """The paper's figure 4 for the first image of each of some classes, side by side."""
+    manifest, runtime = bundle.manifest, Runtime(bundle)
+    sweep = plan_sweep(range(manifest.class_dim), start=-0.25, stop=0.25, step=0.05)
+    grids = []
+    for label in _most_named(manifest, laid_out.labels):
+        image = scale(laid_out.images[laid_out.labels == label][:1])
+        poses = sweep.poses(runtime.encode(image).poses[0, label])
+        drawn = runtime.decode(poses, np.full(len(poses), label, np.int64))[:, 0]
+        grids.append(
+            draw_sweep(sweep.on_grid(drawn), sweep, manifest=manifest, label=label, scale=1)
+        )
+    picture = Image.new("RGB", (sum(grid.width for grid in grids), grids[0].height), PAPER)
+    for place, grid in enumerate(grids):
+        picture.paste(grid, (sum(other.width for other in grids[:place]), 0))
+    return picture
+
+
+def _most_named(manifest: Manifest, labels: NDArray[np.uint8]) -> list[int]:
+    """The two classes, of those that occur, whose dimensions have the most names."""
+    named = Counter(one.label for one in manifest.pose_dimensions if one.sign)
+    return sorted(sorted(np.unique(labels).tolist(), key=lambda label: -named[label])[:_SWEPT])
 
 
 def _lay_out(digits: Examples, manifest: Manifest) -> np.ndarray:

@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
 from model.runtime import Floats
+from model.sweep import Sweep
 from service.answers import DataUrl, FitReport, Meaning, Pose, data_url, rounded
 from service.inside import agreement
 from service.inside.affine import Transform
 from service.inside.equivariance import EquivarianceView
-from service.inside.sweep import Sweep
 from service.inside.views import RoutingView
 from service.inspector import Sight
 

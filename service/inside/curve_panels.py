@@ -6,10 +6,10 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from model.bundle import Manifest
+from model.canvas import INK, MARGIN, enlarge, font, png
 from model.plot import Chart, Line, Point, draw_charts
 from model.runtime import Floats
 from service.inside.affine import Transform
-from service.inside.canvas import INK, MARGIN, enlarge, font, png
 from service.inside.equivariance import EquivarianceView
 
 _WIDTH = 900

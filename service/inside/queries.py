@@ -6,9 +6,9 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from model.sweep import MAX_PICTURES
 from service.inside.affine import Transform
 from service.inside.equivariance import MAX_STEPS
-from service.inside.sweep import MAX_PICTURES
 from service.queries import PictureQuery
 
 Component = Annotated[float, Field(strict=True, ge=-10, le=10, allow_inf_nan=False)]

@@ -10,6 +10,9 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
 from model.bundle import Manifest
+from model.canvas import png
+from model.sweep import Sweep, plan_sweep
+from model.sweep_grid import draw_sweep
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS
 from service.gate import GatedRoute, inspector_of
 from service.images import encode_png
@@ -24,8 +27,6 @@ from service.inside.queries import (
     SweepQuery,
 )
 from service.inside.routing_panels import draw_routing
-from service.inside.sweep import Sweep, plan_sweep
-from service.inside.sweep_grid import draw_sweep
 from service.inside.views import draw_poses, watch_equivariance, watch_routing
 from service.inspector import Inspector, check_label
 from service.negotiation import JSON, PNG, choose_media_type
@@ -82,12 +83,8 @@ async def sweep(request: Request, query: Annotated[SweepQuery, Query()]) -> Resp
     if media_type == PNG:
         return await _draw(
             inspector,
-            lambda: draw_sweep(
-                images,
-                rows=[_row(manifest, sight.label, dim) for dim in plan.dims],
-                deltas=plan.deltas,
-                title=f"{manifest.class_names[sight.label]}: pose dimensions, moved",
-                scale=query.scale,
+            lambda: png(
+                draw_sweep(images, plan, manifest=manifest, label=sight.label, scale=query.scale)
             ),
         )
     return await _form(inspector, lambda: SweepAnswer.of(manifest, sight, plan, images))
@@ -163,12 +160,6 @@ def _plan(query: SweepQuery, manifest: Manifest) -> Sweep:
         return plan_sweep(dims, start=query.start, stop=query.stop, step=query.step)
     except ValueError as error:
         raise InvalidParameter(str(error), parameter="step") from error
-
-
-def _row(manifest: Manifest, label: int, dim: int) -> str:
-    """The dimension's number, and what it was found to do."""
-    meaning = manifest.meaning(label, dim)
-    return f"{dim} \N{MIDDLE DOT} {meaning.effect}" if meaning and meaning.effect else str(dim)
 
 
 async def _form(inspector: Inspector, answer: Callable[[], BaseModel]) -> Response:

@@ -6,10 +6,10 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from model.bundle import Manifest
+from model.canvas import ACCENT, FAINT, INK, MARGIN, PAPER, enlarge, font, png
 from model.runtime import Floats
 from service.inside import agreement
 from service.inside.agreement import Projection
-from service.inside.canvas import ACCENT, FAINT, INK, MARGIN, PAPER, enlarge, font, png
 from service.inside.views import RoutingView
 
 _SUPPORTING, _OPPOSING = np.array([214, 84, 0]), np.array([9, 105, 218])

@@ -9,10 +9,10 @@ import numpy as np
 from model.bundle import Manifest
 from model.preprocess import Prepared
 from model.runtime import Floats, Routing
+from model.sweep import Sweep
 from service.inside import agreement
 from service.inside.agreement import Projection
 from service.inside.equivariance import EquivarianceView, Walk
-from service.inside.sweep import Sweep
 from service.inspector import Inspector, Sight, check_label
 from service.preparation import Fitting
 

@@ -8,7 +8,7 @@ import pytest
 from model.bundle import Bundle
 from model.dimensions import PoseDimension
 from model.familiarity import Familiarity
-from training.findings import ROUTING_CURVE, tell_findings
+from training.findings import ROUTING_CURVE, WRONG, tell_findings
 
 RULE = Familiarity(
     quantiles=(0.0, 1.0),
@@ -56,3 +56,18 @@ def test_the_routing_curve_is_shown_where_it_was_drawn(bundle: Bundle) -> None:
     """The card links no picture that is not there."""
     (bundle.path / ROUTING_CURVE).touch()
     assert f"]({ROUTING_CURVE})" in tell_findings(bundle)
+
+
+@pytest.mark.parametrize(
+    ("errors", "told"), [(44, "All test images that"), (1234, "The first 100 of the 1,234 test")]
+)
+def test_wrong_answers_are_shown_where_they_were_drawn(
+    bundle: Bundle, errors: int, told: str
+) -> None:
+    """The card says whether it shows all of them."""
+    manifest = replace(bundle.manifest, metrics={"test_errors": errors})
+    scored = replace(bundle, manifest=manifest)
+    assert WRONG not in tell_findings(scored)
+    (bundle.path / WRONG).touch()
+    assert f"]({WRONG})" in tell_findings(scored)
+    assert told in tell_findings(scored)

@@ -22,6 +22,7 @@ from training.pair_scores import (
     score_pairs,
 )
 from training.pairs import PairSet
+from training.wrong_answers import WrongAnswers
 
 SCORES = ShiftScores(
     pairs=200,
@@ -33,6 +34,12 @@ SCORES = ShiftScores(
     true_ink=100,
     present_ink=98,
     absent_ink=11,
+)
+NONE_WRONG = WrongAnswers(
+    np.zeros((0, 36, 36), np.uint8),
+    np.zeros((0, 2), np.int64),
+    np.zeros((0, 2), np.int64),
+    np.zeros((0, 2), np.float32),
 )
 
 
@@ -72,7 +79,9 @@ def test_scores_are_means_over_pairs_and_digits(
 ) -> None:
     """Counted pair by pair, in batches that do not divide the set."""
     monkeypatch.setattr("training.pair_scores.BATCH", 2)
-    scores = score_pairs(Runtime(Bundle.open(bundle_path), device="cpu"), noise, mask_threshold=0.5)
+    scores, wrong = score_pairs(
+        Runtime(Bundle.open(bundle_path), device="cpu"), noise, mask_threshold=0.5
+    )
     images, layers = scale(noise.images), scale(noise.layers)[:, 0]
     answers = runtime.encode(images)
     errors, missed, squared, overlaps = 0, 0, [], []
@@ -93,6 +102,7 @@ def test_scores_are_means_over_pairs_and_digits(
     assert pytest.approx(np.mean(squared), rel=1e-4) == scores.squared_error
     assert pytest.approx(np.mean(overlaps), rel=1e-4) == scores.mask_iou
     assert pytest.approx(layers.sum() / 10, rel=1e-5) == scores.true_ink
+    assert errors == len(wrong.images)
 
 
 def test_a_class_is_drawn_as_by_the_network(
@@ -119,7 +129,7 @@ def test_the_threshold_with_the_best_masks_is_chosen(
 
 def test_metrics_put_the_papers_measure_in_front() -> None:
     """The error that `/models` shows is that of the paper's shift; the protocol says how."""
-    metrics = PairScores({4: SCORES, 6: SCORES}, 0.4).metrics()
+    metrics = PairScores({4: SCORES, 6: SCORES}, 0.4, NONE_WRONG).metrics()
     assert (6.5, 13, 200) == tuple(
         metrics[f"test_{key}"] for key in ("error_percent", "errors", "images")
     )
@@ -129,5 +139,5 @@ def test_metrics_put_the_papers_measure_in_front() -> None:
 
 def test_the_papers_rows_stand_above_ours() -> None:
     """5.2 % and 8.1 %, then both shifts."""
-    table = PairScores({4: SCORES, 6: SCORES}, 0.4).table(())
+    table = PairScores({4: SCORES, 6: SCORES}, 0.4, NONE_WRONG).table(())
     assert ["8.1", "5.2", "6.50", "6.50"] == list(table.columns[1].cells)

@@ -18,6 +18,7 @@ from model.capsnet import CapsNetConfig
 from training import publication
 from training.baseline import BaselineConfig
 from training.datasets import DATASETS, Dataset, DatasetError, Examples, load
+from training.findings import WRONG
 from training.graphs import ExportError
 from training.pair_scores import THRESHOLDS
 from training.pairs import TEST_DIGESTS, digest, fixed_pairs
@@ -111,7 +112,26 @@ def test_recorded_score_is_in_manifest_and_card(
     metrics = Bundle.open(bundle.path).manifest.metrics
     assert (20, scores.errors) == (int(scores.confusion.sum()), metrics["test_errors"])
     assert 100 * scores.errors / 20 == scores.error_percent
-    assert f"({scores.errors} of 20)" in (bundle.path / CARD).read_text()
+    card = (bundle.path / CARD).read_text()
+    assert f"({scores.errors} of 20)" in card
+    assert f"]({WRONG})" in card
+    assert (bundle.path / WRONG).exists()
+
+
+def test_a_score_read_again_says_so(
+    published: tuple[Bundle, Path], data_dir: Path, noise: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads the protocol knows that the score was known, and whether it changed."""
+    monkeypatch.setitem(DATASETS, "mnist", noise)
+    path = published[0].path
+    score(Bundle.open(path), data_dir=data_dir, record=True)
+    score(Bundle.open(path), data_dir=data_dir, record=True)
+    manifest = Bundle.open(path).manifest
+    assert 1 == manifest.metrics["protocol"].count("; its score was known when a later read")
+    other = replace(manifest, metrics={**manifest.metrics, "test_errors": 1234})
+    score(Bundle(path, other), data_dir=data_dir, record=True)
+    protocol = Bundle.open(path).manifest.metrics["protocol"]
+    assert protocol.endswith("; an earlier read had counted 1,234 wrong")
 
 
 def test_score_without_recording_changes_nothing(
@@ -190,6 +210,7 @@ def test_recorded_scores_of_pairs(
     assert metrics["test_errors"] == metrics["shifts"]["4 px"]["errors"]
     card = (published_pairs.path / CARD).read_text()
     assert f"({metrics['test_errors']} of 7)" in card
+    assert "pairs at shift 4 that were answered wrongly" in card
     assert {"| 4 px |", "| 6 px |"} <= {line[:8] for line in card.splitlines()}
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 from model.bundle import CARD, WEIGHTS, Bundle, BundleError, write_manifest
 from training import strangers
 from training.datasets import Examples
-from training.findings import ROC, ROUTING_CURVE
+from training.findings import ROC, ROUTING_CURVE, SWEEP
 from training.recipes import PRESETS
 from training.study import meet_strangers, study, study_dimensions, study_familiarity
 
@@ -50,10 +50,11 @@ def test_a_studied_bundle_tells_what_was_found(bundle: Bundle, digits: Examples)
     }
     assert studied.manifest.known is not None
     assert studied.manifest.known.pictures.endswith("which the network was not trained on")
-    with Image.open(bundle.path / ROUTING_CURVE) as picture:
-        assert "PNG" == picture.format
+    for drawing in (ROUTING_CURVE, SWEEP):
+        with Image.open(bundle.path / drawing) as picture:
+            assert "PNG" == picture.format
     card = (bundle.path / CARD).read_text()
-    for heading in ("## Pose dimensions", "## Routing", "## How sure", "## Limits"):
+    for heading in ("## Pose dimensions", "## Sweeps", "## Routing", "## How sure", "## Limits"):
         assert heading in card.splitlines()
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.inside.sweep import MAX_PICTURES, Sweep, plan_sweep
+from model.sweep import MAX_PICTURES, Sweep, plan_sweep
 
 
 def test_the_paper_s_sweep() -> None:

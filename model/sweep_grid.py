@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from PIL import Image, ImageDraw
 
+from model.bundle import Manifest
+from model.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, font, signed
 from model.runtime import Floats
-from service.inside.canvas import ACCENT, INK, MARGIN, PAPER, enlarge, font, png, signed
+from model.sweep import Sweep
 
 _GAP = 2
 """Pixels between two pictures."""
@@ -16,17 +18,20 @@ _FONT = 12
 
 
 def draw_sweep(
-    images: Floats, *, rows: Sequence[str], deltas: Sequence[float], title: str, scale: int
-) -> bytes:
-    """A labelled grid as a PNG.
+    images: Floats, sweep: Sweep, *, manifest: Manifest, label: int, scale: int
+) -> Image.Image:
+    """A grid whose rows are named by what their dimensions were found to do.
 
     Args:
-        images: (len(rows), len(deltas), H, W) in [0, 1].
-        rows: a label for each row.
-        deltas: at the head of the columns; the column of zero is framed.
-        title: above the grid.
+        images: (len(sweep.dims), len(sweep.deltas), H, W) in [0, 1].
+        sweep: its deltas stand at the head of the columns; the column of zero is framed.
+        manifest: of the network that drew the images.
+        label: the class whose pose was moved.
         scale: each pixel becomes scale x scale.
     """
+    rows = [_name_row(manifest, label, dim) for dim in sweep.dims]
+    title = f"{manifest.class_names[label]}: pose dimensions, moved"
+    deltas = sweep.deltas
     pitch = images.shape[-1] * scale + _GAP
     left = MARGIN + math.ceil(max(font(_FONT).getlength(row) for row in rows)) + 8
     top = MARGIN + 44
@@ -35,16 +40,22 @@ def draw_sweep(
     draw = ImageDraw.Draw(picture)
     draw.text((MARGIN, MARGIN), title, INK, font(15))
     _label_columns(draw, deltas, left=left, bottom=top - 5, pitch=pitch)
-    for row, label in enumerate(rows):
+    for row, name in enumerate(rows):
         y = top + row * pitch
-        draw.text((left - 8, y + pitch // 2), label, INK, font(_FONT), anchor="rm")
+        draw.text((left - 8, y + pitch // 2), name, INK, font(_FONT), anchor="rm")
         for column, image in enumerate(images[row]):
             picture.paste(enlarge(image, scale), (left + column * pitch, y))
     if 0 in deltas:
-        x = left + list(deltas).index(0) * pitch
+        x = left + deltas.index(0) * pitch
         frame = (x - _GAP, top - _GAP, x + pitch - 1, top + len(rows) * pitch - 1)
         draw.rectangle(frame, outline=ACCENT, width=_GAP)
-    return png(picture)
+    return picture
+
+
+def _name_row(manifest: Manifest, label: int, dim: int) -> str:
+    """The dimension's number, and what it was found to do."""
+    meaning = manifest.meaning(label, dim)
+    return f"{dim} \N{MIDDLE DOT} {meaning.effect}" if meaning and meaning.effect else str(dim)
 
 
 def _label_columns(
