@@ -8,7 +8,7 @@ routing.onnx   images  ->  couplings and logits (N, R, K, I), route_poses (N, R,
                primary_lengths (N, I), votes (N, K, I, D)
 weights.bin    the weights of all of them, stored once
 manifest.json  what is in the folder: see `Manifest`
-CARD.md        the model card
+CARD.md        the model card, beside the pictures that it shows
 """
 
 from __future__ import annotations

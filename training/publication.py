@@ -122,7 +122,7 @@ def _record(bundle: Bundle, scores: Scores) -> None:
 def _tell_again(before: int, now: int) -> str:
     """What the protocol adds where this bundle had a score already."""
     if now == before:
-        return "; read again, when this score was known, to draw the wrong answers: as many were wrong"
+        return "; read again, this score known, to draw the wrong answers: as many were wrong"
     return f"; an earlier read had counted {before:,} wrong"
 
 

@@ -127,7 +127,7 @@ def test_a_score_read_again_says_so(
     score(Bundle.open(path), data_dir=data_dir, record=True)
     score(Bundle.open(path), data_dir=data_dir, record=True)
     manifest = Bundle.open(path).manifest
-    assert 1 == manifest.metrics["protocol"].count("; read again, when this score was known")
+    assert 1 == manifest.metrics["protocol"].count("; read again, this score known")
     other = replace(manifest, metrics={**manifest.metrics, "test_errors": 1234})
     score(Bundle(path, other), data_dir=data_dir, record=True)
     protocol = Bundle.open(path).manifest.metrics["protocol"]
