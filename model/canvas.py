@@ -42,7 +42,7 @@ def png(picture: Image.Image) -> bytes:
 
 
 def save_small(picture: Image.Image, target: Path) -> None:
-    """Write a drawing as a PNG of some greys, INK and ACCENT: a third of the size of `png`."""
+    """Write a drawing as a PNG of some greys, INK and ACCENT: a smaller file than that of `png`."""
     greys = [(level, level, level) for level in np.linspace(0, WHITE, _GREYS).round().astype(int)]
     colours = [*greys, *(ImageColor.getrgb(colour) for colour in (INK, ACCENT))]
     palette = Image.new("P", (1, 1))
