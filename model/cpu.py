@@ -21,21 +21,24 @@ class CpuDevice:
     threads: int = 0
     """Of one inference; 0 takes this process's CPU quota."""
 
-    def open(self, graph: Path) -> PlainSession:
-        """Load a graph.
+    def open(self, graph: Path, *, spins: bool = True) -> PlainSession:
+        """Load a graph; see `open_session`.
 
         Raises:
             BundleError: onnxruntime cannot load it.
         """
-        return PlainSession(open_session(graph, threads=self.threads))
+        return PlainSession(open_session(graph, threads=self.threads, spins=spins))
 
 
-def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
+def open_session(graph: Path, *, threads: int = 0, spins: bool = True) -> InferenceSession:
     """Load a graph for the CPU.
 
     Args:
         graph: the file.
         threads: of one inference; 0 takes this process's CPU quota.
+        spins: whether the threads of one inference wait for one another in a busy loop: sooner
+            done where it takes a few milliseconds, a waste of cores where it takes longer. None
+            spins between inferences, on cores that answer HTTP.
 
     Raises:
         BundleError: onnxruntime cannot load it.
@@ -43,8 +46,8 @@ def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
     options = SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or cpu_quota()
-    # Waiting threads would otherwise spin on the cores that answer HTTP.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spins)))
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     return load(graph, options, [PROVIDER])
 
 

@@ -161,7 +161,8 @@ class Runtime:
         """Batches run as they come."""
         self._cuda = None
         self._encoders: dict[str, Session] = {
-            graph: self._cpu.open(self._path(graph)) for graph in self._encoder_graphs()
+            graph: self._cpu.open(self._path(graph), spins=graph != ENCODER_BATCH)
+            for graph in self._encoder_graphs()
         }
         self._decoder: Session = self._cpu.open(self._path(DECODER))
 

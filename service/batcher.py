@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from service.rate import Rate
+from service.rate import Rate, Refusals
 from service.waiting import Answers, Batch, Part, Runner, Submission, Waiting
 
 Clock = Callable[[], float]
@@ -87,6 +87,7 @@ class Batcher:
         self._on_batch = on_batch
         self._on_lost = on_lost
         self._rate = Rate()
+        self._refusals = Refusals(self._rate, clock=clock)
         self._closed = False
         self._changed = threading.Condition()
         prepared: Future[None] = Future()
@@ -110,6 +111,19 @@ class Batcher:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
+    def check_room(self, rows: int, *, ahead: int = 0) -> None:
+        """Refuse rows for which there is no room, perhaps before work is put into them.
+
+        Args:
+            rows: that may come.
+            ahead: rows that are on their way here.
+
+        Raises:
+            Full: too many rows wait.
+        """
+        if self._waiting.rows + ahead + rows > self._max_waiting_rows:
+            raise Full(self._refusals.retry_after_s(rows))
+
     async def submit(self, key: Hashable, rows: Sequence[Any]) -> Answers:
         """Wait for the answers of some rows, in order.
 
@@ -129,8 +143,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Closed("the service takes no more work")
-            if self._waiting.rows + len(rows) > self._max_waiting_rows:
-                raise Full(self._rate.seconds_for(self._waiting.rows + len(rows)))
+            self.check_room(len(rows))
             self._waiting.add(key, submission)
             self._changed.notify()
         try:

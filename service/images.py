@@ -25,12 +25,38 @@ _STRIP = 1_000_000
 """Pixels that are made smaller at once."""
 
 
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PNG_CHUNK = struct.Struct(">I4s")
+_PNG_SIZE = struct.Struct(">II")
+_FEW_BYTES = 4096
+
+
 class Decoded(NamedTuple):
     """A picture, and how much smaller it was made."""
 
     picture: Image.Image
     shrink: float
     """Pixels of the file, along a side, that one of the picture stands for."""
+
+
+def plain_png_size(content: bytes) -> tuple[int, int] | None:
+    """Width and height of a small file that is a PNG of pixels and nothing else; else None.
+
+    What else a PNG may hold, such as compressed texts, can take long to read.
+    """
+    if len(content) > _FEW_BYTES or not content.startswith(_PNG_SIGNATURE):
+        return None
+    start = position = len(_PNG_SIGNATURE)
+    try:
+        while position < len(content):
+            length, kind = _PNG_CHUNK.unpack_from(content, position)
+            if kind not in ((b"IHDR",) if position == start else (b"IDAT", b"IEND")):
+                return None
+            position += _PNG_CHUNK.size + length + 4  # a checksum
+        width, height = _PNG_SIZE.unpack_from(content, start + _PNG_CHUNK.size)
+    except struct.error:
+        return None
+    return width, height
 
 
 def decode(content: bytes, *, max_pixels: int) -> Decoded:

@@ -115,7 +115,12 @@ class Inspector:
     async def read(
         self, uploads: list[Upload], manifest: Manifest, fitting: Fitting
     ) -> list[Reading | Problem]:
-        """Encode all pictures that can be read, as one batch; problems keep their places."""
+        """Encode all pictures that can be read, as one batch; problems keep their places.
+
+        Raises:
+            service.batcher.Full: there is no room; known before a picture is decoded.
+        """
+        self.engine.batcher.check_room(len(uploads), ahead=self._preparation.waiting)
         with timing("preprocess"):
             prepared = await self._preparation.prepare(uploads, Frame.of(manifest), fitting)
         images = [one.image for one in prepared if isinstance(one, Prepared)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from service.problems import NotAcceptable
 
@@ -23,7 +24,7 @@ def choose_media_type(accept: str | None, offers: Sequence[str]) -> str:
     Raises:
         NotAcceptable: the client takes none of them.
     """
-    ranges = [_parse(part) for part in (accept or "*/*").split(",") if part.strip()]
+    ranges = _parse(accept or "*/*")
     liking = {offer: _quality(offer, ranges) for offer in offers}
     best = max(offers, key=lambda offer: liking[offer])
     if liking[best] <= 0:
@@ -31,7 +32,13 @@ def choose_media_type(accept: str | None, offers: Sequence[str]) -> str:
     return best
 
 
-def _parse(part: str) -> tuple[str, float]:
+@lru_cache
+def _parse(accept: str) -> tuple[tuple[str, float], ...]:
+    """Media ranges and how much each is liked; clients send few different headers."""
+    return tuple(_parse_range(part) for part in accept.split(",") if part.strip())
+
+
+def _parse_range(part: str) -> tuple[str, float]:
     media_range, *parameters = (piece.strip().lower() for piece in part.split(";"))
     for parameter in parameters:
         name, _, value = parameter.partition("=")
@@ -40,7 +47,7 @@ def _parse(part: str) -> tuple[str, float]:
     return media_range, 1.0
 
 
-def _quality(offer: str, ranges: list[tuple[str, float]]) -> float:
+def _quality(offer: str, ranges: Sequence[tuple[str, float]]) -> float:
     """How much the most specific range that covers an offer likes it."""
     for pattern in (offer, f"{offer.partition('/')[0]}/*", "*/*"):
         matching = [quality for media_range, quality in ranges if media_range == pattern]

@@ -12,9 +12,9 @@ from typing import NamedTuple, Self
 from model.bundle import Manifest, PreprocessRule
 from model.preprocess import Box, Fit, Polarity, Prepared, PreprocessError, prepare
 from service.batcher import Full
-from service.images import decode
+from service.images import decode, plain_png_size
 from service.problems import InvalidParameter, Problem
-from service.rate import Rate
+from service.rate import Rate, Refusals
 from service.uploads import Upload
 
 
@@ -40,7 +40,7 @@ class Frame(NamedTuple):
 
 
 class Preparation:
-    """Decodes and prepares pictures, never on the event loop.
+    """Decodes and prepares pictures, on threads where that takes longer than the way there.
 
     Args:
         max_pixels: largest picture.
@@ -54,10 +54,16 @@ class Preparation:
         self._threads = threads
         self._waiting = 0
         self._rate = Rate()
+        self._refusals = Refusals(self._rate)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pictures")
 
     def __repr__(self) -> str:
         return f"Preparation(waiting={self._waiting}, {self._rate.rows_per_s:.0f} pictures/s)"
+
+    @property
+    def waiting(self) -> int:
+        """Pictures that wait or are at work."""
+        return self._waiting
 
     async def prepare(
         self, uploads: Sequence[Upload], frame: Frame, fitting: Fitting
@@ -69,9 +75,11 @@ class Preparation:
         """
         count = len(uploads)
         if self._waiting + count > self._max_waiting:
-            raise Full(self._rate.seconds_for(self._waiting + count))
+            raise Full(self._refusals.retry_after_s(count))
         self._waiting += count
         try:
+            if count == 1:
+                return [await self._prepare(uploads[0], frame, fitting)]
             return await asyncio.gather(
                 *(self._prepare(upload, frame, fitting) for upload in uploads)
             )
@@ -85,6 +93,8 @@ class Preparation:
     async def _prepare(self, upload: Upload, frame: Frame, fitting: Fitting) -> Prepared | Problem:
         if isinstance(upload, Problem):
             return upload
+        if _is_quick(upload, frame, fitting):
+            return self._work(upload, frame, fitting)[0]
         loop = asyncio.get_running_loop()
         prepared, seconds = await loop.run_in_executor(
             self._pool, self._work, upload, frame, fitting
@@ -118,3 +128,9 @@ class Preparation:
         if prepared.box is None:
             return prepared
         return replace(prepared, box=Box(*(round(edge * shrink) for edge in prepared.box)))
+
+
+def _is_quick(content: bytes, frame: Frame, fitting: Fitting) -> bool:
+    """Whether a picture is taken as it is, pixel by pixel: a tenth of a millisecond."""
+    as_it_is = fitting.fit in ("auto", "none")
+    return as_it_is and plain_png_size(content) == (frame.size, frame.size)

@@ -1,6 +1,12 @@
-"""How fast rows go through."""
+"""How fast rows go through, and when those should come back that found no room."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_UNKNOWN_S = 1.0
+_LONGEST_S = 30.0
 
 
 class Rate:
@@ -21,6 +27,29 @@ class Rate:
         self._rows = self._memory * self._rows + rows
         self._seconds = self._memory * self._seconds + seconds
 
-    def seconds_for(self, rows: int) -> float:
-        """How long these rows take; one second where that is not known."""
-        return rows / self.rows_per_s if self.rows_per_s else 1.0
+
+class Refusals:
+    """Tells callers that are sent away when to come back: one behind the other.
+
+    Told the same time they would come back at once, and most be sent away again.
+
+    Args:
+        rate: at which room is made.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, rate: Rate, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._promised_until = 0.0
+        """When there should be room for all that were sent away so far."""
+
+    def retry_after_s(self, rows: int) -> float:
+        """When there should be room for these rows; one second where the rate is not known."""
+        if not self._rate.rows_per_s:
+            return _UNKNOWN_S
+        now = self._clock()
+        earlier_s = max(0.0, self._promised_until - now)
+        wait_s = min(earlier_s + rows / self._rate.rows_per_s, _LONGEST_S)
+        self._promised_until = now + wait_s
+        return wait_s

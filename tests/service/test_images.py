@@ -12,7 +12,7 @@ from PIL import Image
 
 from model.preprocess import prepare
 from model.preprocess.grey import to_grey
-from service.images import FORMATS, decode, encode_png
+from service.images import FORMATS, decode, encode_png, plain_png_size
 from service.problems import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 
 AMPLE = 10_000_000
@@ -103,13 +103,18 @@ def test_a_picture_cut_in_its_header_is_refused(
         decode(encode(slope, picture_format)[:14], max_pixels=AMPLE)
 
 
-def png(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+def chunk(kind: bytes, data: bytes) -> bytes:
+    body = kind + data
+    return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
 
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+
+def png_header(width: int, height: int) -> bytes:
+    return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+
+
+def png(width: int, height: int) -> bytes:
+    end = chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + png_header(width, height) + end
 
 
 def jpeg(width: int, height: int) -> bytes:
@@ -273,3 +278,26 @@ def encode_image(picture: Image.Image, picture_format: str) -> bytes:
     file = io.BytesIO()
     picture.save(file, picture_format, lossless=True)
     return file.getvalue()
+
+
+def test_a_plain_png_tells_its_size(slope: NDArray[np.uint8]) -> None:
+    """Width and height, as the header has them."""
+    assert (40, 24) == plain_png_size(encode(slope, "PNG"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(encode(np.zeros((8, 8), np.uint8), "JPEG"), id="another format"),
+        pytest.param(png(8, 8)[:12], id="cut in a chunk's head"),
+        pytest.param(png(8, 8)[:8], id="without a chunk"),
+        pytest.param(png(8, 8) + chunk(b"zTXt", b"a\0\0" + zlib.compress(b"b")), id="with a text"),
+        pytest.param(png(8, 8) + png_header(4000, 4000), id="with another header"),
+        pytest.param(png(8, 8) + chunk(b"IDAT", bytes(5000)), id="with many bytes"),
+        pytest.param(png(8, 8).replace(png_header(8, 8), b""), id="without a header"),
+    ],
+)
+def test_what_is_no_small_plain_png_has_no_size(content: bytes) -> None:
+    """Whatever else could make it slow to read."""
+    assert plain_png_size(content) is None

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from model.bundle import Manifest
-from model.preprocess import Prepared
+from model.preprocess import Fit, Prepared
 from model.runtime import Runtime
 from service.batcher import Full
 from service.preparation import Fitting, Frame, Preparation
@@ -30,6 +30,18 @@ def manifest(runtime: Runtime) -> Manifest:
     return runtime.bundle.manifest
 
 
+@pytest.fixture
+def enlarged(digits: list[bytes]) -> list[bytes]:
+    """Digits as pictures of another size than the network's."""
+
+    def enlarge(digit: bytes) -> bytes:
+        file = io.BytesIO()
+        Image.open(io.BytesIO(digit)).resize((56, 56)).save(file, "PNG")
+        return file.getvalue()
+
+    return [enlarge(digit) for digit in digits]
+
+
 def test_problems_keep_their_places(
     preparation: Preparation, manifest: Manifest, digits: list[bytes]
 ) -> None:
@@ -43,7 +55,7 @@ def test_problems_keep_their_places(
 def test_pictures_that_do_not_fit_are_refused(
     preparation: Preparation,
     manifest: Manifest,
-    digits: list[bytes],
+    enlarged: list[bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Those that wait or are at work count; afterwards there is room again."""
@@ -57,16 +69,58 @@ def test_pictures_that_do_not_fit_are_refused(
     monkeypatch.setattr(preparation, "_work", work)
 
     async def scenario() -> int:
-        first = asyncio.create_task(preparation.prepare(digits[:3], Frame.of(manifest), Fitting()))
+        first = asyncio.create_task(
+            preparation.prepare(enlarged[:3], Frame.of(manifest), Fitting())
+        )
         await asyncio.sleep(0)
         with pytest.raises(Full) as refusal:
-            await preparation.prepare(digits[:2], Frame.of(manifest), Fitting())
+            await preparation.prepare(enlarged[:2], Frame.of(manifest), Fitting())
         assert 0 < refusal.value.retry_after_s
         gate.set()
         await first
-        return len(await preparation.prepare(digits[:4], Frame.of(manifest), Fitting()))
+        return len(await preparation.prepare(enlarged[:4], Frame.of(manifest), Fitting()))
 
     assert 4 == asyncio.run(scenario())
+
+
+@pytest.fixture
+def workers(preparation: Preparation, monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """Grows by the thread that prepares a picture."""
+    threads = []
+    real = preparation._work
+
+    def work(*args: Any) -> Any:
+        threads.append(threading.current_thread())
+        return real(*args)
+
+    monkeypatch.setattr(preparation, "_work", work)
+    return threads
+
+
+def test_what_is_quick_keeps_the_event_loop(
+    preparation: Preparation,
+    manifest: Manifest,
+    digits: list[bytes],
+    workers: list[threading.Thread],
+) -> None:
+    """A picture in the network's size that is taken as it is."""
+    for fit in ("auto", "none"):
+        asyncio.run(preparation.prepare(digits[:1], Frame.of(manifest), Fitting(fit)))
+    assert [threading.current_thread()] * 2 == workers
+
+
+@pytest.mark.parametrize(("picture", "fit"), [("digits", "digit"), ("enlarged", "auto")])
+def test_what_takes_longer_has_a_thread(
+    picture: str,
+    fit: Fit,
+    preparation: Preparation,
+    workers: list[threading.Thread],
+    request: pytest.FixtureRequest,
+) -> None:
+    """A picture whose strokes are looked for, or of another size."""
+    (content, *_) = request.getfixturevalue(picture)
+    asyncio.run(preparation.prepare([content], Frame(28, "digit"), Fitting(fit)))
+    assert threading.current_thread() not in workers
 
 
 @pytest.mark.parametrize("picture_format", ["JPEG", "PNG"])
