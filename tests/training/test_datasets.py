@@ -50,7 +50,7 @@ def tiny(*mirrors: str) -> Dataset:
         name: hashlib.md5(idx(array), usedforsecurity=False).hexdigest()
         for name, array in CONTENTS.items()
     }
-    return Dataset("tiny", tuple("012345"), mirrors, md5)
+    return Dataset("tiny", "digits", tuple("012345"), mirrors, md5)
 
 
 @pytest.fixture
