@@ -126,12 +126,12 @@ def check_answers(pair: Pair, images: Floats) -> None:
 
 def measure(pair: Pair, images: Floats, *, rounds: int) -> Rates:
     """Rates of both in turn, a warm-up before; who begins changes with each round."""
-    calls = [_caller(session, images) for session in pair]
-    repeats = [max(1, math.ceil(SHORTEST_TURN / _seconds(call, 3))) for call in calls]
+    calls = [caller(session, images) for session in pair]
+    repeats = [choose_repeats(call) for call in calls]
     rates = Rates([], [])
     for number in range(rounds):
         for turn in (0, 1) if number % 2 else (1, 0):
-            rates[turn].append(len(images) / _seconds(calls[turn], repeats[turn]))
+            rates[turn].append(len(images) / seconds(calls[turn], repeats[turn]))
     return rates
 
 
@@ -145,16 +145,24 @@ def describe(rates: Rates) -> tuple[str, str, str, str]:
     )
 
 
-def _caller(session: InferenceSession, images: Floats) -> Callable[[], object]:
+def caller(session: InferenceSession, images: Floats) -> Callable[[], object]:
+    """What is timed."""
     return lambda: session.run(["lengths", "poses"], {"images": images})
 
 
-def _seconds(call: Callable[[], object], repeats: int) -> float:
+def choose_repeats(call: Callable[[], object]) -> int:
+    """How often a call is repeated in a turn, after three to warm up."""
+    return max(1, math.ceil(SHORTEST_TURN / seconds(call, 3)))
+
+
+def seconds(
+    call: Callable[[], object], repeats: int, *, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Seconds of one call, as a mean over a turn."""
-    start = time.perf_counter()
+    start = clock()
     for _ in range(repeats):
         call()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
 if __name__ == "__main__":

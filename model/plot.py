@@ -35,12 +35,21 @@ class Line:
     """In the legend; lines without one share the last line's look and are not listed."""
 
 
+class Mark(NamedTuple):
+    """One measurement with its name beside it."""
+
+    point: Point
+    name: str
+
+
 @dataclass(frozen=True)
 class Chart:
     """Curves over one axis."""
 
     title: str
     lines: Sequence[Line]
+    marks: Sequence[Mark] = ()
+    """Over the lines, in ink."""
     x_title: str = ""
     logarithmic: bool = False
     """Whether y is; values must then be above zero."""
@@ -107,6 +116,7 @@ def _draw_chart(chart: Chart, width: int) -> Image.Image:
         draw.text((x, _HEIGHT - _BOTTOM + 12), _write(value), INK, font, anchor="mm")
     draw.text((width - _RIGHT, _HEIGHT - 8), chart.x_title, INK, font, anchor="rs")
     _draw_lines(panel, chart, frame)
+    _draw_marks(draw, chart, frame)
     draw.text((_LEFT, 10), chart.title, INK, font)
     _draw_legend(draw, chart, width, font)
     return panel
@@ -125,6 +135,16 @@ def _draw_lines(panel: Image.Image, chart: Chart, frame: _Frame) -> None:
     panel.paste(large.resize(panel.size, Image.Resampling.BOX))
 
 
+def _draw_marks(draw: ImageDraw.ImageDraw, chart: Chart, frame: _Frame) -> None:
+    """Dots, their names towards the middle of the panel."""
+    font = ImageFont.load_default(_FONT)
+    for point, name in chart.marks:
+        x, y = frame.place(point)
+        draw.circle((x, y), 3, INK)
+        side, anchor = (8, "lm") if x < frame.width / 2 else (-8, "rm")
+        draw.text((x + side, y), name, INK, font, anchor=anchor)
+
+
 def _draw_legend(draw: ImageDraw.ImageDraw, chart: Chart, width: int, font: object) -> None:
     right = float(width - _RIGHT)
     for place in reversed(range(len(chart.lines))):
@@ -139,8 +159,9 @@ def _colour(chart: Chart, place: int) -> str:
 
 
 def _frame(chart: Chart, width: int) -> _Frame:
-    xs = [point.x for line in chart.lines for point in line.points]
-    ys = [point.y for line in chart.lines for point in line.points]
+    points = [point for line in chart.lines for point in line.points]
+    points += [mark.point for mark in chart.marks]
+    xs, ys = [point.x for point in points], [point.y for point in points]
     left, right = min(xs), max(xs)
     low, high = chart.y_range or (min(ys), max(ys))
     if chart.logarithmic_x:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.plot import COLOURS, Chart, Line, Point, draw_charts
+from model.plot import COLOURS, Chart, Line, Mark, Point, draw_charts
 
 
 def rows_of(picture: np.ndarray, colour: str) -> list[float]:
@@ -55,3 +55,16 @@ def test_powers_lie_on_a_line_where_both_axes_are_logarithmic() -> None:
     chart = Chart("", [Line(points)], logarithmic=True, logarithmic_x=True)
     slopes = np.diff(rows_of(draw(chart), COLOURS[0])[::50])
     assert slopes[1:-1].mean() == pytest.approx(slopes[1:-1], abs=1.5)
+
+
+def test_marks_lie_where_lines_do() -> None:
+    """Their dots cover a line's ends; names are written towards the middle."""
+    ends = [Point(0, 0), Point(1, 1)]
+    plain, marked = (
+        draw(Chart("", [Line(ends)], [Mark(end, name) for end in ends]))
+        for name in ("", "a long name of a mark")
+    )
+    assert len(rows_of(plain, COLOURS[0])) + 20 > len(rows_of(marked, COLOURS[0]))
+    dots, names = ((picture != 255).any(axis=2).sum() for picture in (plain, marked))
+    assert names > dots + 500
+    assert (plain[:, -24:] == marked[:, -24:]).all()

@@ -1,21 +1,24 @@
-"""The page's pictures: errors over the number of training images, and over transformations."""
+"""The page's pictures: errors over training images, transformations and an encoder's speed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from model.plot import Chart, Line, Point, save_charts
+from model.plot import Chart, Line, Mark, Point, save_charts
+from training.table.encoders import BATCHES, Encoder
 from training.table.results import Result
-from training.table.rows import FEWER, ROWS, SIZES, TRANSFORMED
+from training.table.row import SIZES, row_name
+from training.table.rows import FEWER, ROWS, TRANSFORMED
 from training.transforms import TRANSFORMS
 
 ALL_IMAGES = 60_000
+Draw = Callable[[Sequence[Result], Mapping[str, Encoder]], Chart]
 _NAMES = dict(zip(TRANSFORMED, ("baseline CNN", "CapsNet"), strict=True))
 
 
-def fewer_images_chart(results: Sequence[Result]) -> Chart:
+def fewer_images_chart(results: Sequence[Result], _: Mapping[str, Encoder]) -> Chart:
     """Test error over the number of training images, both logarithmic."""
     counts = {f"-{count}": count for count in FEWER} | {"": ALL_IMAGES}
     return Chart(
@@ -30,7 +33,7 @@ def fewer_images_chart(results: Sequence[Result]) -> Chart:
     )
 
 
-def transformed_chart(results: Sequence[Result]) -> Chart:
+def transformed_chart(results: Sequence[Result], _: Mapping[str, Encoder]) -> Chart:
     """Error over the share of affNIST's ranges."""
     shares = {
         name: int(name.removeprefix("affine ").removesuffix(" %"))
@@ -47,17 +50,40 @@ def transformed_chart(results: Sequence[Result]) -> Chart:
     )
 
 
-PICTURES: dict[str, Callable[[Sequence[Result]], Chart]] = {
+def sizes_chart(results: Sequence[Result], encoders: Mapping[str, Encoder]) -> Chart:
+    """Error over images per second in batches; a line joins those that none beats in both."""
+    marks = [
+        Mark(Point(encoder.images_per_s[BATCHES[-1]], mean(errors)), name)
+        for name, encoder in encoders.items()
+        if (errors := _errors(name, "plain", results))
+    ]
+    front = [
+        mark.point
+        for mark in sorted(marks)
+        if not any(x >= mark.point.x and y < mark.point.y for (x, y), _ in marks)
+    ]
+    return Chart(
+        "error on held-out digits, %",
+        [Line(front)] if front else [],
+        [Mark(point, ROWS[name].title) for point, name in marks],
+        x_title="images/s of a CPU thread, 32 at once",
+    )
+
+
+PICTURES: dict[str, Draw] = {
     "fewer-images.png": fewer_images_chart,
     "transformed-digits.png": transformed_chart,
+    "sizes.png": sizes_chart,
 }
 
 
-def draw_pictures(results: Sequence[Result], directory: Path) -> None:
+def draw_pictures(
+    results: Sequence[Result], encoders: Mapping[str, Encoder], directory: Path
+) -> None:
     """Draw those pictures for which there are results."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, make in PICTURES.items():
-        chart = make(results)
+        chart = make(results, encoders)
         if chart.lines:
             save_charts([chart], directory / name)
 
@@ -76,18 +102,17 @@ def _lines(
             points = [
                 Point(x, mean(errors))
                 for point_stem, test, x in place(stem)
-                if (errors := _errors(point_stem, size, test, results))
+                if (errors := _errors(row_name(point_stem, size), test, results))
             ]
             if points:
                 lines.append(Line(points, f"{title}, {size}"))
     return lines
 
 
-def _errors(stem: str, size: str, test: str, results: Sequence[Result]) -> list[float]:
+def _errors(name: str, test: str, results: Sequence[Result]) -> list[float]:
     """Of a row at its full budget, seed by seed."""
-    row = next(row for row in ROWS.values() if (row.stem, row.size) == (stem, size))
     return [
         one.errors[test]
         for one in results
-        if (one.row, one.images) == (row.name, row.images) and test in one.errors
+        if (one.row, one.images) == (name, ROWS[name].images) and test in one.errors
     ]

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 import typer
 from rich.console import Console
 
-from training.datasets import DATASETS, load
 from training.device import choose_device
 from training.memory import keep_freed_memory
 from training.plan import TrainingError
 from training.table.charts import draw_pictures
+from training.table.encoders import read_encoders
 from training.table.page import missing_rows, write_page
-from training.table.results import read_results, result_key, write_results
-from training.table.rows import ROWS, Row
-from training.table.running import Digits, run_row, without_test_split
+from training.table.results import read_results, write_results
+from training.table.row import Row
+from training.table.rows import ROWS
+from training.table.running import Sets, load_sets, row_key, run_row
 
 app = typer.Typer(no_args_is_help=True, help="Run the rows of the paper's table, and write them.")
 console = Console()
 
 RUNS = Path("runs/table")
 DOCS = Path("docs")
-RESULTS, PAGE, PICTURES = "results.json", "results.md", "pictures"
+RESULTS, ENCODERS, PAGE, PICTURES = "results.json", "encoders.json", "results.md", "pictures"
 
 
 class Job(NamedTuple):
@@ -50,7 +52,7 @@ def run(
     ] = None,
     validation: Annotated[
         bool,
-        typer.Option("--validation", help="Test on held-out training digits: not for the page."),
+        typer.Option("--validation", help="Test on held-out training images: not for the page."),
     ] = False,
     runs_dir: Annotated[Path, typer.Option(help="Results and what is begun.")] = RUNS,
     data_dir: Annotated[
@@ -65,20 +67,23 @@ def run(
 
     Rows with a result are skipped and one that was stopped goes on, so the same command continues.
     """
-    chosen = choose_rows(rows, budget)
+    changes: dict[str, Any] = {} if budget is None else {"images": budget}
+    if validation:
+        changes["split"] = "validation"
+    chosen = [replace(row, **changes) for row in choose_rows(rows)]
     where = choose_device(device)
     if threads:
         torch.set_num_threads(threads)
     if where.type == "cpu":
         keep_freed_memory()
-    training = load(DATASETS["mnist"], "train", data_dir)
-    digits = (
-        without_test_split(training)
-        if validation
-        else Digits(training, load(DATASETS["mnist"], "test", data_dir), "test")
-    )
     jobs = [Job(row, seed) for seed in _seeds(seeds) for row in chosen]
-    run_jobs(jobs, digits=digits, directory=runs_dir, device=where, max_minutes=max_minutes)
+    run_jobs(
+        jobs,
+        load=lambda row: load_sets(row, data_dir),
+        directory=runs_dir,
+        device=where,
+        max_minutes=max_minutes,
+    )
 
 
 @app.command()
@@ -92,7 +97,7 @@ def write(
     Results in the docs stay, but for those that were run again.
     """
     both = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
-    by_key = {one.key: one for one in both if one.split == "test" and one.row in ROWS}
+    by_key = {one.key: one for one in both if one.row in ROWS and one.split == ROWS[one.row].split}
     results = [by_key[key] for key in sorted(by_key)]
     if missing := missing_rows(results):
         names = ",".join(row.name for row in missing)
@@ -100,13 +105,14 @@ def write(
             f"only full-size rows may be missing; run them by: table run --rows {names}"
         )
     write_results(results, docs_dir / RESULTS)
-    (docs_dir / PAGE).write_text(write_page(results))
-    draw_pictures(results, docs_dir / PICTURES)
+    encoders = read_encoders(docs_dir / ENCODERS)
+    (docs_dir / PAGE).write_text(write_page(results, encoders))
+    draw_pictures(results, encoders, docs_dir / PICTURES)
     console.print(f"wrote {docs_dir / PAGE}: {len(results)} results")
 
 
-def choose_rows(patterns: str, budget: int | None) -> list[Row]:
-    """Rows whose names match one of the patterns, with their own budget or this one.
+def choose_rows(patterns: str) -> list[Row]:
+    """Rows whose names match one of the patterns.
 
     Raises:
         TrainingError: a pattern matches none.
@@ -116,23 +122,22 @@ def choose_rows(patterns: str, budget: int | None) -> list[Row]:
         if not any(fnmatchcase(name, pattern) for name in ROWS):
             raise TrainingError(f"{pattern} is no row; there are {', '.join(ROWS)}")
     return [
-        row if budget is None else replace(row, images=budget)
-        for name, row in ROWS.items()
-        if any(fnmatchcase(name, pattern) for pattern in wanted)
+        row for name, row in ROWS.items() if any(fnmatchcase(name, pattern) for pattern in wanted)
     ]
 
 
 def run_jobs(
-    jobs: list[Job], *, digits: Digits, directory: Path, device: torch.device, max_minutes: float
+    jobs: list[Job],
+    *,
+    load: Callable[[Row], Sets],
+    directory: Path,
+    device: torch.device,
+    max_minutes: float,
 ) -> None:
     """Run what has no result yet, one after the other; stops where training is stopped."""
     directory.mkdir(parents=True, exist_ok=True)
     done = {one.key for one in read_results(directory)}
-    left = [
-        Job(row, seed)
-        for row, seed in jobs
-        if result_key(row.name, seed=seed, images=row.images, split=digits.split) not in done
-    ]
+    left = [Job(row, seed) for row, seed in jobs if row_key(row, seed=seed) not in done]
     console.print(f"{len(left)} of {len(jobs)} to run, {_estimate(left)}")
     deadline = time.monotonic() + 60 * max_minutes
     for place, (row, seed) in enumerate(left):
@@ -142,7 +147,7 @@ def run_jobs(
         result = run_row(
             row,
             seed=seed,
-            digits=digits,
+            sets=load(row),
             directory=directory,
             device=device,
             max_minutes=(deadline - time.monotonic()) / 60,
@@ -151,7 +156,7 @@ def run_jobs(
             console.print("stopped; the same command goes on")
             return
         errors = ", ".join(f"{name} {error:.2f} %" for name, error in result.errors.items())
-        console.print(f"{digits.split} error: {errors}; left {_estimate(left[place + 1 :])}")
+        console.print(f"{row.split} error: {errors}; left {_estimate(left[place + 1 :])}")
 
 
 def _estimate(jobs: list[Job]) -> str:

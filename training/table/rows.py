@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 from training.paper import (
     AFFNIST,
@@ -15,22 +14,11 @@ from training.paper import (
     MNIST_BASELINE,
     MULTIMNIST,
     MULTIMNIST_BASELINE,
-    Reported,
 )
-from training.recipes import PRESETS, Recipe
+from training.table.choices import CHOICE_SECTIONS, choice_rows
+from training.table.row import SIZES, Row, Section, Size, make_row
 from training.transforms import TRANSFORMS
 
-Size = Literal["full", "compact"]
-
-SIZES: tuple[Size, ...] = ("full", "compact")
-BUDGETS = {
-    ("full", "digits"): 7_200_000,
-    ("full", "pairs"): 30_000_000,
-    ("compact", "digits"): 60_000,
-    ("compact", "pairs"): 50_000,
-}
-"""Images that a row is trained with, of a size and a task. Those of the compact rows suit a CPU."""
-COMPACT_WARMUP_STEPS = 100
 FEWER = (100, 1000, 10_000)
 """Training images of the rows that learn from less."""
 TRANSFORMED = ("mnist-baseline", "mnist-r3-paper")
@@ -40,60 +28,6 @@ _RECONSTRUCTION = {
     "paper": "reconstruction",
     "paper-code": "reconstruction 20 times stronger, as in the paper's code",
 }
-_SECONDS = {
-    "mnist-compact": (1.1, 3.5),
-    "mnist-baseline-compact": (0.95, 3.0),
-    "multimnist-compact": (2.2, 8.0),
-    "multimnist-baseline-compact": (1.8, 6.0),
-}
-"""Of two CPU cores, by preset: for training with a thousand images and for a test set."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One network that is trained with a fixed number of images and tested once."""
-
-    stem: str
-    """Name without the size."""
-    size: Size
-    title: str
-    preset: str
-    recipe: Recipe
-    """Its epochs are those of the preset; the budget decides how long it is trained."""
-    images: int
-    """The budget: images or pairs seen in training."""
-    tests: tuple[str, ...]
-    """Names of test sets; the first one's error is the paper's measure."""
-    training_images: int | None = None
-    """Distinct images to learn from, as many of each class; None for all."""
-
-    @property
-    def name(self) -> str:
-        """The stem, and `-compact` for compact networks."""
-        return self.stem if self.size == "full" else f"{self.stem}-{self.size}"
-
-    @property
-    def seconds(self) -> float:
-        """What it takes on two CPU cores, roughly; infinite for full-size rows."""
-        if self.preset not in _SECONDS:
-            return math.inf
-        thousand, test = _SECONDS[self.preset]
-        return self.images / 1000 * thousand + len(self.tests) * test
-
-
-@dataclass(frozen=True)
-class Section:
-    """A table of the page."""
-
-    title: str
-    text: str
-    stems: tuple[str, ...]
-    columns: dict[str, str]
-    """Test sets and their headings."""
-    paper: dict[str, Reported]
-    """By stem."""
-    picture: str = ""
-    """File name in docs/pictures."""
 
 
 def _rows(size: Size) -> Iterator[Row]:
@@ -139,14 +73,8 @@ def _capsnet(
 
 
 def _row(stem: str, size: Size, title: str, preset: str) -> Row:
-    preset = preset if size == "full" else f"{preset}-compact"
-    recipe = PRESETS[preset]
-    if size == "compact":
-        recipe = replace(recipe, warmup_steps=COMPACT_WARMUP_STEPS)
-    tests: tuple[str, ...] = ("shift 4", "shift 6") if recipe.task == "pairs" else ("plain",)
-    if stem in TRANSFORMED:
-        tests += tuple(TRANSFORMS)
-    return Row(stem, size, title, preset, recipe, BUDGETS[size, recipe.task], tests)
+    row = make_row(stem, size, title, preset)
+    return replace(row, tests=(*row.tests, *TRANSFORMS)) if stem in TRANSFORMED else row
 
 
 def _stems(task: str) -> tuple[str, ...]:
@@ -154,7 +82,7 @@ def _stems(task: str) -> tuple[str, ...]:
     return (f"{task}-baseline", *capsules)
 
 
-ROWS = {row.name: row for size in SIZES for row in _rows(size)}
+ROWS = {row.name: row for row in (*(row for size in SIZES for row in _rows(size)), *choice_rows())}
 
 SECTIONS = (
     Section(
@@ -195,8 +123,7 @@ SECTIONS = (
             for part in (*(f"-{count}" for count in FEWER), "")
         ),
         {"plain": "error, %"},
-        {},
-        "fewer-images.png",
+        picture="fewer-images.png",
     ),
     Section(
         "Transformed digits",
@@ -208,4 +135,5 @@ SECTIONS = (
         {"mnist-baseline": AFFNIST_BASELINE, "mnist-r3-paper": AFFNIST},
         "transformed-digits.png",
     ),
+    *CHOICE_SECTIONS,
 )
