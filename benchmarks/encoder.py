@@ -25,7 +25,7 @@ from model.bundle import ENCODER, ENCODER_BATCH
 from model.capsnet import CapsNet, CapsNetConfig
 from model.cpu import cpu_quota, open_session
 from model.runtime import BATCH_ROWS, Floats
-from training.graphs import write_graphs
+from training.publication.graphs import write_graphs
 
 SIZES = {
     "full": CapsNetConfig(),

@@ -24,7 +24,7 @@ from model.bundle import ENCODER, ENCODER_BATCH, Bundle
 from model.cpu import cpu_quota, open_session
 from model.preprocess import Floats, scale
 from model.runtime import BATCH_ROWS
-from training.study import load_digits
+from training.publication.study import load_digits
 
 CALIBRATION = 256
 """Images that the ranges of activations are taken from."""

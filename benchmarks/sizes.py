@@ -25,7 +25,7 @@ from model.bundle import ENCODER, ENCODER_BATCH
 from model.capsnet import CapsNet, CapsNetConfig
 from model.cpu import open_session
 from model.runtime import BATCH_ROWS
-from training.graphs import write_graphs
+from training.publication.graphs import write_graphs
 from training.table.encoders import BATCHES, Encoder, write_encoders
 from training.table.rows import ROWS, SECTIONS
 

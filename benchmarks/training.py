@@ -26,12 +26,12 @@ from rich.table import Table
 
 from benchmarks.plain_loop import PlainLoop
 from model.capsnet import CapsNet
-from training.datasets import Examples
-from training.device import choose_device
-from training.memory import keep_freed_memory
-from training.plan import Plan
+from training.data.datasets import Examples
+from training.hardware.device import choose_device
+from training.hardware.memory import keep_freed_memory
 from training.recipes import PRESETS
-from training.trainer import Trainer
+from training.run.plan import Plan
+from training.run.trainer import Trainer
 
 SIDES = ("ours", "plain")
 COMPARED = [

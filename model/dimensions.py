@@ -1,6 +1,6 @@
 """What a pose dimension was found to do to the decoded picture: the contract of a manifest's names.
 
-They are measured by training (`training.dimensions`) and shown by the service.
+They are measured by training (`training.inside.dimensions`) and shown by the service.
 """
 
 from __future__ import annotations

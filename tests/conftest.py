@@ -18,14 +18,14 @@ from service.bundles import load_runtimes
 from service.documentation import SAMPLES
 from service.engine import Engine
 from service.settings import Settings
-from training.datasets import DIGITS, Examples
-from training.export import export_bundle
-from training.graphs import OPSET
-from training.pair_scores import choose_threshold
-from training.pairs import fixed_pairs
-from training.plan import Plan
+from training.data.datasets import DIGITS, Examples
+from training.data.pairs import fixed_pairs
+from training.evaluation.pair_scores import choose_threshold
+from training.publication.export import export_bundle
+from training.publication.graphs import OPSET
 from training.recipes import Recipe
-from training.trainer import Trainer
+from training.run.plan import Plan
+from training.run.trainer import Trainer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette would rather have httpx2; httpx does the same

@@ -12,16 +12,16 @@ import typer
 from rich.console import Console
 
 from model.bundle import Bundle, BundleError
-from training.checkpoint import Checkpoint, CheckpointError
-from training.datasets import DATASETS, HELD_OUT, DatasetError, Examples, hold_out, load
-from training.device import choose_device
-from training.download import DownloadError
-from training.memory import keep_freed_memory
-from training.plan import CHECKPOINT, Plan, TrainingError
-from training.processes import joined_processes
+from training.data.datasets import DATASETS, HELD_OUT, DatasetError, Examples, hold_out, load
+from training.data.download import DownloadError
+from training.hardware.device import DeviceError, choose_device
+from training.hardware.memory import keep_freed_memory
+from training.hardware.processes import joined_processes
 from training.recipes import PRESETS, Recipe
+from training.run.checkpoint import Checkpoint, CheckpointError
+from training.run.plan import CHECKPOINT, Plan, TrainingError
+from training.run.trainer import Trainer
 from training.table.command import app as table
-from training.trainer import Trainer
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -114,7 +114,7 @@ def export(
     data_dir: DataDir = _DATA,
 ) -> None:
     """Write the bundle of a run, after checking that it computes what the network does."""
-    from training.publication import publish  # noqa: PLC0415  training itself needs no onnx
+    from training.publication.publishing import publish  # noqa: PLC0415  training itself needs no onnx
 
     bundle = publish(run_dir, bundles, name=name, data_dir=data_dir)
     console.print(f"wrote {bundle.path}")
@@ -130,7 +130,7 @@ def evaluate(
     ] = False,
 ) -> None:
     """Read the test split once, through the bundle, and print what it scores."""
-    from training.publication import score  # noqa: PLC0415  training itself needs no onnx
+    from training.publication.publishing import score  # noqa: PLC0415  training itself needs no onnx
 
     bundle = Bundle.open(bundle_dir)
     scores = score(bundle, data_dir=data_dir, record=record)
@@ -147,7 +147,7 @@ def draw_segmentation_figure(
     data_dir: DataDir = _DATA,
 ) -> None:
     """Draw the first pairs of the held-out training digits: taken apart, and what is not there."""
-    from training.publication import draw_first_pairs  # noqa: PLC0415  as above
+    from training.publication.publishing import draw_first_pairs  # noqa: PLC0415  as above
 
     draw_first_pairs(Bundle.open(bundle_dir), output, columns=columns, data_dir=data_dir)
     console.print(f"wrote {output}")
@@ -156,7 +156,7 @@ def draw_segmentation_figure(
 @app.command()
 def name_dimensions(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
     """Find out what each pose dimension does; `export` does so too."""
-    from training import study  # noqa: PLC0415  training itself needs no onnx
+    from training.publication import study  # noqa: PLC0415  training itself needs no onnx
 
     bundle = Bundle.open(bundle_dir)
     bundle = study.study_dimensions(bundle, study.load_digits(bundle, data_dir))
@@ -168,7 +168,7 @@ def name_dimensions(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None
 @app.command()
 def draw_routing(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
     """Draw how much each of nine routing iterations changes; `export` does so too."""
-    from training import study  # noqa: PLC0415  training itself needs no onnx
+    from training.publication import study  # noqa: PLC0415  training itself needs no onnx
 
     bundle = Bundle.open(bundle_dir)
     study.study_routing(bundle, study.load_digits(bundle, data_dir))
@@ -177,7 +177,7 @@ def draw_routing(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
 @app.command()
 def fit_known(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
     """Fit, on digits alone, which pictures look known; `export` does so too."""
-    from training import study  # noqa: PLC0415  training itself needs no onnx
+    from training.publication import study  # noqa: PLC0415  training itself needs no onnx
 
     bundle = Bundle.open(bundle_dir)
     rule = study.study_familiarity(bundle, study.load_digits(bundle, data_dir)).manifest.known
@@ -188,7 +188,7 @@ def fit_known(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
 @app.command()
 def meet_strangers(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
     """Try what `fit-known` gave on noise, blanks, letters and clothes, and record it."""
-    from training import study  # noqa: PLC0415  training itself needs no onnx
+    from training.publication import study  # noqa: PLC0415  training itself needs no onnx
 
     bundle = Bundle.open(bundle_dir)
     digits = study.load_digits(bundle, data_dir)
@@ -215,7 +215,14 @@ def download(
 
 def main() -> None:
     """Run the command line; expected failures are one line, not a traceback."""
-    expected = (TrainingError, CheckpointError, DatasetError, DownloadError, BundleError)
+    expected = (
+        TrainingError,
+        CheckpointError,
+        DatasetError,
+        DeviceError,
+        DownloadError,
+        BundleError,
+    )
     try:
         app()
     except expected as error:

@@ -15,7 +15,7 @@ import pytest
 from model.bundle import MANIFEST
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running, wait_until_ok
-from training.datasets import DATASETS, Examples, hold_out, load
+from training.data.datasets import DATASETS, Examples, hold_out, load
 
 
 def _shipped(dataset: str) -> list[str]:

@@ -9,8 +9,8 @@ from PIL import Image
 
 from model.bundle import Bundle
 from service.settings import Settings
-from training.datasets import Examples
-from training.pairs import fixed_pairs
+from training.data.datasets import Examples
+from training.data.pairs import fixed_pairs
 
 COUNT = 200
 

@@ -10,9 +10,9 @@ from PIL import Image
 
 from model.bundle import Bundle
 from service.settings import Settings
-from training.datasets import DATASETS, Examples, load
-from training.evaluation import is_wrong
-from training.pairs import TEST_DIGESTS, published_pairs
+from training.data.datasets import DATASETS, Examples, load
+from training.data.pairs import TEST_DIGESTS, published_pairs
+from training.evaluation.answers import is_wrong
 
 BATCH = 100
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from training.__main__ import app
-from training.checkpoint import Checkpoint
+from training.run.checkpoint import Checkpoint
 
 
 def train_one_step(run_dir: Path, *options: str) -> int:

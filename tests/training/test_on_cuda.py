@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from model.capsnet import CapsNetConfig
-from training.checkpoint import Checkpoint
-from training.datasets import Examples
-from training.plan import CHECKPOINT, Plan
+from training.data.datasets import Examples
+from training.hardware.cuda_graph import Recording
 from training.recipes import Recipe
-from training.recording import Recording
-from training.trainer import Trainer
+from training.run.checkpoint import Checkpoint
+from training.run.plan import CHECKPOINT, Plan
+from training.run.trainer import Trainer
 
 pytestmark = [
     pytest.mark.cuda,

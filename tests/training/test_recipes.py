@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from model.capsnet import CapsNetConfig
-from training.datasets import DATASETS
+from training.data.datasets import DATASETS
 from training.recipes import PRESETS, RECONSTRUCTION_WEIGHTS, Recipe
 
 

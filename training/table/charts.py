@@ -7,11 +7,11 @@ from pathlib import Path
 from statistics import mean
 
 from model.plot import Chart, Line, Mark, Point, save_charts
+from training.data.transforms import TRANSFORMS
 from training.table.encoders import BATCHES, Encoder
 from training.table.results import Result
 from training.table.row import SIZES, row_name
 from training.table.rows import FEWER, ROWS, TRANSFORMED
-from training.transforms import TRANSFORMS
 
 ALL_IMAGES = 60_000
 Draw = Callable[[Sequence[Result], Mapping[str, Encoder]], Chart]

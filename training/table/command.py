@@ -14,9 +14,9 @@ import torch
 import typer
 from rich.console import Console
 
-from training.device import choose_device
-from training.memory import keep_freed_memory
-from training.plan import TrainingError
+from training.hardware.device import choose_device
+from training.hardware.memory import keep_freed_memory
+from training.run.plan import TrainingError
 from training.table.charts import draw_pictures
 from training.table.encoders import read_encoders
 from training.table.page import missing_rows, write_page

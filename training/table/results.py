@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from training.plan import TrainingError
+from training.run.plan import TrainingError
 
 
 @dataclass(frozen=True)

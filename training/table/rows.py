@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from training.data.transforms import TRANSFORMS
 from training.paper import (
     AFFNIST,
     AFFNIST_BASELINE,
@@ -17,7 +18,6 @@ from training.paper import (
 )
 from training.table.choices import CHOICE_SECTIONS, choice_rows
 from training.table.row import SIZES, Row, Section, Size, make_row
-from training.transforms import TRANSFORMS
 
 FEWER = (100, 1000, 10_000)
 """Training images of the rows that learn from less."""

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import torch
 
-from training.datasets import DATASETS, HELD_OUT, Examples, choose, hold_out, load
-from training.evaluation import Labelled, error_percent
-from training.pairs import EPOCH_PAIRS, published_pairs, validation_pairs
-from training.plan import Plan
+from training.data.datasets import DATASETS, HELD_OUT, Examples, choose, hold_out, load
+from training.data.pairs import EPOCH_PAIRS, published_pairs, validation_pairs
+from training.data.transforms import TRANSFORMS, digest, transform
+from training.evaluation.answers import Labelled, error_percent
+from training.run.plan import Plan
+from training.run.trainer import Trainer
 from training.table.results import Result, result_key
 from training.table.row import Row, Split
-from training.trainer import Trainer
-from training.transforms import TRANSFORMS, digest, transform
 
 
 class Sets(NamedTuple):
@@ -97,7 +97,7 @@ def make_test_sets(row: Row, sets: Sets) -> Iterator[tuple[str, Labelled]]:
     """The row's test sets by name, made one at a time.
 
     Raises:
-        training.datasets.DatasetError: pairs of test digits are not the published ones.
+        training.data.datasets.DatasetError: pairs of test digits are not the published ones.
     """
     size = row.recipe.network.image_size
     make_pairs = published_pairs if row.split == "test" else validation_pairs

@@ -19,8 +19,8 @@ from service.app import create_app
 from service.engine import Engine
 from service.pairs import segmentation
 from service.settings import Settings
-from training.datasets import Examples
-from training.pairs import PairSet, fixed_pairs
+from training.data.datasets import Examples
+from training.data.pairs import PairSet, fixed_pairs
 
 Json = dict[str, Any]
 

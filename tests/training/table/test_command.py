@@ -9,8 +9,8 @@ import torch
 from typer.testing import CliRunner
 from typer.testing import Result as Outcome
 
-from training.datasets import Examples
-from training.plan import TrainingError
+from training.data.datasets import Examples
+from training.run.plan import TrainingError
 from training.table.command import Job, app, choose_rows, run_jobs
 from training.table.results import Result, read_results
 from training.table.row import Row

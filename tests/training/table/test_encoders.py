@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from training.plan import TrainingError
+from training.run.plan import TrainingError
 from training.table.encoders import Encoder, read_encoders, write_encoders
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from training.plan import TrainingError
+from training.run.plan import TrainingError
 from training.table.results import Result, read_results, write_results
 
 

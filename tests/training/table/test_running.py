@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from training.datasets import Dataset, Examples
-from training.evaluation import error_percent
-from training.pairs import PairSet, validation_pairs
+from training.data.datasets import Dataset, Examples
+from training.data.pairs import PairSet, validation_pairs
+from training.data.transforms import TRANSFORMS, digest, transform
+from training.evaluation.answers import error_percent
+from training.run.trainer import Trainer
 from training.table.results import Result, read_results
 from training.table.row import Row
 from training.table.running import Sets, load_sets, make_plan, make_test_sets, run_row
-from training.trainer import Trainer
-from training.transforms import TRANSFORMS, digest, transform
 
 CPU = torch.device("cpu")
 
@@ -80,7 +80,7 @@ def test_pairs_are_made_of_the_tested_digits(
     tiny_row: Row, sets: Sets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For each shift; those that validate, where the test split is not read."""
-    monkeypatch.setattr("training.pairs.VALIDATION_PAIRS", 20)
+    monkeypatch.setattr("training.data.pairs.VALIDATION_PAIRS", 20)
     network = replace(tiny_row.recipe.network, image_size=36)
     recipe = replace(tiny_row.recipe, task="pairs", network=network)
     row = replace(tiny_row, recipe=recipe, tests=("shift 4", "shift 6"))

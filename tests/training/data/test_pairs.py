@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from training.data.datasets import DATASETS, Examples, load
+from training.data.pairs import (
+    TEST_DIGESTS,
+    PairBatch,
+    PairDraw,
+    PairStream,
+    fixed_pairs,
+    lay_out,
+    overlay,
+    published_pairs,
+)
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def squares() -> Examples:
+    """40 digits of four classes: a 4x4 square whose brightness is the digit's number + 100."""
+    images = np.zeros((40, 12, 12), np.uint8)
+    images[:, 4:8, 4:8] = 100 + np.arange(40)[:, None, None]
+    return Examples(images, (np.arange(40) % 4).astype(np.uint8))
+
+
+def stream(examples: Examples, *, batch_size: int = 8, seed: int = 1) -> PairStream:
+    """Pairs on 20x20 pixels, shifted by up to four."""
+    return PairStream(examples, size=20, batch_size=batch_size, shift_px=4, seed=seed, device=CPU)
+
+
+def assert_same(expected: PairBatch, actual: PairBatch) -> None:
+    torch.testing.assert_close(tuple(expected), tuple(actual), rtol=0, atol=0)
+
+
+def test_a_pair_has_two_classes(squares: Examples) -> None:
+    """No image holds two digits of one class."""
+    labels = stream(squares, batch_size=2000).batch(0).labels
+    assert not (labels[:, 0] == labels[:, 1]).any()
+
+
+def test_all_pairs_of_classes_are_equally_likely(squares: Examples) -> None:
+    """Each of the twelve ordered pairs of four classes makes up a twelfth, within four sigma."""
+    rows = PairDraw(squares.labels, shift_px=0).draw(12_000, 1)
+    labels = squares.labels[rows[:, :2]].astype(int)
+    counts = np.bincount(labels[:, 0] * 4 + labels[:, 1], minlength=16).reshape(4, 4)
+    assert np.abs(counts[~np.eye(4, dtype=bool)] - 1000).max() < 4 * 31
+
+
+def test_a_rare_class_is_paired_as_often_as_it_occurs() -> None:
+    """The second digit is chosen among the digits of other classes, not among the classes."""
+    labels = np.array([0] * 6 + [1] * 3 + [2], np.uint8)
+    rows = PairDraw(labels, shift_px=0).draw(20_000, 1)
+    second = labels[rows[labels[rows[:, 0]] == 0, 1]]
+    assert 0.25 == pytest.approx(float((second == 2).mean()), abs=0.02)
+
+
+def test_every_digit_and_every_shift_is_drawn(squares: Examples) -> None:
+    """Both digits are any of the forty, and move by -4 to 4 pixels each way on their own."""
+    rows = PairDraw(squares.labels, shift_px=4).draw(5000, 1)
+    for column, expected in enumerate([range(40)] * 2 + [range(-4, 5)] * 4):
+        assert list(expected) == sorted(set(rows[:, column]))
+    assert np.abs(np.corrcoef(rows[:, 2:].T) - np.eye(4)).max() < 0.1
+
+
+def test_digits_of_one_class_make_no_pairs() -> None:
+    """That is said before training starts."""
+    with pytest.raises(ValueError, match="two classes"):
+        PairDraw(np.zeros(5, np.uint8), shift_px=4)
+
+
+@pytest.mark.parametrize("step", [1, 7, 30])
+def test_a_batch_depends_on_seed_and_step_alone(squares: Examples, step: int) -> None:
+    """A resumed stream goes on as if it had never been interrupted."""
+    running = stream(squares)
+    for earlier in range(step):
+        running.batch(earlier)
+    torch.manual_seed(99)
+    assert_same(running.batch(step), stream(squares).batch(step))
+
+
+def test_batches_run_on_across_epochs(squares: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that straddles two epochs has its full size and does not repeat the first one."""
+    monkeypatch.setattr("training.data.pairs.EPOCH_PAIRS", 20)
+    batches = [stream(squares).batch(step) for step in range(5)]
+    assert {8} == {len(batch.images) for batch in batches}
+    pairs = torch.cat([batch.layers for batch in batches])
+    assert not torch.equal(pairs[:20], pairs[20:])
+
+
+def test_another_seed_gives_other_pairs(squares: Examples) -> None:
+    """The seed decides."""
+    first, second = (stream(squares, seed=seed).batch(0) for seed in (1, 2))
+    assert not torch.equal(first.images, second.images)
+
+
+def test_an_image_is_its_layers_added_up(squares: Examples) -> None:
+    """min(a + b, 255) / 255, and each layer is the labelled digit, shifted."""
+    images, layers, labels = stream(squares, batch_size=200).batch(0)
+    torch.testing.assert_close(layers.sum(dim=1, keepdim=True).clamp(max=1), images)
+    numbers = (layers.amax(dim=(2, 3)) * 255).round().long() - 100
+    assert torch.equal(labels, numbers % 4)
+
+
+def test_bright_overlaps_stay_white() -> None:
+    """Two bytes are added without wrapping round."""
+    layers = torch.tensor([[[[200, 10, 0]], [[100, 20, 255]]]], dtype=torch.uint8)
+    assert [[[255, 30, 255]]] == overlay(layers).tolist()
+
+
+@pytest.mark.parametrize(("down", "right"), [(0, 0), (4, -4), (-3, 2)])
+def test_a_layer_is_the_digit_moved_from_the_middle(
+    squares: Examples, down: int, right: int
+) -> None:
+    """Zeros surround it: the square of a 12 px digit starts at 8 px of 20."""
+    row = torch.tensor([[0, 1, down, right, 0, 0]])
+    layers = lay_out(torch.from_numpy(squares.images), row, size=20, reach=4)
+    expected = torch.zeros(20, 20, dtype=torch.uint8)
+    expected[8 + down : 12 + down, 8 + right : 12 + right] = 100
+    assert torch.equal(expected, layers[0, 0])
+
+
+def test_what_is_moved_off_the_square_is_lost() -> None:
+    """A shift beyond the margin cuts the digit; nothing comes back in on the other side."""
+    digits = torch.full((2, 2, 2), 9, dtype=torch.uint8)
+    row = torch.tensor([[0, 1, 3, 0, 0, 0]])
+    layers = lay_out(digits, row, size=6, reach=3)
+    assert [[0] * 6] * 5 + [[0, 0, 9, 9, 0, 0]] == layers[0, 0].tolist()
+
+
+def test_digits_must_have_a_middle_place(squares: Examples) -> None:
+    """An odd margin, or none, is refused."""
+    row = torch.zeros(1, 6, dtype=torch.int64)
+    for size in (10, 15):
+        with pytest.raises(ValueError, match="middle"):
+            lay_out(torch.from_numpy(squares.images), row, size=size, reach=0)
+
+
+def test_a_fixed_set_is_the_same_bit_for_bit(squares: Examples) -> None:
+    """The digest was computed once; a change of numbers, order or arithmetic shows here."""
+    pairs = fixed_pairs(squares, 50, size=20, shift_px=4, seed=7)
+    digest = hashlib.sha256(pairs.images.tobytes() + pairs.labels.tobytes()).hexdigest()
+    assert "c18c800b3e66d93b7f4aec6284c03410e3367cda5abbca9a453586cd6b7c2921" == digest
+
+
+def test_a_smaller_set_is_the_beginning_of_a_larger_one(squares: Examples) -> None:
+    """The seed decides the pairs, not how many there are."""
+    small, large = (fixed_pairs(squares, n, size=20, shift_px=4, seed=7) for n in (5, 9))
+    assert np.array_equal(small.layers, large.layers[:5])
+
+
+def test_a_fixed_set_holds_bytes(squares: Examples) -> None:
+    """Images (N, H, W), layers (N, 2, H, W) and labels (N, 2), none of them floats."""
+    pairs = fixed_pairs(squares, 5, size=20, shift_px=4, seed=7)
+    assert [(5, 20, 20), (5, 2, 20, 20), (5, 2)] == [array.shape for array in pairs]
+    assert {np.dtype(np.uint8)} == {array.dtype for array in pairs}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("shift_px", TEST_DIGESTS)
+def test_test_pairs_are_the_published_ones(shift_px: int) -> None:
+    """MNIST's test digits make the pairs whose digests are in the docs."""
+    if "CAPSNET_DATA_DIR" not in os.environ:
+        pytest.skip("needs the data sets: set CAPSNET_DATA_DIR")
+    digits = load(DATASETS["mnist"], "test", Path(os.environ["CAPSNET_DATA_DIR"]))
+    pairs = published_pairs(digits, size=36, shift_px=shift_px)
+    assert (10_000, 2, 36, 36) == pairs.layers.shape
+    docs = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
+    assert TEST_DIGESTS[shift_px] in docs

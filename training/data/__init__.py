@@ -1,0 +1,1 @@
+"""The data sets, and what is made of them: batches, pairs of digits, transformed digits."""

@@ -1,0 +1,203 @@
+"""MultiMNIST: two digits of different classes, each shifted, laid over one another (section 6).
+
+All random numbers are 64-bit outputs of PCG64, which numpy keeps the same for good, taken modulo
+their range; all pixels are integers. So the same seed gives the same pairs everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.preprocess import WHITE
+from training.data.batches import Draws, shift
+from training.data.datasets import DatasetError, Examples
+
+EPOCH_PAIRS = 100_000
+"""Pairs hardly ever recur, so this only says how often a run is validated."""
+VALIDATION_PAIRS = 5000
+_VALIDATION_SEED = 1
+TEST_PAIRS = 10_000
+TEST_SEED = 2017
+TEST_DIGESTS = {
+    4: "310569bb4093d8f27b75fb428967c520338a59a86e00af16cfef76de90aac7bc",
+    6: "3ae46e29dfaff1a9999e24087dc7ab68a5bd60a4854645caaf14d49d2077d23a",
+}
+"""SHA-256 of the test pairs made of MNIST's test digits on 36x36 pixels, by shift: see `digest`."""
+
+
+class PairBatch(NamedTuple):
+    """One step's worth of pairs."""
+
+    images: Tensor
+    """(B, 1, H, W) float32 in [0, 1], both digits."""
+    layers: Tensor
+    """(B, 2, H, W) float32 in [0, 1], each digit alone."""
+    labels: Tensor
+    """(B, 2) int64, never twice the same."""
+
+
+class PairSet(NamedTuple):
+    """A fixed number of pairs."""
+
+    images: NDArray[np.uint8]
+    """(N, H, W), both digits."""
+    layers: NDArray[np.uint8]
+    """(N, 2, H, W), each digit alone."""
+    labels: NDArray[np.uint8]
+    """(N, 2)."""
+
+
+class PairDraw:
+    """Chooses pairs of digits of different classes, and shifts, all uniformly.
+
+    Args:
+        labels: (N,) of the digits to choose from.
+        shift_px: digits move by up to this many pixels, each way.
+
+    Raises:
+        ValueError: all digits are of one class.
+    """
+
+    def __init__(self, labels: NDArray[np.uint8], *, shift_px: int) -> None:
+        self._labels = labels
+        self._by_class = np.argsort(labels, kind="stable")
+        self._counts = np.bincount(labels)
+        self._starts = self._counts.cumsum() - self._counts
+        self._shift_px = shift_px
+        if self._counts.max() == len(labels):
+            raise ValueError("pairs need digits of at least two classes")
+
+    def draw(self, count: int, *seed: int) -> NDArray[np.int64]:
+        """Rows (count, 6): two digits by number, and how far down and right each one moves.
+
+        Fewer rows of the same seed are the first of these.
+        """
+        numbers = np.random.PCG64(seed).random_raw(6 * count).reshape(count, 6)
+        first = (numbers[:, 0] % len(self._labels)).astype(np.int64)
+        label = self._labels[first]
+        own_start, own_count = self._starts[label], self._counts[label]
+        others = (len(self._labels) - own_count).astype(np.uint64)
+        place = (numbers[:, 1] % others).astype(np.int64)
+        second = self._by_class[np.where(place < own_start, place, place + own_count)]
+        moves = (numbers[:, 2:] % (2 * self._shift_px + 1)).astype(np.int64) - self._shift_px
+        return np.column_stack((first, second, moves))
+
+
+class PairStream:
+    """Training pairs without end; batch `step` depends on the seed and the step alone.
+
+    Args:
+        size: height and width of the pairs' images, in pixels.
+        shift_px: digits move by up to this many pixels, each way.
+        device: where the digits live and the pairs are made.
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        *,
+        size: int,
+        batch_size: int,
+        shift_px: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self._digits = torch.tensor(examples.images, device=device)
+        self._labels = torch.tensor(examples.labels, dtype=torch.int64, device=device)
+        self._size = size
+        self._batch_size = batch_size
+        self._shift_px = shift_px
+        pairs = PairDraw(examples.labels, shift_px=shift_px)
+        self._draws = Draws(
+            lambda epoch: torch.from_numpy(pairs.draw(EPOCH_PAIRS, seed, epoch)),
+            size=EPOCH_PAIRS,
+            device=device,
+        )
+
+    def __len__(self) -> int:
+        """Number of pairs in an epoch."""
+        return EPOCH_PAIRS
+
+    def batch(self, step: int) -> PairBatch:
+        """The batch of this step, counted from zero."""
+        return self.make(self.rows(step))
+
+    def rows(self, step: int) -> Tensor:
+        """What decides the batch of this step: (B, 6), as `PairDraw.draw` gives them."""
+        return self._draws.rows(step * self._batch_size, self._batch_size)
+
+    def make(self, rows: Tensor) -> PairBatch:
+        """The pairs of some rows."""
+        layers = lay_out(self._digits, rows, size=self._size, reach=self._shift_px)
+        images = overlay(layers).unsqueeze(1)
+        return PairBatch(images.float() / WHITE, layers.float() / WHITE, self._labels[rows[:, :2]])
+
+
+def fixed_pairs(examples: Examples, count: int, *, size: int, shift_px: int, seed: int) -> PairSet:
+    """The first `count` pairs of a seed, bit for bit the same everywhere.
+
+    Args:
+        size: height and width of the pairs' images, in pixels.
+        shift_px: digits move by up to this many pixels, each way.
+    """
+    rows = PairDraw(examples.labels, shift_px=shift_px).draw(count, seed)
+    digits = torch.tensor(examples.images)
+    layers = lay_out(digits, torch.from_numpy(rows), size=size, reach=shift_px)
+    return PairSet(overlay(layers).numpy(), layers.numpy(), examples.labels[rows[:, :2]])
+
+
+def validation_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
+    """The fixed pairs of training digits on which choices are made."""
+    return fixed_pairs(
+        digits, VALIDATION_PAIRS, size=size, shift_px=shift_px, seed=_VALIDATION_SEED
+    )
+
+
+def published_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
+    """The fixed pairs of test digits on which networks are compared.
+
+    Raises:
+        DatasetError: they are not the published ones, bit for bit.
+    """
+    pairs = fixed_pairs(digits, TEST_PAIRS, size=size, shift_px=shift_px, seed=TEST_SEED)
+    if digest(pairs) != TEST_DIGESTS[shift_px]:
+        raise DatasetError(f"the test pairs with shift {shift_px} are not the published ones")
+    return pairs
+
+
+def digest(pairs: PairSet) -> str:
+    """SHA-256 of all bytes of images, then layers, then labels, each in C order."""
+    return hashlib.sha256(b"".join(array.tobytes() for array in pairs)).hexdigest()
+
+
+def lay_out(digits: Tensor, rows: Tensor, *, size: int, reach: int) -> Tensor:
+    """Each digit of each pair alone, in the middle of an empty square and then shifted.
+
+    Args:
+        digits: (N, h, w) uint8, to choose from.
+        rows: (B, 6) as `PairDraw.draw` gives them.
+        size: of the square, in pixels.
+        reach: the largest shift; what it moves off the square is lost.
+
+    Returns:
+        (B, 2, size, size) uint8.
+
+    Raises:
+        ValueError: a digit has no middle place in the square.
+    """
+    margin, odd = divmod(size - digits.shape[-1], 2)
+    if margin < 0 or odd:
+        raise ValueError(f"digits of {digits.shape[-1]} px have no middle place in {size} px")
+    chosen = torch.nn.functional.pad(digits[rows[:, :2].flatten()], (margin,) * 4)
+    return shift(chosen, rows[:, 2:].reshape(-1, 2), reach).reshape(-1, 2, size, size)
+
+
+def overlay(layers: Tensor) -> Tensor:
+    """Both digits at once, min(a + b, 255): (B, 2, H, W) to (B, H, W), uint8."""
+    return layers.sum(dim=1, dtype=torch.int16).clamp_max(WHITE).to(torch.uint8)

@@ -1,0 +1,30 @@
+"""Where a network is trained."""
+
+from __future__ import annotations
+
+import torch
+
+from training.hardware.processes import local_rank
+
+
+class DeviceError(Exception):
+    """A device does not work here."""
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of a name: auto, cpu, cuda or cuda:1.
+
+    Raises:
+        DeviceError: it does not work here.
+    """
+    if name == "auto":
+        name = f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+            torch.backends.cudnn.benchmark = True
+    except (RuntimeError, AssertionError) as error:
+        raise DeviceError(f"device {name} does not work: {str(error).splitlines()[0]}") from error
+    return device

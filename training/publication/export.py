@@ -1,0 +1,185 @@
+"""From a trained network to a bundle: graphs, 16-bit weights, a manifest and a parity check."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model.bundle import (
+    ENCODER_HALF,
+    GRAPHS,
+    WEIGHTS,
+    Bundle,
+    Manifest,
+    digest,
+    write_manifest,
+)
+from model.capsnet import CapsNet
+from model.cpu import open_session
+from model.preprocess import scale
+from model.runtime import Runtime
+from training.evaluation.answers import Labelled, answer, is_wrong, measure_lengths
+from training.publication.graphs import (
+    SMALLEST_STORED,
+    ExportError,
+    in_half_precision,
+    write_graphs,
+)
+
+PARITY_BATCHES = (1, 2, 7, 32)
+PARITY_TOLERANCE = 1e-4
+BATCH_TOLERANCE = 1e-5
+"""How far an image's answer may move with what else is in its batch."""
+HALF_IMAGES = 200
+HALF_TOLERANCE = 1e-2
+"""How far lengths of the float16 graph may lie from those of the network in float16."""
+
+
+def export_bundle(
+    network: CapsNet, manifest: Manifest, target: Path, *, validation: Labelled
+) -> Bundle:
+    """Write `target`, or nothing.
+
+    Args:
+        network: the trained network; its weights are rounded as they will be stored.
+        manifest: everything but the digests and what rounding did, which are filled in here.
+        target: the bundle's folder; an older bundle there is replaced at the end.
+        validation: images on which the effect of rounding is measured.
+
+    Raises:
+        ExportError: rounding moved the score, a graph holds an operator that CUDA graphs cannot
+            capture, or the exported network does not compute what the trained one does.
+    """
+    network = network.cpu().eval()
+    rounding = round_weights(network, validation)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
+        folder = Path(scratch) / target.name
+        folder.mkdir()
+        write_graphs(network, folder)
+        digests = {name: digest(folder / name, folder) for name in (*GRAPHS, ENCODER_HALF, WEIGHTS)}
+        half = measure_half_precision(network, folder, validation)
+        write_manifest(
+            folder, replace(manifest, sha256=digests, rounding=rounding, half_precision=half)
+        )
+        check_parity(network, Runtime(Bundle.open(folder), device="cpu"))
+        if target.exists():
+            shutil.rmtree(target)
+        folder.rename(target)
+    return Bundle.open(target)
+
+
+def round_weights(network: CapsNet, validation: Labelled) -> dict[str, Any]:
+    """Round the large weights to 16 bits, in place.
+
+    Returns:
+        what that did to lengths and answers on the validation images.
+
+    Raises:
+        ExportError: a weight does not fit, or the wrong answers change by more than one in a
+            thousand images.
+    """
+    device, labels = torch.device("cpu"), validation.labels
+    lengths = measure_lengths(network, validation.images, device=device)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.numel() >= SMALLEST_STORED:
+                parameter.copy_(parameter.half())
+    rounded = measure_lengths(network, validation.images, device=device)
+    moved = float(np.abs(rounded[:500] - lengths[:500]).max())
+    before, after = (int(is_wrong(given, labels).sum()) for given in (lengths, rounded))
+    if not math.isfinite(moved) or abs(after - before) > len(labels) / 1000:
+        raise ExportError(f"16-bit weights move the errors from {before} to {after}")
+    return {
+        "stored_bits": 16,
+        "validation_images": len(labels),
+        "errors_before": before,
+        "errors_after": after,
+        "answers_changed": _count_changes(lengths, rounded, labels),
+        "largest_length_change": moved,
+    }
+
+
+def measure_half_precision(network: CapsNet, folder: Path, validation: Labelled) -> dict[str, Any]:
+    """What the float16 encoder does to lengths and answers on some validation digits.
+
+    Measured with torch, whose float16 convolutions round their results on a CPU as on CUDA;
+    onnxruntime's CPU provider computes much of the graph in float32.
+
+    Returns:
+        the entry of the manifest.
+
+    Raises:
+        ExportError: the graph is not the encoder's.
+    """
+    images = scale(validation.images[:HALF_IMAGES])
+    with torch.inference_mode():
+        full = network(torch.from_numpy(images)).lengths.numpy()
+        half = in_half_precision(network)(torch.from_numpy(images)).lengths.numpy()
+    graph = open_session(folder / ENCODER_HALF).run(["lengths"], {"images": images})[0]
+    _compare(ENCODER_HALF, graph, half, HALF_TOLERANCE)
+    return {
+        "validation_images": len(images),
+        "answers_changed": _count_changes(full, half, validation.labels[:HALF_IMAGES]),
+        "largest_length_change": float(np.abs(half - full).max()),
+    }
+
+
+def check_parity(network: CapsNet, runtime: Runtime) -> None:
+    """Compare a loaded bundle with the network holding the same rounded weights.
+
+    Images are random strokes-like noise: sparse, in [0, 1], seeded.
+
+    Raises:
+        ExportError: an output differs by more than 1e-4, or an image's answer moves by more than
+            1e-5 with its batch.
+    """
+    generator = torch.Generator().manual_seed(0)
+    size, config = network.config.image_size, network.config
+    images = torch.rand(max(PARITY_BATCHES), 1, size, size, generator=generator)
+    images = images * (torch.rand(images.shape, generator=generator) < 0.2)
+    classes = torch.arange(len(images)) % config.num_classes
+    with torch.inference_mode():
+        view = network.look_inside(images)
+        expected = network(images)
+        own = expected.poses[torch.arange(len(images)), classes]
+        drawn = network.decode(own, classes)
+    for count in PARITY_BATCHES:
+        part = images[:count].numpy()
+        pairs = {
+            "encoder": zip(runtime.encode(part), expected, strict=True),
+            "decoder": ((runtime.decode(own[:count].numpy(), classes[:count].numpy()), drawn),),
+            "routing": zip(
+                runtime.route(part),
+                (*view.trace[:2], view.trace.poses, view.primary_lengths, view.votes),
+                strict=True,
+            ),
+        }
+        for graph, outputs in pairs.items():
+            for actual, wanted in outputs:
+                _compare(graph, actual, wanted[:count].numpy(), PARITY_TOLERANCE)
+    alone = runtime.encode(images[:1].numpy())
+    together = runtime.encode(images.numpy())
+    for single, batched in zip(alone, together, strict=True):
+        _compare("an image alone and in a batch", single, batched[:1], BATCH_TOLERANCE)
+
+
+def _count_changes(
+    before: NDArray[np.float32], after: NDArray[np.float32], labels: NDArray[np.uint8]
+) -> int:
+    """Images whose answer follows from the lengths (N, K) after, but not from those before."""
+    return int((answer(before, labels) != answer(after, labels)).any(axis=1).sum())
+
+
+def _compare(what: str, actual: Any, expected: Any, tolerance: float) -> None:
+    difference = float(np.abs(actual - expected).max())
+    if actual.shape != expected.shape or not difference <= tolerance:
+        raise ExportError(f"{what}: off by {difference:.2e}, more than {tolerance:.0e}")
