@@ -70,7 +70,7 @@ class Routing(NamedTuple):
 
 
 class Runtime:
-    """The sessions of one bundle. Not for use from several threads at once.
+    """The sessions of one bundle. Where `any_thread` is false, for one thread alone.
 
     On the CPU batches run as they come. On CUDA they are padded to buckets, and each bucket is a
     CUDA graph. An image's answer does not depend on which it was.
@@ -119,6 +119,11 @@ class Runtime:
     def provider(self) -> str:
         """The onnxruntime provider in use."""
         return self._decoder.provider
+
+    @property
+    def any_thread(self) -> bool:
+        """Whether any thread may encode and decode, several at once; on CUDA graphs have owners."""
+        return self._cuda is None
 
     def warm_up(self) -> None:
         """Prepare for all batch sizes, on the thread that will encode and decode.

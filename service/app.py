@@ -76,10 +76,10 @@ def create_app(
     app.state.lifecycle = lifecycle
     app.state.loader = Loader(settings, partial(attach, app), lifecycle=lifecycle, metrics=metrics)
     problems.install(app)
-    app.include_router(probes)
     guarded = [router, inside.router, pairs.router, surroundings]
     for routes in [*guarded, *([administration] if keys else [])]:
         app.include_router(routes, dependencies=SECURITY_SCHEMES if keys else [])
+    app.include_router(probes)
     add_docs_page(app)
     add_examples(app)
     add_page(app)

@@ -1,4 +1,4 @@
-"""Rows from many callers, answered in batches by one thread.
+"""Rows from many callers, answered in batches by one thread, or at once where nobody else calls.
 
 Knows nothing of HTTP, of arrays or of networks: a row is anything, and a runner turns a list of
 rows into a list of answers.
@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, NamedTuple
 
+from service.delivery import complete, deliver
 from service.rate import Rate, Refusals
-from service.waiting import Answers, Batch, Part, Runner, Submission, Waiting
+from service.waiting import Answers, Batch, Runner, Submission, Waiting
 
 Clock = Callable[[], float]
+QUICK_S = 0.01
+"""A run that takes less may hold up an event loop that has nothing else to do."""
 
 
 class Full(Exception):
@@ -47,24 +49,22 @@ class BatchReport(NamedTuple):
     """Rows computed beyond those."""
 
 
-Outcome = tuple[Submission, Answers | Closed]
-"""A submission, and its answers or why there are none."""
-
-
 class Batcher:
     """Greedy, slot first: when the thread is free it takes everything that waits.
 
     Nobody is held back on an idle service, and nothing polls. Rows are counted, not submissions. A
-    batch that fails is retried by halves, so that a bad row fails alone.
+    batch that fails is retried by halves, so that a bad row fails alone. A caller that is alone
+    runs its rows itself where that is quick and the runner allows it: waking a thread and being
+    woken by it takes longer than a small network.
 
     Args:
-        runners: one for each queue; all run on this batcher's own thread.
+        runners: one for each queue.
         max_waiting_rows: rows that may wait before `submit` raises Full.
         max_delay_s: see `Waiting`.
         clock: monotonic seconds.
         prepare: called once, on the batcher's thread, before any run; the constructor waits for it.
-        on_batch: called, on the batcher's thread, after every run.
-        on_lost: called, on the batcher's thread, if a runner is lost.
+        on_batch: called, on the thread that ran it, after every run.
+        on_lost: called, on the thread that ran it, if a runner is lost.
 
     Raises:
         Exception: what `prepare` raised.
@@ -88,6 +88,10 @@ class Batcher:
         self._on_lost = on_lost
         self._rate = Rate()
         self._refusals = Refusals(self._rate, clock=clock)
+        self._seconds: dict[tuple[Hashable, int], float] = {}
+        """Of the last run of a runner with so many rows."""
+        self._busy = False
+        """Whether the thread runs a batch."""
         self._closed = False
         self._changed = threading.Condition()
         prepared: Future[None] = Future()
@@ -145,8 +149,13 @@ class Batcher:
                 raise Closed("the service takes no more work")
             self.check_room(len(rows))
             self._waiting.add(key, submission)
-            self._changed.notify()
+            may_run = self._may_run(key, submission)
+            if not may_run:
+                self._changed.notify()
         try:
+            if may_run:
+                await asyncio.sleep(0)  # for those who came at the same time
+                self._run_alone(key, submission)
             return await submission.future
         finally:
             submission.abandoned = True
@@ -163,6 +172,28 @@ class Batcher:
         self._thread.join(timeout_s)
         return not self.alive
 
+    def _may_run(self, key: Hashable, submission: Submission) -> bool:
+        """Whether a caller may run its rows itself: it is alone, and they do not take long."""
+        rows = len(submission.rows)
+        return (
+            self._waiting.rows == rows
+            and not submission.taken
+            and not self._busy
+            and self._waiting.runner(key).anywhere
+            and self._seconds.get((key, rows), QUICK_S) < QUICK_S
+        )
+
+    def _run_alone(self, key: Hashable, submission: Submission) -> None:
+        """Run a submission on this thread if its caller is still alone, else wake the other."""
+        with self._changed:
+            batch = None
+            if not self._closed and self._may_run(key, submission):
+                batch = self._waiting.form(self._clock())
+            if not isinstance(batch, Batch):
+                self._changed.notify()
+                return
+        self._survive(batch)
+
     def _work(self, prepare: Callable[[], None], prepared: Future[None]) -> None:
         try:
             prepare()
@@ -170,23 +201,30 @@ class Batcher:
             prepared.set_exception(error)
             return
         prepared.set_result(None)
-        while (batch := self._next_batch()) is not None:
-            try:
-                self._run(batch)
-            except Exception as error:  # noqa: BLE001  whatever ends this thread must be told
-                self._die(error, batch)
-                return
+        while (batch := self._next_batch()) is not None and self._survive(batch):
+            pass
 
     def _next_batch(self) -> Batch | None:
         """Wait for a batch; None at the end."""
         with self._changed:
+            self._busy = False
             while True:
                 formed = self._waiting.form(self._clock())
                 if isinstance(formed, Batch):
+                    self._busy = True
                     return formed
                 if formed is None and self._closed:
                     return None
                 self._changed.wait(formed)
+
+    def _survive(self, batch: Batch) -> bool:
+        """Run a batch, and say whether there may be others."""
+        try:
+            self._run(batch)
+        except Exception as error:  # noqa: BLE001  whatever ends the batcher must be told
+            self._die(error, batch)
+            return False
+        return True
 
     def _run(self, batch: Batch) -> None:
         key, runner, parts = batch
@@ -198,73 +236,28 @@ class Batcher:
             raise
         except Exception as error:  # noqa: BLE001  a runner may raise anything; the row's caller gets it
             if len(rows) > 1:
-                for half in _halve(parts, len(rows) // 2):
-                    self._run(Batch(key, runner, half))
+                for half in batch.halves():
+                    self._run(half)
                 return
             answers = [error]
         seconds = self._clock() - started
+        self._seconds[key, len(rows)] = seconds
         self._rate.note(len(rows), seconds)
-        _deliver(_complete(parts, answers, seconds))
+        deliver(complete(parts, answers, seconds))
         self._on_batch(BatchReport(key, len(rows), seconds, runner.padding(len(rows))))
 
     def _die(self, error: Exception, batch: Batch) -> None:
         with self._changed:
             self._closed = True
             left = self._waiting.clear()
+            self._changed.notify()
         lost = Closed(f"inference is lost: {error}")
         submissions = dict.fromkeys([part.submission for part in batch.parts] + left)
         self._on_lost(error)
-        _deliver([(submission, lost) for submission in submissions])
-
-
-def _complete(parts: Iterable[Part], answers: Sequence[Any], seconds: float) -> list[Outcome]:
-    """Put answers in their places; gives the submissions that have them all."""
-    complete: list[Outcome] = []
-    position = 0
-    for submission, start, stop in parts:
-        submission.answers[start:stop] = answers[position : position + stop - start]
-        position += stop - start
-        submission.answered += stop - start
-        submission.computed_s += seconds
-        if submission.answered == len(submission.rows):
-            complete.append((submission, submission.outcome()))
-    return complete
+        deliver((submission, lost) for submission in submissions)
 
 
 def _counted(answers: Sequence[Any], rows: int) -> Sequence[Any]:
     if len(answers) != rows:
         raise ValueError(f"{rows} rows got {len(answers)} answers")
     return answers
-
-
-def _halve(parts: list[Part], middle: int) -> tuple[list[Part], list[Part]]:
-    """Cut a batch after `middle` rows."""
-    first, second = [], []
-    for submission, start, stop in parts:
-        cut = min(max(start, start + middle), stop)
-        if start < cut:
-            first.append(Part(submission, start, cut))
-        if cut < stop:
-            second.append(Part(submission, cut, stop))
-        middle -= stop - start
-    return first, second
-
-
-def _deliver(outcomes: Iterable[Outcome]) -> None:
-    """Settle futures on their loops' own threads, those of one loop at once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
-    for submission, outcome in outcomes:
-        by_loop.setdefault(submission.loop, []).append((submission, outcome))
-    for loop, settled in by_loop.items():
-        with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
-            loop.call_soon_threadsafe(_settle, settled)
-
-
-def _settle(settled: list[Outcome]) -> None:
-    for submission, outcome in settled:
-        if submission.future.done():
-            continue
-        if isinstance(outcome, Exception):
-            submission.future.set_exception(outcome)
-        else:
-            submission.future.set_result(outcome)

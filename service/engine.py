@@ -1,4 +1,4 @@
-"""The loaded bundles behind one batcher: arrays in, arrays out, and never on the event loop."""
+"""The loaded bundles behind one batcher: arrays in, arrays out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Engine:
     returns: CUDA graphs belong to the thread that captured them.
 
     Args:
-        runtimes: the loaded bundles by name; the engine's thread alone uses them from here on.
+        runtimes: the loaded bundles by name; the engine alone uses them from here on.
         max_route_rows: largest batch of images whose routing is watched; each weighs megabytes.
         batching: further arguments of the batcher.
 
@@ -39,10 +39,16 @@ class Engine:
         runners: dict[Hashable, Runner] = {}
         for name, runtime in self._runtimes.items():
             runners[name, "encode"] = Runner(
-                _encoder(runtime), runtime.max_encode_rows, runtime.encoder_padding
+                _encoder(runtime),
+                runtime.max_encode_rows,
+                runtime.encoder_padding,
+                runtime.any_thread,
             )
             runners[name, "decode"] = Runner(
-                _decoder(runtime), runtime.max_decode_rows, runtime.decoder_padding
+                _decoder(runtime),
+                runtime.max_decode_rows,
+                runtime.decoder_padding,
+                runtime.any_thread,
             )
             runners[name, "route"] = Runner(_router(runtime), max_route_rows)
         self.batcher = Batcher(runners, prepare=self._warm_up, **batching)

@@ -19,6 +19,8 @@ from service.metrics import Metrics
 from service.problems import PROBES, REQUEST_ID, Busy, TooLarge
 
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+PATIENCE_S = 0.005
+"""How long a request is handled before its client is watched."""
 _MOUNTED = "app_root_path"
 """Where this is in a scope, the request was for a file of a mounted folder (Starlette)."""
 
@@ -51,7 +53,7 @@ class RequestId(HttpMiddleware):
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[REQUEST_ID] = request_id
+                MutableHeaders(scope=message).append(REQUEST_ID, request_id)
             await send(message)
 
         await self.app(scope, receive, send_with_id)
@@ -75,7 +77,8 @@ class Telemetry(HttpMiddleware):
                 if message["type"] == "http.response.start":
                     status = message["status"]
                     seconds["total"] = time.perf_counter() - started
-                    MutableHeaders(scope=message)["Server-Timing"] = timings.server_timing(seconds)
+                    timing = timings.server_timing(seconds)
+                    MutableHeaders(scope=message).append("Server-Timing", timing)
                 await send(message)
 
             try:
@@ -131,21 +134,29 @@ class Failures(HttpMiddleware):
 
 
 class Disconnect(HttpMiddleware):
-    """Cancels the handling of a request whose client has left, once its body was read."""
+    """Cancels the handling of a request whose client has left, once its body was read.
+
+    Looks for the first time after PATIENCE_S: what is answered by then needs no watching.
+    """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
+        loop = asyncio.get_running_loop()
         handling = asyncio.current_task()
         assert handling is not None
-        watcher: asyncio.Task[None] | None = None
+        watching: asyncio.TimerHandle | asyncio.Task[None] | None = None
         left = False
 
         async def receive_and_watch() -> Message:
-            nonlocal watcher
+            nonlocal watching
             message = await receive()
-            if not message.get("more_body") and watcher is None:
-                watcher = asyncio.create_task(watch())
+            if not message.get("more_body") and watching is None:
+                watching = loop.call_later(PATIENCE_S, begin)
             return message
+
+        def begin() -> None:
+            nonlocal watching
+            watching = loop.create_task(watch())
 
         async def watch() -> None:
             nonlocal left
@@ -160,8 +171,8 @@ class Disconnect(HttpMiddleware):
             if not left or handling.uncancel():
                 raise
         finally:
-            if watcher:
-                watcher.cancel()
+            if watching:
+                watching.cancel()
 
 
 class BodyLimit(HttpMiddleware):

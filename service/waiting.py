@@ -14,11 +14,13 @@ class Runner:
     """What computes the rows of one queue."""
 
     run: Callable[[list[Any]], Sequence[Any]]
-    """Called on the batcher's thread; gives one answer for each row, in order."""
+    """Gives one answer for each row, in order."""
     max_rows: int
     """Largest batch."""
     padding: Callable[[int], int] = lambda _rows: 0
     """How many rows more than those of a batch are computed for it."""
+    anywhere: bool = False
+    """Whether other threads may call it too, even at the same time."""
 
 
 @dataclass(eq=False)
@@ -77,6 +79,19 @@ class Batch(NamedTuple):
     runner: Runner
     parts: list[Part]
 
+    def halves(self) -> tuple[Batch, Batch]:
+        """The same rows as two batches, of the first half of them and of the second."""
+        middle = sum(part.stop - part.start for part in self.parts) // 2
+        first, second = [], []
+        for submission, start, stop in self.parts:
+            cut = min(max(start, start + middle), stop)
+            if start < cut:
+                first.append(Part(submission, start, cut))
+            if cut < stop:
+                second.append(Part(submission, cut, stop))
+            middle -= stop - start
+        return self._replace(parts=first), self._replace(parts=second)
+
 
 class Waiting:
     """All rows that wait, in one queue for each runner. Not safe for threads by itself.
@@ -98,6 +113,10 @@ class Waiting:
     def __repr__(self) -> str:
         depths = {key: len(queue) for key, queue in self._queues.items() if queue}
         return f"Waiting(rows={self.rows}, submissions={depths})"
+
+    def runner(self, key: Hashable) -> Runner:
+        """Of a queue."""
+        return self._runners[key]
 
     def add(self, key: Hashable, submission: Submission) -> None:
         """Put a submission at the end of a queue."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -45,6 +46,16 @@ class Gate:
         assert await asyncio.to_thread(self.entered.acquire, timeout=10)
 
 
+class Clock:
+    """A clock that stands until it is moved."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """Tell the time, in seconds."""
+        return self.now
+
+
 @asynccontextmanager
 async def batching(gate: Gate, *, max_rows: int = 4, **settings: Any) -> AsyncIterator[Batcher]:
     batcher = Batcher({"q": Runner(gate, max_rows)}, **settings)
@@ -52,6 +63,27 @@ async def batching(gate: Gate, *, max_rows: int = 4, **settings: Any) -> AsyncIt
         yield batcher
     finally:
         gate.let(100)
+        await asyncio.to_thread(batcher.close)
+
+
+@asynccontextmanager
+async def running_anywhere(*, seconds: float = 0.0) -> AsyncIterator[tuple[Batcher, list[Any]]]:
+    """A batcher whose runner allows any thread, and the threads and rows of its runs."""
+    clock, runs = Clock(), []
+
+    def run(rows: list[Any]) -> list[Any]:
+        runs.append((threading.get_ident(), rows))
+        clock.now += seconds
+        if "lost" in rows:
+            raise RunnerLost("the device fell off")
+        if "poison" in rows:
+            raise ValueError("poison")
+        return rows
+
+    batcher = Batcher({"q": Runner(run, 4, anywhere=True)}, clock=clock)
+    try:
+        yield batcher, runs
+    finally:
         await asyncio.to_thread(batcher.close)
 
 
@@ -292,16 +324,6 @@ def test_a_batch_is_reported_with_its_padding() -> None:
     assert [("q", 3, 5)] == [(report.key, report.rows, report.padding) for report in reports]
 
 
-class Clock:
-    """A clock that stands until it is moved."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        """Tell the time, in seconds."""
-        return self.now
-
-
 def test_answers_say_how_long_they_waited_and_were_computed() -> None:
     """Waiting ends when the first row is in a batch; computing adds up all batches."""
     clock = Clock()
@@ -323,6 +345,92 @@ def test_answers_say_how_long_they_waited_and_were_computed() -> None:
             return await second
 
     assert Answers([2, 4, 6], waited_s=5.0, computed_s=2.0) == asyncio.run(scenario())
+
+
+async def measure(batcher: Batcher) -> None:
+    """Let the thread run a row, and wait until it is free again."""
+
+    def wait() -> None:
+        while batcher._busy:
+            time.sleep(0.001)
+
+    await submit(batcher, 0)
+    await asyncio.to_thread(wait)
+
+
+def test_a_caller_that_is_alone_runs_what_is_quick_itself() -> None:
+    """The thread measures the first run; from then on nobody needs to be woken."""
+
+    async def scenario() -> list[tuple[int, list[Any]]]:
+        async with running_anywhere(seconds=0.001) as (batcher, runs):
+            await measure(batcher)
+            assert [[2], [3]] == [await submit(batcher, row) for row in (2, 3)]
+            return runs
+
+    (first, _), *others = asyncio.run(scenario())
+    assert threading.get_ident() != first
+    assert [(threading.get_ident(), [2]), (threading.get_ident(), [3])] == others
+
+
+def test_what_is_slow_never_holds_up_the_loop() -> None:
+    """However idle the service is."""
+
+    async def scenario() -> set[int]:
+        async with running_anywhere(seconds=0.1) as (batcher, runs):
+            await measure(batcher)
+            for row in (1, 2, 3):
+                await submit(batcher, row)
+            return {thread for thread, _ in runs}
+
+    assert threading.get_ident() not in asyncio.run(scenario())
+
+
+def test_callers_that_come_together_share_a_batch_on_the_thread() -> None:
+    """The first of them does not run its row before the others have spoken."""
+
+    async def scenario() -> list[tuple[int, list[Any]]]:
+        async with running_anywhere() as (batcher, runs):
+            await measure(batcher)
+            runs.clear()
+            await asyncio.gather(*(submit(batcher, row) for row in (1, 2, 3)))
+            return runs
+
+    runs = asyncio.run(scenario())
+    assert threading.get_ident() not in {thread for thread, _ in runs}
+    assert [1, 2, 3] == [row for _, rows in runs for row in rows]
+
+
+def test_a_caller_that_runs_its_row_gets_its_error() -> None:
+    """A bad row is the same on any thread, and so is the loss of the runner."""
+
+    async def scenario() -> list[Any]:
+        async with running_anywhere() as (batcher, _):
+            await measure(batcher)
+            answers = await submit(batcher, "poison")
+            with pytest.raises(Closed):
+                await submit(batcher, "lost")
+            with pytest.raises(Closed):
+                await submit(batcher, 1)
+            await asyncio.to_thread(batcher._thread.join, 10)
+            assert not batcher.alive
+            return answers
+
+    assert {ValueError} == {type(one) for one in asyncio.run(scenario())}
+
+
+def test_a_caller_that_leaves_before_its_turn_computes_nothing() -> None:
+    """And the next is served as if it had never been there."""
+
+    async def scenario() -> list[Any]:
+        async with running_anywhere() as (batcher, runs):
+            await measure(batcher)
+            leaver = await submit_soon(batcher, 1)
+            leaver.cancel()
+            await asyncio.sleep(0)
+            assert [2] == await submit(batcher, 2)
+            return [rows for _, rows in runs]
+
+    assert [[0], [2]] == asyncio.run(scenario())
 
 
 def test_closing_waits_no_longer_than_it_is_told() -> None:

@@ -75,6 +75,13 @@ def test_a_client_that_stays_is_answered() -> None:
     assert [200] == [message["status"] for message in client.answers]
 
 
+def test_a_quick_answer_needs_no_watching() -> None:
+    """Nothing is received after the body where the answer is there at once."""
+    client = Client([BODY, LEFT])
+    handle(App(quick=True), client)
+    assert LEFT == asyncio.run(client.receive())
+
+
 def test_errors_pass_through() -> None:
     """What the application raises reaches the layers outside."""
 
