@@ -53,7 +53,7 @@ def transformed_chart(results: Sequence[Result], _: Mapping[str, Encoder]) -> Ch
 def sizes_chart(results: Sequence[Result], encoders: Mapping[str, Encoder]) -> Chart:
     """Error over images per second in batches; a line joins those that none beats in both."""
     marks = [
-        Mark(Point(encoder.images_per_s[BATCHES[-1]], mean(errors)), name)
+        Mark(Point(encoder.images_per_s[BATCHES[-1]], mean(errors)), name.removeprefix("held-out-"))
         for name, encoder in encoders.items()
         if (errors := _errors(name, "plain", results))
     ]
@@ -65,7 +65,7 @@ def sizes_chart(results: Sequence[Result], encoders: Mapping[str, Encoder]) -> C
     return Chart(
         "error on held-out digits, %",
         [Line(front)] if front else [],
-        [Mark(point, ROWS[name].title) for point, name in marks],
+        marks,
         x_title="images/s of a CPU thread, 32 at once",
     )
 
