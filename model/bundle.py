@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from model.atomic_file import replacing
 from model.dimensions import PoseDimension
 from model.familiarity import Familiarity
 
@@ -192,9 +193,9 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Write `path/manifest.json` in one step."""
-    temporary = path / f"{MANIFEST}.tmp"
-    temporary.write_text(json.dumps(manifest.to_dict(), indent=2, ensure_ascii=False) + "\n")
-    temporary.replace(path / MANIFEST)
+    text = json.dumps(manifest.to_dict(), indent=2, ensure_ascii=False) + "\n"
+    with replacing(path / MANIFEST) as file:
+        file.write(text.encode())
 
 
 def digest(file: Path, bundle: Path) -> str:

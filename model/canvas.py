@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageColor, ImageFont
 
-from model.preprocess import WHITE
-from model.runtime import Floats
+from model.preprocess import WHITE, Floats
 
 PAPER, INK, FAINT, ACCENT = "#ffffff", "#1b1f24", "#d0d7de", "#bc4c00"
 MARGIN = 10
@@ -29,7 +28,7 @@ def font(size: int) -> Font:
 
 
 def enlarge(image: Floats, scale: int) -> Image.Image:
-    """An image (H, W) in [0, 1] in grey, each pixel a square of `scale` pixels."""
+    """An image (H, W) or, in colour, (H, W, 3) in [0, 1]; each pixel `scale` x `scale` pixels."""
     pixels = (image.clip(0, 1) * WHITE + 0.5).astype(np.uint8)
     return Image.fromarray(pixels.repeat(scale, 0).repeat(scale, 1))
 

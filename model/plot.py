@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
-INK, FAINT = "#1b1f24", "#d8dee4"
+from model.canvas import FAINT, INK, PAPER, font
+
 COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df", "#bf3989", "#57606a")
 """Of the lines, in order; they read on white, and apart for the colour-blind in the first four."""
 _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 240, 90, 24, 34, 38
@@ -68,9 +69,9 @@ def draw_charts(charts: Sequence[Chart], *, title: str = "", width: int = 900) -
         width: of the picture, in pixels.
     """
     top = 34 if title else 0
-    picture = Image.new("RGB", (width, _HEIGHT * max(1, len(charts)) + top), "white")
+    picture = Image.new("RGB", (width, _HEIGHT * max(1, len(charts)) + top), PAPER)
     if title:
-        ImageDraw.Draw(picture).text((_LEFT, 8), title, INK, ImageFont.load_default(18))
+        ImageDraw.Draw(picture).text((_LEFT, 8), title, INK, font(18))
     for place, chart in enumerate(charts):
         picture.paste(_draw_chart(chart, width), (0, top + place * _HEIGHT))
     return picture
@@ -103,22 +104,22 @@ class _Frame(NamedTuple):
 
 def _draw_chart(chart: Chart, width: int) -> Image.Image:
     frame = _frame(chart, width)
-    panel = Image.new("RGB", (width, _HEIGHT), "white")
-    draw, font = ImageDraw.Draw(panel), ImageFont.load_default(_FONT)
+    panel = Image.new("RGB", (width, _HEIGHT), PAPER)
+    draw = ImageDraw.Draw(panel)
     x_ticks = _powers(*frame.x) if chart.logarithmic_x else _round_values(*frame.x)
     y_ticks = _powers(*frame.y) if chart.logarithmic else _round_values(*frame.y)
     for value in y_ticks:
         y = frame.place(Point(x_ticks[0], value))[1]
         draw.line((_LEFT, y, width - _RIGHT, y), FAINT)
-        draw.text((_LEFT - 8, y), _write(value), INK, font, anchor="rm")
+        draw.text((_LEFT - 8, y), _write(value), INK, font(_FONT), anchor="rm")
     for value in x_ticks:
         x = frame.place(Point(value, y_ticks[0]))[0]
-        draw.text((x, _HEIGHT - _BOTTOM + 12), _write(value), INK, font, anchor="mm")
-    draw.text((width - _RIGHT, _HEIGHT - 8), chart.x_title, INK, font, anchor="rs")
+        draw.text((x, _HEIGHT - _BOTTOM + 12), _write(value), INK, font(_FONT), anchor="mm")
+    draw.text((width - _RIGHT, _HEIGHT - 8), chart.x_title, INK, font(_FONT), anchor="rs")
     _draw_lines(panel, chart, frame)
     _draw_marks(draw, chart, frame)
-    draw.text((_LEFT, 10), chart.title, INK, font)
-    _draw_legend(draw, chart, width, font)
+    draw.text((_LEFT, 10), chart.title, INK, font(_FONT))
+    _draw_legend(draw, chart, width)
     return panel
 
 
@@ -137,21 +138,20 @@ def _draw_lines(panel: Image.Image, chart: Chart, frame: _Frame) -> None:
 
 def _draw_marks(draw: ImageDraw.ImageDraw, chart: Chart, frame: _Frame) -> None:
     """Dots, their names towards the middle of the panel."""
-    font = ImageFont.load_default(_FONT)
     for point, name in chart.marks:
         x, y = frame.place(point)
         draw.circle((x, y), 3, INK)
         side, anchor = (8, "lm") if x < frame.width / 2 else (-8, "rm")
-        draw.text((x + side, y), name, INK, font, anchor=anchor)
+        draw.text((x + side, y), name, INK, font(_FONT), anchor=anchor)
 
 
-def _draw_legend(draw: ImageDraw.ImageDraw, chart: Chart, width: int, font: object) -> None:
+def _draw_legend(draw: ImageDraw.ImageDraw, chart: Chart, width: int) -> None:
     right = float(width - _RIGHT)
     for place in reversed(range(len(chart.lines))):
         name = chart.lines[place].name
         if name:
-            draw.text((right, 10), name, _colour(chart, place), font, anchor="ra")  # type: ignore[arg-type]
-            right -= draw.textlength(name, font) + 16  # type: ignore[arg-type]
+            draw.text((right, 10), name, _colour(chart, place), font(_FONT), anchor="ra")
+            right -= draw.textlength(name, font(_FONT)) + 16
 
 
 def _colour(chart: Chart, place: int) -> str:

@@ -130,10 +130,13 @@ def evaluate(
     ] = False,
 ) -> None:
     """Read the test split once, through the bundle, and print what it scores."""
-    from training.publication.publishing import score  # noqa: PLC0415  training itself needs no onnx
+    from training.evaluation.scores import score  # noqa: PLC0415  training itself needs no onnx
+    from training.publication.publishing import record_scores  # noqa: PLC0415  as above
 
     bundle = Bundle.open(bundle_dir)
-    scores = score(bundle, data_dir=data_dir, record=record)
+    scores = score(bundle, data_dir=data_dir)
+    if record:
+        record_scores(bundle, scores)
     console.print(f"{bundle.manifest.name}: {scores.headline()}")
     console.print(scores.table(bundle.manifest.class_names))
 
@@ -147,7 +150,7 @@ def draw_segmentation_figure(
     data_dir: DataDir = _DATA,
 ) -> None:
     """Draw the first pairs of the held-out training digits: taken apart, and what is not there."""
-    from training.publication.publishing import draw_first_pairs  # noqa: PLC0415  as above
+    from training.publication.figures import draw_first_pairs  # noqa: PLC0415  as above
 
     draw_first_pairs(Bundle.open(bundle_dir), output, columns=columns, data_dir=data_dir)
     console.print(f"wrote {output}")

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from model.capsnet import CapsNet, CapsNetConfig
+from training.baseline import BaselineConfig
 from training.data.datasets import Examples
 from training.recipes import Recipe
 from training.run.plan import Plan
@@ -49,6 +50,13 @@ def tiny() -> Recipe:
         decoder_hidden=(8, 8),
     )
     return Recipe("tiny", network=network, epochs=2, batch_size=8, learning_rate=5e-3)
+
+
+@pytest.fixture(scope="session")
+def tiny_baseline(tiny: Recipe) -> Recipe:
+    """A small baseline for the bars."""
+    baseline = BaselineConfig(channels=(4,), kernels=(5,), pooling=True, hidden=(12, 8))
+    return replace(tiny, baseline=baseline, reconstruction="none")
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-"""Test scores of a bundle: what is counted, how it is recorded, and how it is shown."""
+"""Scores on images of one digit: naming it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +19,6 @@ from training.paper import MNIST, Reported
 
 BATCH = 250
 """Images that are encoded at a time."""
-
-
-class Scores(Protocol):
-    """What can be done with any bundle's scores."""
-
-    @property
-    def wrong(self) -> WrongAnswers:
-        """What was answered wrongly, of a pair at the paper's shift."""
-        ...
-
-    def metrics(self) -> dict[str, Any]:
-        """For the manifest, with the protocol that gave them."""
-        ...
-
-    def headline(self) -> str:
-        """The score in a sentence, beside the paper's if it has one."""
-        ...
-
-    def table(self, class_names: Sequence[str]) -> Table:
-        """The whole of it."""
-        ...
 
 
 @dataclass(frozen=True)

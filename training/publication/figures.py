@@ -5,25 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
-from model.preprocess import WHITE, Floats, scale
+from model.bundle import Bundle
+from model.canvas import ACCENT, INK, PAPER, enlarge, font
+from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from model.segmentation import colour, find_masks
-from training.data.pairs import PairSet
+from training.data.datasets import DATASETS, HELD_OUT, hold_out, load
+from training.data.pairs import PairSet, validation_pairs
 from training.evaluation.answers import longest
 from training.evaluation.pair_scores import draw, pick_absent
+from training.publication.graphs import ExportError
 
 _ENLARGE = 3
-_GAP, _LEFT, _LINE = 8, 92, 18
-_INK, _WRONG, _PAPER = "#222222", "#c01c28", "#ffffff"
+_GAP, _LEFT, _LINE, _FONT = 8, 92, 18, 14
+
+
+def draw_first_pairs(bundle: Bundle, target: Path, *, columns: int, data_dir: Path) -> None:
+    """Draw a bundle at work on the first pairs that also validate: chosen by their seed alone.
+
+    Raises:
+        ExportError: the bundle is not for overlapping digits.
+    """
+    manifest = bundle.manifest
+    if manifest.mask_threshold is None:
+        raise ExportError(f"{manifest.name} is not for overlapping digits")
+    recipe = manifest.training["recipe"]
+    _, digits = hold_out(load(DATASETS[recipe["dataset"]], "train", data_dir), HELD_OUT)
+    pairs = validation_pairs(digits, size=manifest.image_size, shift_px=recipe["shift_px"])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draw_segmentation(Runtime(bundle), PairSet(*(array[:columns] for array in pairs)), target)
 
 
 def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
     """Pairs from top to bottom: as the network sees, draws and divides them (paper, figure 5).
 
     Columns are pairs. The last row is the decoded capsule of a class that is not there. Above
-    stand the labels, and below them what the network named, in red where that is wrong.
+    stand the labels, and below them what the network named, coloured where that is wrong.
 
     Args:
         runtime: of a bundle for overlapping digits.
@@ -39,10 +58,10 @@ def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
     absent = pick_absent(encoding, pairs.labels)
     masks = find_masks(images[:, 0], drawn, threshold=threshold)
     rows = {
-        "picture": [_grey(image[0]) for image in images],
+        "picture": [image[0] for image in images],
         "drawn": [colour(layers) for layers in drawn],
         "masks": [colour(layers.astype(np.float32)) for layers in masks],
-        "not there": [_grey(image[0]) for image in draw(runtime, encoding, absent[:, None])],
+        "not there": [image[0] for image in draw(runtime, encoding, absent[:, None])],
     }
     captions = [
         (_sum(labels), _sum(answer), sorted(labels) != sorted(answer))
@@ -57,31 +76,21 @@ def _lay_out(
     cell = _ENLARGE * len(next(iter(rows.values()))[0]) + _GAP
     top = 2 * _LINE + _GAP
     size = (_LEFT + cell * len(above), top + cell * len(rows) + _LINE)
-    figure = Image.new("RGB", size, _PAPER)
-    pen, font = ImageDraw.Draw(figure), ImageFont.load_default(14)
+    figure = Image.new("RGB", size, PAPER)
+    pen = ImageDraw.Draw(figure)
     for text, y in (("labels", 0), ("named", _LINE)):
-        pen.text((_LEFT - _GAP, y + 2), text, _INK, font, anchor="ra")
+        pen.text((_LEFT - _GAP, y + 2), text, INK, font(_FONT), anchor="ra")
     for row, (name, pictures) in enumerate(rows.items()):
         y = top + cell * row
-        pen.text((_LEFT - _GAP, y + cell // 2), name, _INK, font, anchor="rm")
+        pen.text((_LEFT - _GAP, y + cell // 2), name, INK, font(_FONT), anchor="rm")
         for column, picture in enumerate(pictures):
-            figure.paste(_enlarge(picture), (_LEFT + cell * column, y))
+            figure.paste(enlarge(picture, _ENLARGE), (_LEFT + cell * column, y))
     for column, ((labels, named, wrong), absent) in enumerate(zip(above, below, strict=True)):
         middle = _LEFT + cell * column + (cell - _GAP) // 2
-        pen.text((middle, 2), labels, _INK, font, anchor="ma")
-        pen.text((middle, _LINE + 2), named, _WRONG if wrong else _INK, font, anchor="ma")
-        pen.text((middle, top + cell * len(rows) - 2), absent, _INK, font, anchor="ma")
+        pen.text((middle, 2), labels, INK, font(_FONT), anchor="ma")
+        pen.text((middle, _LINE + 2), named, ACCENT if wrong else INK, font(_FONT), anchor="ma")
+        pen.text((middle, top + cell * len(rows) - 2), absent, INK, font(_FONT), anchor="ma")
     return figure
-
-
-def _grey(image: Floats) -> Floats:
-    """(H, W) to (H, W, 3)."""
-    return image[..., None].repeat(3, axis=2)
-
-
-def _enlarge(image: Floats) -> Image.Image:
-    pixels = (image.clip(0, 1) * WHITE + 0.5).astype(np.uint8)
-    return Image.fromarray(pixels.repeat(_ENLARGE, 0).repeat(_ENLARGE, 1))
 
 
 def _sum(labels: list[int]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import zipfile
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import torch
 
+from model.atomic_file import replacing
 from training.recipes import Recipe
 
 _VERSION = 1
@@ -51,13 +51,9 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write to `path` in one step, so that a kill leaves the old file or the new one."""
-        temporary = path.with_name(f"{path.name}.tmp")
         values = {**self.__dict__, "recipe": self.recipe.to_dict(), "version": _VERSION}
-        with temporary.open("wb") as file:
+        with replacing(path) as file:
             torch.save(values, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
 
     @staticmethod
     def load(path: Path) -> Checkpoint:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from training.data.datasets import Examples
 from training.hardware.cuda_graph import Recording
 from training.hardware.processes import Processes
 from training.run.curves import draw_curves
@@ -20,6 +19,7 @@ from training.run.progress import RunProgress
 from training.run.schedule import learning_rate
 from training.run.signals import stop_signals
 from training.run.state import TrainingState
+from training.run.timer import Timer
 from training.tasks.task import make_task
 
 _ALONE = Processes()
@@ -86,6 +86,11 @@ class Trainer:
         images = self.plan.recipe.epochs * self.task.epoch_size
         return math.ceil(images / self.plan.recipe.batch_size)
 
+    @property
+    def complete(self) -> bool:
+        """Whether all of them are done."""
+        return self.done_steps >= self.total_steps
+
     def run(
         self,
         *,
@@ -104,36 +109,29 @@ class Trainer:
         Raises:
             TrainingError: the loss is no longer finite; the last checkpoint is kept.
         """
-        name, total, leads = self.plan.recipe.name, self.total_steps, self.processes.leads
-        started, before = clock(), self.state.seconds
-        saved = started
-        meter = Meter(self.device, self.processes, started)
-        with (
-            stop_signals() as stopped,
-            RunProgress(name, total=total, done=self.done_steps, quiet=not leads) as progress,
-        ):
-            while self.done_steps < total:
-                meter.add(self.step())
-                logs = self.done_steps % log_every == 0 or self.done_steps == total
-                losses = self._read(meter) if logs else []
-                now = clock()
-                self.state.seconds = before + now - started
+        timer = Timer(
+            clock,
+            before=self.state.seconds,
+            max_minutes=max_minutes,
+            save_every_s=save_every_s,
+        )
+        with stop_signals() as stopped, self._progress() as progress:
+            for metrics in self._steps(timer, log_every):
                 progress.advance_to(self.done_steps)
-                if logs:
-                    progress.show(self.done_steps, self._log(losses, meter.restart(now)))
-                if leads and self.plan.validation is not None and self._ends_epoch():
-                    progress.show_validation(self._validate(self.plan.validation))
-                time_is_up = now - started > 60 * max_minutes
-                save, stop = self.processes.any(now - saved > save_every_s, stopped() or time_is_up)
+                if metrics:
+                    progress.show(self.done_steps, metrics)
+                if errors := self._validate():
+                    progress.show_validation(errors)
+                save, stop = self.processes.any(timer.save_is_due, stopped() or timer.is_up)
                 if save:
                     self.save()
-                    saved = now
+                    timer.note_save()
                 if stop:
                     break
             self.save()
-        if leads:
-            draw_curves(self._metrics.path, self.plan.directory / CURVES, title=name)
-        return self.done_steps >= total
+        if self.processes.leads:
+            self._draw_curves()
+        return self.complete
 
     def step(self) -> Tensor:
         """One gradient step, of the whole batch; this process computes its share.
@@ -161,8 +159,17 @@ class Trainer:
         """
         self.state.check()
         if self.processes.leads:
-            complete = self.done_steps >= self.total_steps
-            self.state.save(examples=self.task.epoch_size, complete=complete)
+            self.state.save(examples=self.task.epoch_size, complete=self.complete)
+
+    def _steps(self, timer: Timer, log_every: int) -> Iterator[dict[str, float] | None]:
+        """Train step by step to the end; gives the metrics of those steps that are logged."""
+        meter = Meter(self.device, self.processes, timer.now)
+        while not self.complete:
+            meter.add(self.step())
+            logged = self.done_steps % log_every == 0 or self.complete
+            losses = self._read(meter) if logged else None
+            self.state.seconds = timer.tick()
+            yield self._log(losses, meter.restart(timer.now)) if losses else None
 
     def _descend(self, drawn: Sequence[Tensor]) -> Tensor:
         """Losses (2,) of some rows of a batch, as parts of its means; leaves their gradient."""
@@ -171,10 +178,6 @@ class Trainer:
         self.network.zero_grad(set_to_none=True)
         (losses[0] + self.plan.recipe.reconstruction_weight * losses[1]).backward()  # type: ignore[no-untyped-call]
         return losses.detach()
-
-    def _ends_epoch(self) -> bool:
-        steps_per_epoch = math.ceil(self.task.epoch_size / self.plan.recipe.batch_size)
-        return self.done_steps % steps_per_epoch == 0 or self.done_steps == self.total_steps
 
     def _read(self, meter: Meter) -> list[float]:
         losses = meter.means()
@@ -196,12 +199,29 @@ class Trainer:
             seconds=self.state.seconds,
         )
 
-    def _validate(self, validation: Examples) -> dict[str, float]:
-        return self._metrics.add(
-            step=self.done_steps,
-            epoch=self._epoch(),
-            **self.task.errors(self.state.result, validation),
-        )
+    def _validate(self) -> dict[str, float] | None:
+        """Metrics on what is held out, where an epoch ends and this process leads."""
+        held_out = self.plan.validation
+        if held_out is None or not self.processes.leads or not self._ends_epoch():
+            return None
+        errors = self.task.errors(self.state.result, held_out)
+        return self._metrics.add(step=self.done_steps, epoch=self._epoch(), **errors)
+
+    def _ends_epoch(self) -> bool:
+        steps_per_epoch = math.ceil(self.task.epoch_size / self.plan.recipe.batch_size)
+        return self.done_steps % steps_per_epoch == 0 or self.complete
 
     def _epoch(self) -> float:
         return self.done_steps * self.plan.recipe.batch_size / self.task.epoch_size
+
+    def _progress(self) -> RunProgress:
+        return RunProgress(
+            self.plan.recipe.name,
+            total=self.total_steps,
+            done=self.done_steps,
+            quiet=not self.processes.leads,
+        )
+
+    def _draw_curves(self) -> None:
+        target = self.plan.directory / CURVES
+        draw_curves(self._metrics.path, target, title=self.plan.recipe.name)

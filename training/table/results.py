@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from model.atomic_file import replacing
 from training.run.plan import TrainingError
 
 
@@ -35,9 +36,8 @@ class Result:
 
     def save(self, directory: Path) -> None:
         """Write `<key>.json` in one step."""
-        temporary = directory / f"{self.key}.json.tmp"
-        temporary.write_text(json.dumps(asdict(self), indent=1) + "\n")
-        temporary.replace(directory / f"{self.key}.json")
+        with replacing(directory / f"{self.key}.json") as file:
+            file.write(f"{json.dumps(asdict(self), indent=1)}\n".encode())
 
 
 def result_key(row: str, *, seed: int, images: int, split: str) -> str:

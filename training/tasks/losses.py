@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from torch import Tensor
 
 PRESENT = 0.9
@@ -10,6 +12,15 @@ ABSENT = 0.1
 """m-, the length it should stay below where it is not."""
 ABSENT_WEIGHT = 0.5
 """lambda, so that absent classes do not shrink all lengths at the start."""
+
+
+class Losses(NamedTuple):
+    """Both parts of the loss of one batch, averaged over it."""
+
+    margin: Tensor
+    """Of naming what is there; a cross-entropy where the network has no capsules."""
+    reconstruction: Tensor
+    """Summed over pixels; zero where reconstruction has no weight."""
 
 
 def margin_loss(lengths: Tensor, present: Tensor) -> Tensor:

@@ -19,10 +19,11 @@ from training.baseline import BaselineConfig
 from training.data.datasets import DATASETS, Dataset, DatasetError, Examples, load
 from training.data.pairs import TEST_DIGESTS, digest, fixed_pairs
 from training.evaluation.pair_scores import THRESHOLDS
+from training.evaluation.scores import score
 from training.publication import publishing
 from training.publication.findings import WRONG
 from training.publication.graphs import ExportError
-from training.publication.publishing import publish, score
+from training.publication.publishing import publish, record_scores
 from training.recipes import Recipe
 from training.run.plan import CURVES, METRICS, Plan
 from training.run.trainer import Trainer
@@ -108,7 +109,8 @@ def test_recorded_score_is_in_manifest_and_card(
     """`evaluate --record` counts every test image and writes what it counted."""
     monkeypatch.setitem(DATASETS, "mnist", noise)
     bundle = published[0]
-    scores = score(bundle, data_dir=data_dir, record=True)
+    scores = score(bundle, data_dir=data_dir)
+    record_scores(bundle, scores)
     metrics = Bundle.open(bundle.path).manifest.metrics
     assert (20, scores.errors) == (int(scores.confusion.sum()), metrics["test_errors"])
     assert 100 * scores.errors / 20 == scores.error_percent
@@ -124,23 +126,24 @@ def test_a_score_read_again_says_so(
     """Whoever reads the protocol knows that the score was known, and whether it changed."""
     monkeypatch.setitem(DATASETS, "mnist", noise)
     path = published[0].path
-    score(Bundle.open(path), data_dir=data_dir, record=True)
-    score(Bundle.open(path), data_dir=data_dir, record=True)
+    scores = score(published[0], data_dir=data_dir)
+    record_scores(Bundle.open(path), scores)
+    record_scores(Bundle.open(path), scores)
     manifest = Bundle.open(path).manifest
     assert 1 == manifest.metrics["protocol"].count("; read again, this score known")
     other = replace(manifest, metrics={**manifest.metrics, "test_errors": 1234})
-    score(Bundle(path, other), data_dir=data_dir, record=True)
+    record_scores(Bundle(path, other), scores)
     protocol = Bundle.open(path).manifest.metrics["protocol"]
     assert protocol.endswith("; an earlier read had counted 1,234 wrong")
 
 
-def test_score_without_recording_changes_nothing(
+def test_scoring_changes_nothing(
     published: tuple[Bundle, Path], data_dir: Path, noise: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looking at a score leaves the bundle as it was."""
     monkeypatch.setitem(DATASETS, "mnist", noise)
     before = {path.name: path.read_bytes() for path in published[0].path.iterdir()}
-    score(published[0], data_dir=data_dir, record=False)
+    score(published[0], data_dir=data_dir)
     assert before == {path.name: path.read_bytes() for path in published[0].path.iterdir()}
 
 
@@ -186,7 +189,7 @@ def test_bundle_of_clothes_says_so(
     plan = Plan(recipe, 1, load(dataset, "train", tmp_path), None, tmp_path / "run")
     Trainer(plan, device=torch.device("cpu")).run(log_every=1)
     bundle = publish(plan.directory, tmp_path / "bundles", name=None, data_dir=tmp_path)
-    scores = score(bundle, data_dir=tmp_path, record=True)
+    scores = score(bundle, data_dir=tmp_path)
     manifest = Bundle.open(bundle.path).manifest
     assert ("fashion-mnist", "stretch") == (manifest.dataset, manifest.preprocess)
     assert ("Trouser", "Bag") == (manifest.class_names[1], manifest.class_names[8])
@@ -204,7 +207,7 @@ def test_recorded_scores_of_pairs(
     for shift_px in (4, 6):
         pairs = fixed_pairs(examples, 7, size=36, shift_px=shift_px, seed=2017)
         monkeypatch.setitem(TEST_DIGESTS, shift_px, digest(pairs))
-    score(published_pairs, data_dir=data_dir, record=True)
+    record_scores(published_pairs, score(published_pairs, data_dir=data_dir))
     metrics = Bundle.open(published_pairs.path).manifest.metrics
     assert ["4 px", "6 px"] == list(metrics["shifts"])
     assert metrics["test_errors"] == metrics["shifts"]["4 px"]["errors"]
@@ -220,7 +223,7 @@ def test_other_test_pairs_than_the_published_ones_are_refused(
     """Scores are comparable only on the same pairs, bit for bit."""
     monkeypatch.setitem(DATASETS, "mnist", noise)
     with pytest.raises(DatasetError, match="not the published ones"):
-        score(published_pairs, data_dir=data_dir, record=False)
+        score(published_pairs, data_dir=data_dir)
 
 
 @pytest.mark.parametrize(

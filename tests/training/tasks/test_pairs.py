@@ -13,7 +13,7 @@ from training.data.datasets import Examples
 from training.recipes import Recipe
 from training.run.trainer import Trainer
 from training.tasks.losses import margin_loss
-from training.tasks.task import Pairs
+from training.tasks.pairs import BaselinePairs, Pairs
 
 CPU = torch.device("cpu")
 MakeTrainer = Callable[..., Trainer]
@@ -100,3 +100,14 @@ def test_a_resumed_run_of_pairs_ends_in_the_same_weights(
     resumed.run()
     for name, weight in through.network.state_dict().items():
         assert torch.equal(weight, resumed.network.state_dict()[name])
+
+
+def test_a_baseline_learns_pairs(
+    make_trainer: MakeTrainer, pairs_of_bars: Recipe, tiny_baseline: Recipe
+) -> None:
+    """Within 50 steps the loss falls."""
+    recipe = replace(pairs_of_bars, baseline=tiny_baseline.baseline, reconstruction="none")
+    trainer = make_trainer(recipe=recipe)
+    losses = [trainer.step()[0].item() for _ in range(trainer.total_steps)]
+    assert isinstance(trainer.task, BaselinePairs)
+    assert 0.8 * losses[0] > np.mean(losses[-5:])
