@@ -75,8 +75,8 @@ CHOICE_SECTIONS = (
         "`mnist-compact` has 64 channels and 8 types of 8 dimensions. Parameters, megabytes as "
         "exported and images per second are those of the encoder, on one CPU thread, in turn with "
         "that of `mnist` in one run of `python -m benchmarks.sizes`; the ratios are to it. Of "
-        "5,000 held-out digits, one more or less wrong is 0.02 points: errors of one seed that "
-        "lie within 0.3 of each other tell nothing.",
+        "5,000 held-out digits one is 0.02 points: errors of one seed that lie within 0.3 of each "
+        "other do not tell which is better.",
         _stems("mnist", _SIZES),
         _ERROR,
         picture="sizes.png",
