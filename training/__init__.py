@@ -1,1 +1,1 @@
-"""Offline training: data sets, recipes, the trainer, evaluation, export and plots."""
+"""Offline training: a recipe and data become a run, its network a bundle with scores and a card."""

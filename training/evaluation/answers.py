@@ -1,4 +1,4 @@
-"""How often a network is wrong, and how."""
+"""What a network answers, and how often that is wrong."""
 
 from __future__ import annotations
 
@@ -88,13 +88,6 @@ def is_wrong(lengths: NDArray[np.float32], labels: NDArray[np.integer]) -> NDArr
     """Which answers are wrong, (N,): those that are not exactly the labels, in any order."""
     wanted = np.sort(labels.reshape(len(labels), -1))
     return np.asarray((answer(lengths, labels) != wanted).any(axis=1))
-
-
-def predict(
-    network: CapsNet, images: NDArray[np.uint8], *, device: torch.device
-) -> NDArray[np.int64]:
-    """The longest capsule's class of each image (N, H, W)."""
-    return longest(measure_lengths(network, images, device=device), 1)[:, 0]
 
 
 def error_percent(network: nn.Module, examples: Labelled, *, device: torch.device) -> float:

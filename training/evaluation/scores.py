@@ -1,4 +1,4 @@
-"""Test scores of a bundle: what is counted, how it is recorded, and how it is shown."""
+"""Test scores of a bundle, whatever it is for: how they are taken, recorded and shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the network is trained to make small."""
+"""What a network is trained to make small."""
 
 from __future__ import annotations
 
