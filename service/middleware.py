@@ -19,7 +19,7 @@ from service.metrics import Metrics
 from service.problems import PROBES, REQUEST_ID, Busy, TooLarge
 
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-PATIENCE_S = 0.005
+PATIENCE_S = 0.001
 """How long a request is handled before its client is watched."""
 _MOUNTED = "app_root_path"
 """Where this is in a scope, the request was for a file of a mounted folder (Starlette)."""

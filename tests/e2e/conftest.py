@@ -18,17 +18,33 @@ from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running, wai
 from training.data.datasets import DATASETS, Examples, hold_out, load
 
 
-def _shipped(dataset: str) -> list[str]:
-    """Names of the bundles that ship and were trained on a data set."""
+def _shipped(*datasets: str) -> list[str]:
+    """Names of the bundles that ship and were trained on one of these data sets."""
     manifests = sorted(Settings().bundles.glob(f"*/{MANIFEST}"))
     return [
-        path.parent.name for path in manifests if json.loads(path.read_text())["dataset"] == dataset
+        path.parent.name
+        for path in manifests
+        if json.loads(path.read_text())["dataset"] in datasets
     ]
 
 
 @pytest.fixture(params=_shipped("mnist"))
 def bundle_name(request: pytest.FixtureRequest) -> str:
     """Each bundle that ships for single digits."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=_shipped("fashion-mnist"))
+def clothes_bundle_name(request: pytest.FixtureRequest) -> str:
+    """Each bundle that ships for clothes; skips while there is none."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=_shipped("mnist", "fashion-mnist"))
+def single_bundle_name(request: pytest.FixtureRequest) -> str:
+    """Each bundle that ships for pictures of one thing."""
     name: str = request.param
     return name
 

@@ -32,22 +32,23 @@ def encode_png(pixels: object) -> bytes:
 @pytest.mark.release
 @pytest.mark.data
 def test_ten_thousand_pictures_get_the_recorded_score(
-    bundle_name: str, service: httpx.Client, test_digits: Examples
+    single_bundle_name: str, service: httpx.Client, data_dir: Path
 ) -> None:
     """The test split over HTTP gives exactly the errors that `evaluate` recorded."""
+    manifest = Bundle.open(Settings().bundles / single_bundle_name).manifest
+    tested = load(DATASETS[manifest.dataset], "test", data_dir, fetch=False)
     wrong = 0
-    for start in range(0, len(test_digits.labels), BATCH):
-        pictures = test_digits.images[start : start + BATCH]
+    for start in range(0, len(tested.labels), BATCH):
+        pictures = tested.images[start : start + BATCH]
         answer = service.post(
             "/classify",
-            params={"model": bundle_name},
-            files=[("file", ("digit.png", encode_png(one), "image/png")) for one in pictures],
+            params={"model": single_bundle_name},
+            files=[("file", ("picture.png", encode_png(one), "image/png")) for one in pictures],
         )
-        labels = test_digits.labels[start : start + BATCH]
+        labels = tested.labels[start : start + BATCH]
         predictions = [one["label"] for one in answer.json()["predictions"]]
         wrong += sum(map(int.__ne__, predictions, map(int, labels)))
-    recorded = Bundle.open(Settings().bundles / bundle_name).manifest.metrics["test_errors"]
-    assert recorded == wrong
+    assert manifest.metrics["test_errors"] == wrong
 
 
 @pytest.mark.release
