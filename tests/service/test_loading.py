@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -90,6 +91,22 @@ def test_no_request_is_lost_while_bundles_are_exchanged(
             return statuses
 
     assert {200} == set(asyncio.run(scenario()))
+
+
+def test_what_was_exchanged_is_forgotten(own_settings: Settings) -> None:
+    """The sessions of a bundle that is served no more give their memory back."""
+
+    async def scenario() -> None:
+        async with running(own_settings) as (app, client):
+            with app.state.serving.inspector() as inspector:
+                runtime = weakref.ref(inspector.engine._runtimes["mnist"])
+            del inspector
+            assert 200 == (await client.post("/models/reload")).status_code
+            async with asyncio.timeout(10):
+                while runtime() is not None:  # noqa: ASYNC110  threads end in their own time
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
 
 
 def test_a_broken_bundle_leaves_all_as_they_were(own_settings: Settings, bundles: Path) -> None:
