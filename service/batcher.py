@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
-from service.delivery import complete, deliver
+from service.delivery import complete, counted, deliver
 from service.rate import Rate, Refusals
-from service.waiting import Answers, Batch, Runner, Submission, Waiting
+from service.waiting import Answers, Batch, BatchReport, Runner, Submission, Waiting
 
 Clock = Callable[[], float]
 QUICK_S = 0.01
@@ -36,17 +36,6 @@ class Closed(Exception):
 
 class RunnerLost(Exception):
     """Raised by a runner that will never work again: the batcher ends and answers every caller."""
-
-
-class BatchReport(NamedTuple):
-    """What one run of a runner was like."""
-
-    key: Any
-    """Of the runner."""
-    rows: int
-    seconds: float
-    padding: int = 0
-    """Rows computed beyond those."""
 
 
 class Batcher:
@@ -231,7 +220,7 @@ class Batcher:
         rows = [row for part in parts for row in part.rows]
         started = self._clock()
         try:
-            answers = _counted(runner.run(rows), len(rows))
+            answers = counted(runner.run(rows), len(rows))
         except RunnerLost:
             raise
         except Exception as error:  # noqa: BLE001  a runner may raise anything; the row's caller gets it
@@ -255,9 +244,3 @@ class Batcher:
         submissions = dict.fromkeys([part.submission for part in batch.parts] + left)
         self._on_lost(error)
         deliver((submission, lost) for submission in submissions)
-
-
-def _counted(answers: Sequence[Any], rows: int) -> Sequence[Any]:
-    if len(answers) != rows:
-        raise ValueError(f"{rows} rows got {len(answers)} answers")
-    return answers

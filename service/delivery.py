@@ -13,6 +13,17 @@ Outcome = tuple[Submission, Answers | Exception]
 """A submission, and its answers or why there are none."""
 
 
+def counted(answers: Sequence[Any], rows: int) -> Sequence[Any]:
+    """The same answers.
+
+    Raises:
+        ValueError: there are not as many as rows.
+    """
+    if len(answers) != rows:
+        raise ValueError(f"{rows} rows got {len(answers)} answers")
+    return answers
+
+
 def complete(parts: Iterable[Part], answers: Sequence[Any], seconds: float) -> list[Outcome]:
     """Put answers in their places; gives the submissions that have them all."""
     whole: list[Outcome] = []

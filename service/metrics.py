@@ -13,7 +13,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from service.batcher import BatchReport
+from service.waiting import BatchReport
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)

@@ -93,6 +93,17 @@ class Batch(NamedTuple):
         return self._replace(parts=first), self._replace(parts=second)
 
 
+class BatchReport(NamedTuple):
+    """What one run of a runner was like."""
+
+    key: Any
+    """Of the runner."""
+    rows: int
+    seconds: float
+    padding: int = 0
+    """Rows computed beyond those."""
+
+
 class Waiting:
     """All rows that wait, in one queue for each runner. Not safe for threads by itself.
 

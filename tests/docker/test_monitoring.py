@@ -11,8 +11,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.batcher import BatchReport
 from service.metrics import Metrics
+from service.waiting import BatchReport
 
 MONITORING = Path(__file__).parents[2] / "docker" / "monitoring"
 DASHBOARD = MONITORING / "grafana" / "dashboards" / "capsnet.json"

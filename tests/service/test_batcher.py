@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.batcher import Batcher, BatchReport, Closed, Full, RunnerLost
-from service.waiting import Answers, Runner
+from service.batcher import Batcher, Closed, Full, RunnerLost
+from service.waiting import Answers, BatchReport, Runner
 
 
 class Gate:

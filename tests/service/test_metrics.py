@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.batcher import BatchReport
 from service.metrics import Metrics
+from service.waiting import BatchReport
 
 
 def read(metrics: Metrics, sample: str, **labels: str) -> float:
