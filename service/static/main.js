@@ -101,7 +101,10 @@ function glance() {
 }
 
 function showModel() {
-  const names = chosenModel().class_names;
+  const { class_names: names, dataset } = chosenModel();
+  const ofDigits = dataset === "mnist";
+  find("draw-title").textContent = ofDigits ? "Draw a digit" : "Show a picture";
+  pad.samples.hidden = !ofDigits;
   const lookAs = (target) => scene && lookAgain({ target });
   showClasses(names, lookAs);
   targetChoice.replaceChildren(...names.map((name, label) => make("option", { value: label }, name)));

@@ -23,7 +23,8 @@ export class Pad extends EventTarget {
     this.hint = make("p", { class: "hint", "aria-hidden": "true" }, "draw, drop or paste");
     this.paper = make("div", { class: "paper pad" }, this.image, this.drawing.canvas, this.hint);
     this.#takeDrops();
-    parent.append(this.paper, this.#tools(name), this.#samples(name));
+    this.samples = this.#samples(name);
+    parent.append(this.paper, this.#tools(name), this.samples);
   }
 
   get empty() {
