@@ -53,7 +53,7 @@ def transformed_chart(results: Sequence[Result], _: Mapping[str, Encoder]) -> Ch
 def sizes_chart(results: Sequence[Result], encoders: Mapping[str, Encoder]) -> Chart:
     """Error over images per second in batches; a line joins those that none beats in both."""
     marks = [
-        Mark(Point(encoder.images_per_s[BATCHES[-1]], mean(errors)), name.removeprefix("held-out-"))
+        Mark(Point(encoder.images_per_s[BATCHES[-1]], mean(errors)), _size(name))
         for name, encoder in encoders.items()
         if (errors := _errors(name, "plain", results))
     ]
@@ -67,6 +67,7 @@ def sizes_chart(results: Sequence[Result], encoders: Mapping[str, Encoder]) -> C
         [Line(front)] if front else [],
         marks,
         x_title="images/s of a CPU thread, 32 at once",
+        y_range=(0, max((mark.point.y for mark in marks), default=1)),
     )
 
 
@@ -107,6 +108,11 @@ def _lines(
             if points:
                 lines.append(Line(points, f"{title}, {size}"))
     return lines
+
+
+def _size(name: str) -> str:
+    """What tells a row from the others; `compact` for the network whose sizes are changed."""
+    return name.removeprefix("held-out-mnist-").removesuffix("-compact")
 
 
 def _errors(name: str, test: str, results: Sequence[Result]) -> list[float]:

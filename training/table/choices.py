@@ -42,6 +42,8 @@ _PARTS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     },
 }
 """Titles and changes, one at a time, to the recipes of the compact networks."""
+_CHANCE = {"mnist": "0.5 points", "fashion-mnist": "1.5 points"}
+"""Two standard deviations of the difference of two such errors, were they independent."""
 _ERROR = {"plain": "error on held-out training images, %"}
 
 
@@ -75,8 +77,8 @@ CHOICE_SECTIONS = (
         "`mnist-compact` has 64 channels and 8 types of 8 dimensions. Parameters, megabytes as "
         "exported and images per second are those of the encoder, on one CPU thread, in turn with "
         "that of `mnist` in one run of `python -m benchmarks.sizes`; the ratios are to it. Of "
-        "5,000 held-out digits one is 0.02 points: errors of one seed that lie within 0.3 of each "
-        "other do not tell which is better.",
+        "5,000 held-out digits one is 0.02 points: errors of one seed that lie within "
+        f"{_CHANCE['mnist']} of each other do not tell which is better.",
         _stems("mnist", _SIZES),
         _ERROR,
         picture="sizes.png",
@@ -85,9 +87,10 @@ CHOICE_SECTIONS = (
     *(
         Section(
             f"Parts of the recipe of `{preset}-compact`",
-            "One change at a time, on 5,000 held-out training images; what was said of one seed's "
-            "errors holds here too. In so short a training the paper's rate stays all but "
-            "constant, so its row says what any fall of the rate is worth.",
+            "One change at a time, on 5,000 held-out training images. Errors of one seed that lie "
+            f"within {_CHANCE[preset]} of each other do not tell which is better. In so short a "
+            "training the paper's rate stays all but constant, so its row says what any fall of "
+            "the rate is worth.",
             _stems(preset, parts),
             _ERROR,
         )

@@ -35,7 +35,7 @@ def test_errors_over_transformations(results: list[Result]) -> None:
 def test_errors_over_speeds(results: list[Result], encoders: Encoders) -> None:
     """Each size that has both; a line joins those that no other beats in both."""
     slow, fast = Point(1000, 1.5), Point(2000, 1.5)
-    names = ("mnist-compact", "mnist-32x4-compact")
+    names = ("compact", "32x4")
     chart = sizes_chart(results, encoders)
     assert [Mark(slow, names[0]), Mark(fast, names[1])] == chart.marks
     assert [Line([slow, fast])] == chart.lines
