@@ -137,12 +137,12 @@ def _draw_lines(panel: Image.Image, chart: Chart, frame: _Frame) -> None:
 
 
 def _draw_marks(draw: ImageDraw.ImageDraw, chart: Chart, frame: _Frame) -> None:
-    """Dots, their names towards the middle of the panel."""
+    """Dots, their names towards the middle of the panel and off a line that rises."""
     for point, name in chart.marks:
         x, y = frame.place(point)
         draw.circle((x, y), 3, INK)
-        side, anchor = (8, "lm") if x < frame.width / 2 else (-8, "rm")
-        draw.text((x + side, y), name, INK, font(_FONT), anchor=anchor)
+        side, anchor = (4, "lt") if x < frame.width / 2 else (-4, "rb")
+        draw.text((x + side, y + side), name, INK, font(_FONT), anchor=anchor)
 
 
 def _draw_legend(draw: ImageDraw.ImageDraw, chart: Chart, width: int) -> None:

@@ -19,7 +19,7 @@ _WARM_UP_RUNS = 4
 
 
 class Session(Protocol):
-    """One graph, ready to run. Not for use from several threads at once."""
+    """One graph, ready to run: on a CPU from any thread, on CUDA from one alone."""
 
     @property
     def provider(self) -> str:

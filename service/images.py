@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from model.preprocess import WHITE
+from model.canvas import enlarge
 from service.problems import TooLarge, UnreadablePicture, UnsupportedFormat
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
@@ -135,7 +135,6 @@ def encode_png(image: NDArray[np.float32], *, scale: int = 1) -> bytes:
     Args:
         image: (H, W), or (H, W, 3) in colour.
     """
-    pixels = (image.clip(0, 1) * WHITE + 0.5).astype(np.uint8)
     file = io.BytesIO()
-    Image.fromarray(pixels.repeat(scale, 0).repeat(scale, 1)).save(file, "PNG")
+    enlarge(image, scale).save(file, "PNG")
     return file.getvalue()

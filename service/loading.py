@@ -17,7 +17,7 @@ from service.settings import Settings
 
 log = logging.getLogger(__name__)
 _COLLECTOR_THRESHOLDS = (5000, 50, 100)
-"""Of `gc.set_threshold`; Python's own are (700, 10, 10), or much the same."""
+"""Of `gc.set_threshold`; those of CPython 3.11 are (700, 10, 10)."""
 
 
 class ReloadRefused(Exception):

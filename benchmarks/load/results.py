@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load.servers import ROOT
+from model.atomic_file import replacing
 from model.cpu import cpu_quota
 
 
@@ -25,9 +26,8 @@ class Results:
     def add(self, kind: str, **measurement: Any) -> None:
         """Keep one measurement."""
         self.values.setdefault(kind, []).append(measurement)
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(self.values, indent=1) + "\n")
-        temporary.replace(self.path)
+        with replacing(self.path) as file:
+            file.write(f"{json.dumps(self.values, indent=1)}\n".encode())
 
 
 def describe_machine() -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from service import middleware
 from service.middleware import Disconnect
 
 POST: Scope = {"type": "http", "method": "POST", "headers": []}
@@ -75,11 +76,18 @@ def test_a_client_that_stays_is_answered() -> None:
     assert [200] == [message["status"] for message in client.answers]
 
 
-def test_a_quick_answer_needs_no_watching() -> None:
-    """Nothing is received after the body where the answer is there at once."""
+def test_a_quick_answer_needs_no_watching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the time of patience nothing is received after the body, though the loop turns."""
+    monkeypatch.setattr(middleware, "PATIENCE_S", 60)
+
+    async def answer(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await asyncio.sleep(0.01)
+        await send({"type": "http.response.start", "status": 200})
+
     client = Client([BODY, LEFT])
-    handle(App(quick=True), client)
-    assert LEFT == asyncio.run(client.receive())
+    asyncio.run(Disconnect(answer)(POST, client.receive, client.send))
+    assert [200] == [message["status"] for message in client.answers]
 
 
 def test_errors_pass_through() -> None:
