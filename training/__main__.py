@@ -111,12 +111,15 @@ def export(
     bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path(
         "model/bundles"
     ),
+    bits: Annotated[int, typer.Option(help="In which large weights are stored, 8 or 16.")] = 16,
     data_dir: DataDir = _DATA,
 ) -> None:
     """Write the bundle of a run, after checking that it computes what the network does."""
+    if bits not in (8, 16):
+        raise typer.BadParameter(f"--bits are 8 or 16, not {bits}")
     from training.publication.publishing import publish  # noqa: PLC0415  training itself needs no onnx
 
-    bundle = publish(run_dir, bundles, name=name, data_dir=data_dir)
+    bundle = publish(run_dir, bundles, name=name, data_dir=data_dir, bits=bits)
     console.print(f"wrote {bundle.path}")
 
 

@@ -33,6 +33,13 @@ def test_other_epochs_are_in_the_recipe(tmp_path: Path) -> None:
     assert 0 != train_one_step(tmp_path, "--resume")
 
 
+def test_weights_are_stored_in_8_or_16_bits(tmp_path: Path) -> None:
+    """Before anything is read, the command line says so."""
+    result = CliRunner().invoke(app, ["export", str(tmp_path), "--bits", "4"])
+    assert 2 == result.exit_code
+    assert "8 or 16, not 4" in result.output
+
+
 def test_epochs_must_be_positive(tmp_path: Path) -> None:
     """The command line says what is wrong."""
     assert 2 == train_one_step(tmp_path, "--epochs", "0")

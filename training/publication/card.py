@@ -18,7 +18,7 @@ _TEMPLATE = """# {name}
 | task | {task}, {size}x{size} greyscale |
 | encoder | convolution, {capsules:,} primary capsules ({types} types on a {grid}x{grid} grid), \
 {classes} class capsules of {dim}-D, {iterations} routing iterations |
-| weights | {weights_mb:.1f} MB in 16 bits, computed in 32 |
+| weights | {weights_mb:.1f} MB in {storage}, computed in 32 |
 | test error | {score} |
 | source | Sabour, Frosst and Hinton, "Dynamic Routing Between Capsules", 2017 |
 
@@ -36,7 +36,7 @@ _TEMPLATE = """# {name}
 
 {protocol}
 {shifts}
-Storing the weights in 16 bits changed {answers_changed} of {validation_images:,} answers on \
+Storing the weights in {storage} changed {answers_changed} of {validation_images:,} answers on \
 {validation} (wrong before {errors_before}, after {errors_after}) \
 and moved no length of the first 500 by more than {largest_length_change:.1e}. Those {shown} \
 {validation_note}.
@@ -64,6 +64,7 @@ _WORDING = {
     "digits": ("digits", _DIGIT_LIMITS),
     "clothes": ("pictures", _CLOTHES_LIMITS),
 }
+_STORAGE = {16: "16 bits", 8: "8 bits with a scale for each channel"}
 _SHIFTS = """
 | shift | pairs wrong | digits missed | squared error of a digit | IoU of masks | ink of a digit: \
 true, drawn, drawn of an absent class |
@@ -87,6 +88,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
     return {
         **manifest.rounding,
         "name": manifest.name,
+        "storage": _STORAGE[manifest.rounding["stored_bits"]],
         "summary": _summary(epochs, training, pairs=manifest.preprocess == "pair"),
         "classes": manifest.num_classes,
         **_wording(manifest),

@@ -7,13 +7,10 @@ import hashlib
 import logging
 import warnings
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-import numpy as np
 import onnx
 import torch
-from numpy.typing import NDArray
 from onnx import external_data_helper, helper, numpy_helper
 from torch import Tensor, nn
 
@@ -27,10 +24,9 @@ from model.bundle import (
     BundleError,
 )
 from model.capsnet import CapsNet
+from training.publication.storage import StoredWeight, narrow
 
 OPSET = 20
-SMALLEST_STORED = 1024
-"""Elements from which a weight goes to weights.bin; smaller ones stay in the graph, as they are."""
 _ALIGNMENT = 64
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum"}
 
@@ -39,13 +35,17 @@ class ExportError(BundleError):
     """The bundle was not written; the message says why."""
 
 
-def write_graphs(network: CapsNet, folder: Path) -> None:
+def write_graphs(network: CapsNet, folder: Path, bits: int = 16) -> None:
     """Write the graphs and the weights they share.
 
+    Args:
+        network: its weights are rounded to `bits`.
+
     Raises:
-        ExportError: a graph holds a forbidden operator.
+        ExportError: a graph holds a forbidden operator, or a weight was not rounded.
     """
     config = network.config
+    weights = WeightStore(_name_as_traced(_narrow_exactly(network, bits)))
     images = torch.zeros(2, 1, config.image_size, config.image_size)
     poses, classes = torch.zeros(2, config.class_dim), torch.zeros(2, dtype=torch.int64)
     with network.primary.conv.directly():
@@ -58,8 +58,6 @@ def write_graphs(network: CapsNet, folder: Path) -> None:
         )
     batch = _trace(network, {"images": images}, ("lengths", "poses"))
     decoder = _trace(network.decoder, {"poses": poses, "classes": classes}, ("images",))
-    traced = (network, network.decoder, _RoutingGraph(network))
-    weights = WeightStore({name for module in traced for name, _ in module.named_parameters()})
     graphs = {
         ENCODER: encoder,
         DECODER: decoder,
@@ -86,38 +84,36 @@ def in_half_precision(network: CapsNet) -> CapsNet:
 
 
 class WeightStore:
-    """The content of weights.bin: float16 tensors, each stored once.
+    """The content of weights.bin: each tensor is stored once.
 
     Args:
-        names: of the weights; whatever else a graph holds, no training made, and it stays there.
+        weights: by name; whatever else a graph holds stays there.
     """
 
-    def __init__(self, names: AbstractSet[str]) -> None:
-        self._names = names
+    def __init__(self, weights: Mapping[str, StoredWeight]) -> None:
+        self._weights = weights
         self.content = bytearray()
         self._offsets: dict[str, int] = {}
 
     def move_from(self, graph: onnx.ModelProto) -> None:
-        """Move the graph's large weights here; a Cast widens those of float32 when it is loaded.
-
-        Raises:
-            ExportError: a weight is not a 16-bit number, so storing it would change the network.
-        """
-        casts = []
-        for initializer in graph.graph.initializer:
-            values = numpy_helper.to_array(initializer)
-            if values.size < SMALLEST_STORED or initializer.name not in self._names:
-                continue
-            if values.dtype == np.float32:
-                casts.append(_narrow(initializer, values))
-            offset = self._store(initializer.raw_data)
-            external_data_helper.set_external_data(
-                initializer, WEIGHTS, offset=offset, length=len(initializer.raw_data)
-            )
-            initializer.ClearField("raw_data")
-        nodes = [*casts, *graph.graph.node]
-        del graph.graph.node[:]
+        """Move the graph's large weights here; its first nodes widen them, when it is loaded."""
+        initializers, weights = graph.graph.initializer, self._weights
+        stays = [one for one in initializers if one.name not in weights]
+        parts = [_widen(one, weights[one.name]) for one in initializers if one.name in weights]
+        moved = [tensor for tensors, _ in parts for tensor in tensors]
+        for tensor in moved:
+            self._move(tensor)
+        nodes = [*(node for _, widening in parts for node in widening), *graph.graph.node]
+        del graph.graph.initializer[:], graph.graph.node[:]
+        graph.graph.initializer.extend([*stays, *moved])
         graph.graph.node.extend(nodes)
+
+    def _move(self, tensor: onnx.TensorProto) -> None:
+        offset = self._store(tensor.raw_data)
+        external_data_helper.set_external_data(
+            tensor, WEIGHTS, offset=offset, length=len(tensor.raw_data)
+        )
+        tensor.ClearField("raw_data")
 
     def _store(self, data: bytes) -> int:
         key = hashlib.sha256(data).hexdigest()
@@ -128,14 +124,38 @@ class WeightStore:
         return self._offsets[key]
 
 
-def _narrow(initializer: onnx.TensorProto, values: NDArray[np.float32]) -> onnx.NodeProto:
-    """Store a weight in float16; gives the Cast that widens it."""
-    name, stored = initializer.name, f"{initializer.name}.float16"
-    halves = values.astype(np.float16)
-    if not np.array_equal(halves.astype(np.float32), values):
-        raise ExportError(f"{name} was not rounded to 16 bits")
-    initializer.CopyFrom(numpy_helper.from_array(halves, stored))
-    return helper.make_node("Cast", [stored], [name], to=onnx.TensorProto.FLOAT)
+def _narrow_exactly(network: CapsNet, bits: int) -> dict[str, StoredWeight]:
+    """The large weights as they are stored, by parameter; storing them changes none."""
+    weights = narrow(network, bits)
+    for name, stored in weights.items():
+        if not torch.equal(stored.widen(), network.get_parameter(name)):
+            raise ExportError(f"{name} was not rounded to {bits} bits")
+    return weights
+
+
+def _name_as_traced(weights: Mapping[str, StoredWeight]) -> dict[str, StoredWeight]:
+    """The weights under the names that they have in the graphs."""
+    routing = {f"network.{name}": stored for name, stored in weights.items()}
+    decoder = {name.removeprefix("decoder."): stored for name, stored in weights.items()}
+    return {**weights, **routing, **decoder}
+
+
+def _widen(
+    weight: onnx.TensorProto, stored: StoredWeight
+) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
+    """The tensors that are stored of a graph's weight, and the nodes that make it of them."""
+    name, float32 = weight.name, onnx.TensorProto.FLOAT
+    numbers = numpy_helper.from_array(stored.numbers.numpy(), f"{name}.stored")
+    if stored.scales is None:
+        return [numbers], [helper.make_node("Cast", [numbers.name], [name], to=weight.data_type)]
+    scales = numpy_helper.from_array(stored.scales.numpy(), f"{name}.scales")
+    codes, wide = f"{name}.codes", f"{name}.float32"
+    nodes = [
+        helper.make_node("Cast", [numbers.name], [codes], to=float32),
+        helper.make_node("Mul", [codes, scales.name], [wide]),
+        helper.make_node("Cast", [wide], [name], to=weight.data_type),
+    ]
+    return [numbers, scales], nodes
 
 
 class _RoutingGraph(nn.Module):

@@ -24,13 +24,15 @@ from training.run.curves import draw_curves
 from training.run.plan import CHECKPOINT, CURVES, METRICS
 
 
-def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -> Bundle:
-    """Export a run's network, and write its card.
+def publish(
+    run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path, bits: int = 16
+) -> Bundle:
+    """Export a run's network, its weights stored in so many bits, and write its card.
 
     Raises:
         training.run.checkpoint.CheckpointError: there is no readable run.
         training.publication.graphs.ExportError: the network has no capsules, or the bundle would
-            not compute what it does.
+            not compute what it does, or not as well.
     """
     checkpoint = Checkpoint.load(run_dir / CHECKPOINT)
     recipe = checkpoint.recipe
@@ -46,7 +48,8 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         validation = validation_pairs(digits, size=size, shift_px=shift_px)
         threshold = choose_threshold(network, validation)
     manifest = _describe(checkpoint, name=name or recipe.name, mask_threshold=threshold)
-    bundle = export_bundle(network, manifest, bundles / manifest.name, validation=validation)
+    target = bundles / manifest.name
+    bundle = export_bundle(network, manifest, target, validation=validation, bits=bits)
     draw_curves(run_dir / METRICS, bundle.path / CURVES, title=manifest.name)
     shutil.copy(run_dir / METRICS, bundle.path / METRICS)
     return study(bundle, digits)

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from model.bundle import CARD, Bundle
+from model.bundle import CARD, WEIGHTS, Bundle
 from model.capsnet import CapsNetConfig
+from training.__main__ import app
 from training.baseline import BaselineConfig
 from training.data.datasets import DATASETS, Dataset, DatasetError, Examples, load
 from training.data.pairs import TEST_DIGESTS, digest, fixed_pairs
@@ -151,7 +153,7 @@ def test_scoring_changes_nothing(
 def published_pairs(
     data_dir: Path, noise: Dataset, tmp_path_factory: pytest.TempPathFactory
 ) -> Bundle:
-    """The bundle of one step on pairs of noise."""
+    """The bundle of one step on pairs of noise, exported in 8 bits by the command line."""
     folder = tmp_path_factory.mktemp("pairs")
     recipe = replace(
         TINY, task="pairs", network=replace(TINY.network, image_size=36), epochs=8e-5, shift_px=4
@@ -162,7 +164,10 @@ def published_pairs(
         patch.setattr("training.data.pairs.VALIDATION_PAIRS", 6)
         examples = load(noise, "train", data_dir)
         Trainer(Plan(recipe, 1, examples, None, folder), device=torch.device("cpu")).run()
-        return publish(folder, folder / "bundles", name=None, data_dir=data_dir)
+        options = ["--bundles", str(folder / "bundles"), "--data-dir", str(data_dir)]
+        arguments = ["export", str(folder), "--bits", "8", *options]
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return Bundle.open(folder / "bundles" / recipe.name)
 
 
 def test_bundle_of_pairs_says_so(published_pairs: Bundle) -> None:
@@ -175,6 +180,21 @@ def test_bundle_of_pairs_says_so(published_pairs: Bundle) -> None:
     )
     assert manifest.mask_threshold in THRESHOLDS
     assert "two overlapping digits" in (published_pairs.path / CARD).read_text()
+
+
+def test_manifest_and_card_say_in_how_many_bits_weights_are_stored(
+    published: tuple[Bundle, Path], published_pairs: Bundle
+) -> None:
+    """`--bits 8` stores them so, and a card tells size and effect."""
+    for bundle, bits, storage in (
+        (published[0], 16, "16 bits"),
+        (published_pairs, 8, "8 bits with a scale for each channel"),
+    ):
+        card = (bundle.path / CARD).read_text()
+        size_mb = (bundle.path / WEIGHTS).stat().st_size / 1e6
+        assert bits == bundle.manifest.rounding["stored_bits"]
+        assert f"| {size_mb:.1f} MB in {storage}, computed in 32 |" in card
+        assert f"Storing the weights in {storage} changed" in card
 
 
 def test_bundle_of_clothes_says_so(
