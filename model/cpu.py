@@ -4,41 +4,66 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+import time
 from pathlib import Path
 
+import numpy as np
 from onnxruntime import InferenceSession, SessionOptions
 
-from model.sessions import PlainSession, load
+from model.sessions import DTYPES, PlainSession, load
 
 PROVIDER = "CPUExecutionProvider"
+QUICK_S = 0.002
+"""An inference of one row that takes less on one thread is not divided among several."""
 
 
-@dataclass(frozen=True)
 class CpuDevice:
-    """Plain sessions; batches run as they come."""
+    """Plain sessions; batches run as they come.
 
-    threads: int = 0
-    """Of one inference; 0 takes this process's CPU quota."""
+    Args:
+        threads: in all; 0 takes this process's CPU quota.
+    """
 
-    def open(self, graph: Path, *, spins: bool = True) -> PlainSession:
-        """Load a graph; see `open_session`.
+    def __init__(self, threads: int = 0) -> None:
+        self.threads = threads or cpu_quota()
+
+    @property
+    def side_by_side(self) -> int:
+        """How many batches it pays to run at once."""
+        return min(2, self.threads)
+
+    def open(self, graph: Path) -> PlainSession:
+        """Load a graph to be done soon: on all threads, or on one where that is as quick.
+
+        A quick inference gains nothing from other threads, and waits for those that have no core
+        to run on because the machine does something else.
 
         Raises:
             BundleError: onnxruntime cannot load it.
         """
-        return PlainSession(open_session(graph, threads=self.threads, spins=spins))
+        session = open_session(graph, threads=1)
+        if self.threads > 1 and _seconds_of_a_row(session) > QUICK_S:
+            session = open_session(graph, threads=self.threads)
+        return PlainSession(session)
+
+    def open_side_by_side(self, graph: Path) -> PlainSession:
+        """Load a graph of which two batches run at once, each on half of the threads.
+
+        Raises:
+            BundleError: onnxruntime cannot load it.
+        """
+        return PlainSession(open_session(graph, threads=self.threads // self.side_by_side))
 
 
-def open_session(graph: Path, *, threads: int = 0, spins: bool = True) -> InferenceSession:
+def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
     """Load a graph for the CPU.
+
+    The threads of one inference wait for one another in a busy loop, but not for the next
+    inference, on cores that answer HTTP.
 
     Args:
         graph: the file.
         threads: of one inference; 0 takes this process's CPU quota.
-        spins: whether the threads of one inference wait for one another in a busy loop: sooner
-            done where it takes a few milliseconds, a waste of cores where it takes longer. None
-            spins between inferences, on cores that answer HTTP.
 
     Raises:
         BundleError: onnxruntime cannot load it.
@@ -46,9 +71,21 @@ def open_session(graph: Path, *, threads: int = 0, spins: bool = True) -> Infere
     options = SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or cpu_quota()
-    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spins)))
     options.add_session_config_entry("session.force_spinning_stop", "1")
     return load(graph, options, [PROVIDER])
+
+
+def _seconds_of_a_row(session: InferenceSession) -> float:
+    """How long one row takes, undisturbed."""
+    inputs = {
+        one.name: np.zeros((1, *one.shape[1:]), DTYPES[one.type]) for one in session.get_inputs()
+    }
+    seconds = []
+    for _ in range(4):
+        began = time.perf_counter()
+        session.run(None, inputs)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
 
 
 def cpu_quota(cgroups: Path = Path("/sys/fs/cgroup")) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -72,13 +73,14 @@ class Routing(NamedTuple):
 class Runtime:
     """The sessions of one bundle. Where `any_thread` is false, for one thread alone.
 
-    On the CPU batches run as they come. On CUDA they are padded to buckets, and each bucket is a
+    On the CPU batches run as they come: few images on all threads, to be done soon, and more on
+    half of them, so that two batches run side by side. On CUDA they are padded to buckets, and each bucket is a
     CUDA graph. An image's answer does not depend on which it was.
 
     Args:
         bundle: what to load.
         device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
-        threads: of one inference on the CPU; by default the CPU quota of this process.
+        threads: of the CPU, in all; by default the CPU quota of this process.
         cuda: how CUDA is used, if it is.
         max_encode_rows: largest batch of images that is prepared for.
         max_decode_rows: largest batch of poses; a whole sweep of 16 dimensions fits in 256.
@@ -105,6 +107,8 @@ class Runtime:
         self._cpu = CpuDevice(threads)
         self._cuda_options = cuda or CudaOptions()
         self._cuda: CudaDevice | None = None
+        self._router: Session | None = None
+        self._opening = threading.Lock()
         self._strict = device == "cuda"
         if device == "cpu":
             self._use_cpu()
@@ -124,6 +128,11 @@ class Runtime:
     def any_thread(self) -> bool:
         """Whether any thread may encode and decode, several at once; on CUDA graphs have owners."""
         return self._cuda is None
+
+    @property
+    def side_by_side(self) -> int:
+        """How many batches it pays to run at once."""
+        return self._cpu.side_by_side if self._cuda is None else 1
 
     def warm_up(self) -> None:
         """Prepare for all batch sizes, on the thread that will encode and decode.
@@ -165,11 +174,14 @@ class Runtime:
     def _use_cpu(self) -> None:
         """Batches run as they come."""
         self._cuda = None
+        cpu = self._cpu
         self._encoders: dict[str, Session] = {
-            graph: self._cpu.open(self._path(graph), spins=graph != ENCODER_BATCH)
+            graph: (cpu.open_side_by_side if graph == ENCODER_BATCH else cpu.open)(
+                self._path(graph)
+            )
             for graph in self._encoder_graphs()
         }
-        self._decoder: Session = self._cpu.open(self._path(DECODER))
+        self._decoder: Session = cpu.open(self._path(DECODER))
 
     def _use_cuda(self) -> None:
         """Batches are padded to buckets, and buckets are captured as CUDA graphs."""
@@ -180,9 +192,12 @@ class Runtime:
         }
         self._decoder = cuda.open_bucketed(self._path(DECODER), max_rows=self.max_decode_rows)
 
-    @cached_property
+    @property
     def _routing(self) -> Session:
-        return (self._cuda or self._cpu).open(self._path(ROUTING))
+        with self._opening:
+            if self._router is None:
+                self._router = (self._cuda or self._cpu).open(self._path(ROUTING))
+            return self._router
 
     def _encoder_graphs(self) -> set[str]:
         return {self.encoder_graph(rows) for rows in range(1, self.max_encode_rows + 1)}

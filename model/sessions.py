@@ -13,7 +13,8 @@ from onnxruntime import InferenceSession, OrtValue, RunOptions, SessionOptions
 from model.bundle import BundleError
 
 Array = NDArray[Any]
-_DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+"""What onnxruntime calls the types of inputs and outputs."""
 _WARM_UP_RUNS = 4
 """Of each bucket: two plain ones, which allocate; the one that captures the graph; a replay."""
 
@@ -153,13 +154,13 @@ class _Slot:
         self._inputs: dict[str, _Buffer] = {}
         self._outputs: list[OrtValue] = []
         for entry in session.get_inputs():
-            staged = np.zeros((rows, *entry.shape[1:]), _DTYPES[entry.type])
+            staged = np.zeros((rows, *entry.shape[1:]), DTYPES[entry.type])
             bound = OrtValue.ortvalue_from_shape_and_type(staged.shape, staged.dtype.type, *device)
             bound.update_inplace(staged)
             self._binding.bind_ortvalue_input(entry.name, bound)
             self._inputs[entry.name] = _Buffer(staged, bound)
         for entry in session.get_outputs():
-            shape, dtype = (rows, *entry.shape[1:]), _DTYPES[entry.type]
+            shape, dtype = (rows, *entry.shape[1:]), DTYPES[entry.type]
             bound = OrtValue.ortvalue_from_shape_and_type(shape, dtype, *device)
             self._binding.bind_ortvalue_output(entry.name, bound)
             self._outputs.append(bound)

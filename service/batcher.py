@@ -1,4 +1,4 @@
-"""Rows from many callers, answered in batches by one thread, or at once where nobody else calls.
+"""Rows from many callers, answered in batches by threads, or at once where nobody else calls.
 
 Knows nothing of HTTP, of arrays or of networks: a row is anything, and a runner turns a list of
 rows into a list of answers.
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from service.delivery import complete, counted, deliver
@@ -39,19 +40,21 @@ class RunnerLost(Exception):
 
 
 class Batcher:
-    """Greedy, slot first: when the thread is free it takes everything that waits.
+    """Greedy, slot first: when a thread is free it takes everything that waits.
 
-    Nobody is held back on an idle service, and nothing polls. Rows are counted, not submissions. A
-    batch that fails is retried by halves, so that a bad row fails alone. A caller that is alone
-    runs its rows itself where that is quick and the runner allows it: waking a thread and being
-    woken by it takes longer than a small network.
+    Nobody is held back on an idle service, and nothing polls. Rows are counted, not submissions.
+    Where several threads are idle, each takes its share. A batch that fails is retried by halves,
+    so that a bad row fails alone. A caller that is alone runs its rows itself where that is quick
+    and the runner allows it: waking a thread and being woken by it takes longer than a small
+    network.
 
     Args:
         runners: one for each queue.
+        threads: that run batches, side by side.
         max_waiting_rows: rows that may wait before `submit` raises Full.
         max_delay_s: see `Waiting`.
         clock: monotonic seconds.
-        prepare: called once, on the batcher's thread, before any run; the constructor waits for it.
+        prepare: called once, on the first of the threads, before any run; the constructor waits.
         on_batch: called, on the thread that ran it, after every run.
         on_lost: called, on the thread that ran it, if a runner is lost.
 
@@ -63,6 +66,7 @@ class Batcher:
         self,
         runners: Mapping[Hashable, Runner],
         *,
+        threads: int = 1,
         max_waiting_rows: int = 1024,
         max_delay_s: float = 0,
         clock: Clock = time.monotonic,
@@ -79,16 +83,17 @@ class Batcher:
         self._refusals = Refusals(self._rate, clock=clock)
         self._seconds: dict[tuple[Hashable, int], float] = {}
         """Of the last run of a runner with so many rows."""
-        self._busy = False
-        """Whether the thread runs a batch."""
+        self._running = 0
+        """Threads that run a batch."""
         self._closed = False
         self._changed = threading.Condition()
         prepared: Future[None] = Future()
-        self._thread = threading.Thread(
-            target=self._work, args=(prepare, prepared), name="inference", daemon=True
-        )
-        self._thread.start()
+        first = partial(self._prepare_and_work, prepare, prepared)
+        self._threads = [_thread(first), *(_thread(self._work) for _ in range(1, threads))]
+        self._threads[0].start()
         prepared.result()
+        for thread in self._threads[1:]:
+            thread.start()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -101,8 +106,8 @@ class Batcher:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        """Whether all threads are there."""
+        return all(thread.is_alive() for thread in self._threads)
 
     def check_room(self, rows: int, *, ahead: int = 0) -> None:
         """Refuse rows for which there is no room, perhaps before work is put into them.
@@ -139,7 +144,7 @@ class Batcher:
             self.check_room(len(rows))
             self._waiting.add(key, submission)
             may_run = self._may_run(key, submission)
-            if not may_run:
+            if not may_run and self._waiting.ready(key, running=self._running):
                 self._changed.notify()
         try:
             if may_run:
@@ -150,16 +155,18 @@ class Batcher:
             submission.abandoned = True
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Take no more rows, finish those that were accepted, and wait for the thread to end.
+        """Take no more rows, finish those that were accepted, and wait for the threads to end.
 
         Returns:
-            Whether it ended within the timeout; without one, this waits for as long as it takes.
+            Whether they ended within the timeout; without one, this waits for as long as it takes.
         """
         with self._changed:
             self._closed = True
-            self._changed.notify()
-        self._thread.join(timeout_s)
-        return not self.alive
+            self._changed.notify_all()
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(None if end is None else max(0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _may_run(self, key: Hashable, submission: Submission) -> bool:
         """Whether a caller may run its rows itself: it is alone, and they do not take long."""
@@ -167,7 +174,7 @@ class Batcher:
         return (
             self._waiting.rows == rows
             and not submission.taken
-            and not self._busy
+            and not self._running
             and self._waiting.runner(key).anywhere
             and self._seconds.get((key, rows), QUICK_S) < QUICK_S
         )
@@ -183,24 +190,33 @@ class Batcher:
                 return
         self._survive(batch)
 
-    def _work(self, prepare: Callable[[], None], prepared: Future[None]) -> None:
+    def _prepare_and_work(self, prepare: Callable[[], None], prepared: Future[None]) -> None:
         try:
             prepare()
         except Exception as error:  # noqa: BLE001  the constructor raises it
             prepared.set_exception(error)
             return
         prepared.set_result(None)
-        while (batch := self._next_batch()) is not None and self._survive(batch):
-            pass
+        self._work()
+
+    def _work(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            survived = self._survive(batch)
+            with self._changed:
+                self._running -= 1
+            if not survived:
+                break
 
     def _next_batch(self) -> Batch | None:
         """Wait for a batch; None at the end."""
         with self._changed:
-            self._busy = False
             while True:
-                formed = self._waiting.form(self._clock())
+                running = self._running
+                idle = len(self._threads) - running
+                formed = self._waiting.form(self._clock(), running=running, idle=idle)
                 if isinstance(formed, Batch):
-                    self._busy = True
+                    self._running += 1
+                    self._changed.notify()  # there may be enough for another
                     return formed
                 if formed is None and self._closed:
                     return None
@@ -229,18 +245,25 @@ class Batcher:
                     self._run(half)
                 return
             answers = [error]
-        seconds = self._clock() - started
-        self._seconds[key, len(rows)] = seconds
-        self._rate.note(len(rows), seconds)
-        deliver(complete(parts, answers, seconds))
+        now = self._clock()
+        seconds = now - started
+        with self._changed:
+            self._seconds[key, len(rows)] = seconds
+            self._rate.note(len(rows), seconds / len(self._threads))
+            answered = complete(parts, answers, now)
+        deliver(answered)
         self._on_batch(BatchReport(key, len(rows), seconds, runner.padding(len(rows))))
 
     def _die(self, error: Exception, batch: Batch) -> None:
         with self._changed:
             self._closed = True
             left = self._waiting.clear()
-            self._changed.notify()
+            self._changed.notify_all()
         lost = Closed(f"inference is lost: {error}")
         submissions = dict.fromkeys([part.submission for part in batch.parts] + left)
         self._on_lost(error)
         deliver((submission, lost) for submission in submissions)
+
+
+def _thread(work: Callable[[], None]) -> threading.Thread:
+    return threading.Thread(target=work, name="inference", daemon=True)

@@ -24,17 +24,16 @@ def counted(answers: Sequence[Any], rows: int) -> Sequence[Any]:
     return answers
 
 
-def complete(parts: Iterable[Part], answers: Sequence[Any], seconds: float) -> list[Outcome]:
-    """Put answers in their places; gives the submissions that have them all."""
+def complete(parts: Iterable[Part], answers: Sequence[Any], now: float) -> list[Outcome]:
+    """Put answers in their places; gives the submissions that have them all. For one thread."""
     whole: list[Outcome] = []
     position = 0
     for submission, start, stop in parts:
         submission.answers[start:stop] = answers[position : position + stop - start]
         position += stop - start
         submission.answered += stop - start
-        submission.computed_s += seconds
         if submission.answered == len(submission.rows):
-            whole.append((submission, submission.outcome()))
+            whole.append((submission, submission.outcome(now)))
     return whole
 
 

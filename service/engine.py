@@ -15,13 +15,16 @@ from service import timings
 from service.batcher import Batcher, RunnerLost
 from service.waiting import Runner
 
+_EFFICIENT_IMAGES = 8
+"""The encoder's weights are read once for a batch, which pays from so many images on."""
+
 
 class Engine:
     """Encodes, decodes and routes for any task; rows of different callers share batches.
 
-    Each bundle has a queue for each of its graphs, and one thread serves all, the queue whose rows
-    have waited longest first. The same thread warms the networks up, before the constructor
-    returns: CUDA graphs belong to the thread that captured them.
+    Each bundle has a queue for each of its graphs, and the same threads serve all, the queue whose
+    rows have waited longest first. On CUDA that is one thread, which also warms the networks up
+    before the constructor returns: CUDA graphs belong to the thread that captured them.
 
     Args:
         runtimes: the loaded bundles by name; the engine alone uses them from here on.
@@ -43,6 +46,7 @@ class Engine:
                 runtime.max_encode_rows,
                 runtime.encoder_padding,
                 runtime.any_thread,
+                _EFFICIENT_IMAGES,
             )
             runners[name, "decode"] = Runner(
                 _decoder(runtime),
@@ -51,7 +55,8 @@ class Engine:
                 runtime.any_thread,
             )
             runners[name, "route"] = Runner(_router(runtime), max_route_rows)
-        self.batcher = Batcher(runners, prepare=self._warm_up, **batching)
+        threads = min(runtime.side_by_side for runtime in self._runtimes.values())
+        self.batcher = Batcher(runners, threads=threads, prepare=self._warm_up, **batching)
 
     def __repr__(self) -> str:
         return f"Engine({sorted(self._runtimes)}, {self.provider!r}, {self.batcher!r})"

@@ -36,7 +36,7 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=1, le=65535, description="TCP port to listen on.")
     device: Device = Field("auto", description="`cuda` refuses to fall back to the CPU.")
     threads: int = Field(
-        0, ge=0, description="CPU threads of one inference; 0 takes the container's CPU quota."
+        0, ge=0, description="CPU threads of inference, in all; 0 takes the container's CPU quota."
     )
     cuda_device_id: int = Field(0, ge=0, description="Which CUDA device.")
     cuda_precision: Precision = Field(

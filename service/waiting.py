@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,9 @@ class Runner:
     padding: Callable[[int], int] = lambda _rows: 0
     """How many rows more than those of a batch are computed for it."""
     anywhere: bool = False
-    """Whether other threads may call it too, even at the same time."""
+    """Whether a caller's thread may call it too."""
+    efficient_rows: int = 1
+    """Batches of fewer rows do not run beside others, and none is divided into smaller ones."""
 
 
 @dataclass(eq=False)
@@ -35,7 +38,6 @@ class Submission:
     """Rows that went into batches."""
     answered: int = 0
     waited_s: float = 0.0
-    computed_s: float = 0.0
     abandoned: bool = False
     """Its caller left: its remaining rows are not computed."""
     answers: list[Any] = field(init=False)
@@ -43,9 +45,9 @@ class Submission:
     def __post_init__(self) -> None:
         self.answers = [None] * len(self.rows)
 
-    def outcome(self) -> Answers:
-        """What its caller gets once all rows are answered."""
-        return Answers(self.answers, self.waited_s, self.computed_s)
+    def outcome(self, now: float) -> Answers:
+        """What its caller gets once all rows are answered, which is now."""
+        return Answers(self.answers, self.waited_s, now - self.arrived - self.waited_s)
 
 
 class Answers(NamedTuple):
@@ -56,7 +58,7 @@ class Answers(NamedTuple):
     waited_s: float
     """From its arrival until its first row was in a batch."""
     computed_s: float
-    """Of the batches that held its rows, together."""
+    """From then until its last row was answered."""
 
 
 class Part(NamedTuple):
@@ -104,61 +106,25 @@ class BatchReport(NamedTuple):
     """Rows computed beyond those."""
 
 
-class Waiting:
-    """All rows that wait, in one queue for each runner. Not safe for threads by itself.
+@dataclass(eq=False)
+class _Queue:
+    """What waits for one runner."""
 
-    The next batch comes from the queue whose first rows have waited longest, and takes all that
-    wait there, in order, up to the runner's limit. A submission that does not fit is split.
+    runner: Runner
+    submissions: deque[Submission] = field(default_factory=deque)
+    rows: int = 0
+    """Of them, those that no batch has taken."""
 
-    Args:
-        max_delay_s: how long first rows may be held back for others to join them; not at all by
-            default.
-    """
-
-    def __init__(self, runners: Mapping[Hashable, Runner], *, max_delay_s: float = 0) -> None:
-        self._runners = dict(runners)
-        self._queues: dict[Hashable, deque[Submission]] = {key: deque() for key in runners}
-        self._max_delay_s = max_delay_s
-        self.rows = 0
-
-    def __repr__(self) -> str:
-        depths = {key: len(queue) for key, queue in self._queues.items() if queue}
-        return f"Waiting(rows={self.rows}, submissions={depths})"
-
-    def runner(self, key: Hashable) -> Runner:
-        """Of a queue."""
-        return self._runners[key]
-
-    def add(self, key: Hashable, submission: Submission) -> None:
-        """Put a submission at the end of a queue."""
-        self._queues[key].append(submission)
+    def add(self, submission: Submission) -> None:
+        """Put a submission at the end."""
+        self.submissions.append(submission)
         self.rows += len(submission.rows)
 
-    def form(self, now: float) -> Batch | float | None:
-        """The next batch, or the seconds until there is one, or None if nothing waits."""
-        self._drop_abandoned()
-        filled = [key for key, queue in self._queues.items() if queue]
-        if not filled:
-            return None
-        key = min(filled, key=lambda one: self._queues[one][0].arrived)
-        runner, queue = self._runners[key], self._queues[key]
-        wait_s = queue[0].arrived + self._max_delay_s - now
-        if wait_s > 0 and sum(len(one.rows) - one.taken for one in queue) < runner.max_rows:
-            return wait_s
-        return Batch(key, runner, self._take(queue, runner.max_rows, now))
-
-    def clear(self) -> list[Submission]:
-        """Take everything out."""
-        left = [submission for queue in self._queues.values() for submission in queue]
-        for queue in self._queues.values():
-            queue.clear()
-        self.rows = 0
-        return left
-
-    def _take(self, queue: deque[Submission], room: int, now: float) -> list[Part]:
+    def take(self, room: int, now: float) -> list[Part]:
+        """Take up to `room` rows from the front."""
         parts = []
-        while queue and room:
-            submission = queue[0]
+        while self.submissions and room:
+            submission = self.submissions[0]
             start = submission.taken
             if start == 0:
                 submission.waited_s = now - submission.arrived
@@ -168,11 +134,82 @@ class Waiting:
             room -= stop - start
             self.rows -= stop - start
             if stop == len(submission.rows):
-                queue.popleft()
+                self.submissions.popleft()
         return parts
 
-    def _drop_abandoned(self) -> None:
+    def drop_abandoned(self) -> None:
+        """Take out the submissions whose callers left."""
+        for submission in [one for one in self.submissions if one.abandoned]:
+            self.submissions.remove(submission)
+            self.rows -= len(submission.rows) - submission.taken
+
+
+class Waiting:
+    """All rows that wait, in one queue for each runner. Not safe for threads by itself.
+
+    The next batch comes from the queue whose first rows have waited longest, and takes all that
+    wait there, in order, up to the runner's limit, or its share of them where several threads are
+    idle. Beside batches that run, another begins only where it has enough rows to be efficient;
+    fewer wait for the next thread that is free. A submission that does not fit is split.
+
+    Args:
+        max_delay_s: how long first rows may be held back for others to join them; not at all by
+            default.
+    """
+
+    def __init__(self, runners: Mapping[Hashable, Runner], *, max_delay_s: float = 0) -> None:
+        self._queues = {key: _Queue(runner) for key, runner in runners.items()}
+        self._max_delay_s = max_delay_s
+
+    def __repr__(self) -> str:
+        depths = {key: len(one.submissions) for key, one in self._queues.items() if one.rows}
+        return f"Waiting(rows={self.rows}, submissions={depths})"
+
+    @property
+    def rows(self) -> int:
+        """In all queues."""
+        return sum(queue.rows for queue in self._queues.values())
+
+    def runner(self, key: Hashable) -> Runner:
+        """Of a queue."""
+        return self._queues[key].runner
+
+    def add(self, key: Hashable, submission: Submission) -> None:
+        """Put a submission at the end of a queue."""
+        self._queues[key].add(submission)
+
+    def ready(self, key: Hashable, *, running: int = 0) -> bool:
+        """Whether enough rows wait in a queue to begin a batch beside so many that run."""
+        return self._ready(self._queues[key], running)
+
+    def form(self, now: float, *, running: int = 0, idle: int = 1) -> Batch | float | None:
+        """The next batch, or the seconds until there is one, or None if none can begin.
+
+        Args:
+            now: as the submissions tell the time.
+            running: batches that have begun and not ended.
+            idle: threads that could begin one, the caller's among them.
+        """
         for queue in self._queues.values():
-            for submission in [one for one in queue if one.abandoned]:
-                queue.remove(submission)
-                self.rows -= len(submission.rows) - submission.taken
+            queue.drop_abandoned()
+        ready = [key for key, queue in self._queues.items() if self._ready(queue, running)]
+        if not ready:
+            return None
+        key = min(ready, key=lambda one: self._queues[one].submissions[0].arrived)
+        queue = self._queues[key]
+        runner = queue.runner
+        wait_s = queue.submissions[0].arrived + self._max_delay_s - now
+        if wait_s > 0 and queue.rows < runner.max_rows:
+            return wait_s
+        share = max(math.ceil(queue.rows / idle), runner.efficient_rows)
+        return Batch(key, runner, queue.take(min(share, runner.max_rows), now))
+
+    def clear(self) -> list[Submission]:
+        """Take everything out."""
+        left = [submission for queue in self._queues.values() for submission in queue.submissions]
+        self._queues = {key: _Queue(queue.runner) for key, queue in self._queues.items()}
+        return left
+
+    @staticmethod
+    def _ready(queue: _Queue, running: int) -> bool:
+        return queue.rows >= (queue.runner.efficient_rows if running else 1)

@@ -142,6 +142,14 @@ PRESETS = {
         _MULTIMNIST,
         _MULTIMNIST_COMPACT,
         replace(_MNIST, name="fashion-mnist", **_CLOTHES),
+        replace(
+            _MNIST,
+            name="fashion-mnist-cpu",
+            epochs=8,
+            batch_size=64,
+            warmup_steps=300,
+            **{**_CLOTHES, "shift_px": 1},
+        ),
         replace(_MNIST_COMPACT, name="fashion-mnist-compact", epochs=30, **_CLOTHES),
         *(
             replace(recipe, name=name, baseline=baseline, reconstruction="none")

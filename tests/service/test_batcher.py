@@ -307,7 +307,7 @@ def test_the_thread_is_prepared_before_the_first_batch() -> None:
     """What must happen on the thread itself has happened when the constructor returns."""
     prepared: list[int] = []
     batcher = Batcher({}, prepare=lambda: prepared.append(threading.get_ident()))
-    assert [batcher._thread.ident] == prepared
+    assert [batcher._threads[0].ident] == prepared
     batcher.close()
 
 
@@ -325,7 +325,7 @@ def test_a_batch_is_reported_with_its_padding() -> None:
 
 
 def test_answers_say_how_long_they_waited_and_were_computed() -> None:
-    """Waiting ends when the first row is in a batch; computing adds up all batches."""
+    """Waiting ends when the first row is in a batch, and computing when the last is answered."""
     clock = Clock()
 
     async def scenario() -> Answers:
@@ -347,11 +347,86 @@ def test_answers_say_how_long_they_waited_and_were_computed() -> None:
     assert Answers([2, 4, 6], waited_s=5.0, computed_s=2.0) == asyncio.run(scenario())
 
 
+def test_batches_run_side_by_side() -> None:
+    """What comes while a thread is busy goes to another that is not."""
+
+    async def scenario() -> list[list[int]]:
+        gate = Gate(open=False)
+        async with batching(gate, threads=2) as batcher:
+            tasks = []
+            for row in (1, 2):
+                tasks.append(await submit_soon(batcher, row))
+                await gate.running()
+            gate.let(2)
+            return await asyncio.gather(*tasks)
+
+    assert [[2], [4]] == asyncio.run(scenario())
+
+
+def test_few_rows_do_not_run_beside_others() -> None:
+    """They wait until they are enough, or until nothing else runs."""
+
+    async def scenario() -> list[list[int]]:
+        gate = Gate(open=False)
+        batcher = Batcher({"q": Runner(gate, 8, efficient_rows=3)}, threads=2)
+        tasks = [await submit_soon(batcher, 1)]
+        await gate.running()
+        tasks += [await submit_soon(batcher, *rows) for rows in ((2, 3), (4,))]
+        await gate.running()
+        tasks.append(await submit_soon(batcher, 5))
+        gate.let(3)
+        await asyncio.gather(*tasks)
+        await asyncio.to_thread(batcher.close)
+        return gate.batches
+
+    assert [[1], [2, 3, 4], [5]] == asyncio.run(scenario())
+
+
+def test_idle_threads_divide_a_large_submission() -> None:
+    """Its caller gets all answers, in order, and a time that is not counted twice."""
+    clock = Clock()
+
+    async def scenario() -> tuple[Answers, list[list[int]]]:
+        gate = Gate(open=False)
+        async with batching(gate, max_rows=8, threads=2, clock=clock) as batcher:
+            task = asyncio.create_task(batcher.submit("q", range(6)))
+            for _ in range(2):
+                await gate.running()
+            clock.now = 2.0
+            gate.let(2)
+            return await task, sorted(gate.batches)
+
+    answers, batches = asyncio.run(scenario())
+    assert Answers([0, 2, 4, 6, 8, 10], waited_s=0.0, computed_s=2.0) == answers
+    assert [[0, 1, 2], [3, 4, 5]] == batches
+
+
+def test_a_lost_runner_takes_no_batch_with_it_that_runs_elsewhere() -> None:
+    """What another thread computes is answered; what waits is told."""
+
+    async def scenario() -> list[Any]:
+        gate = Gate(open=False)
+        async with batching(gate, threads=2) as batcher:
+            tasks = []
+            for row in (1, "lost"):
+                tasks.append(await submit_soon(batcher, row))
+                await gate.running()
+            tasks.append(await submit_soon(batcher, 3))
+            gate.let(2)
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert await asyncio.to_thread(batcher.close, 10)
+            return outcomes
+
+    answered, *told = asyncio.run(scenario())
+    assert [2] == answered
+    assert [Closed, Closed] == [type(one) for one in told]
+
+
 async def measure(batcher: Batcher) -> None:
     """Let the thread run a row, and wait until it is free again."""
 
     def wait() -> None:
-        while batcher._busy:
+        while batcher._running:
             time.sleep(0.001)
 
     await submit(batcher, 0)
@@ -411,7 +486,7 @@ def test_a_caller_that_runs_its_row_gets_its_error() -> None:
                 await submit(batcher, "lost")
             with pytest.raises(Closed):
                 await submit(batcher, 1)
-            await asyncio.to_thread(batcher._thread.join, 10)
+            await asyncio.to_thread(batcher.close, 10)
             assert not batcher.alive
             return answers
 

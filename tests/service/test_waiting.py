@@ -52,6 +52,34 @@ def test_full_batch_does_not_wait(submission: Callable[..., Submission]) -> None
     assert [1, 2] == rows_of(waiting.form(0))
 
 
+@pytest.mark.parametrize(
+    ("rows", "idle", "efficient", "expected"),
+    [(8, 2, 1, 4), (7, 2, 1, 4), (8, 2, 6, 6), (8, 1, 1, 8), (20, 2, 1, 8), (1, 4, 2, 1)],
+)
+def test_an_idle_thread_takes_its_share(
+    submission: Callable[..., Submission], rows: int, idle: int, efficient: int, expected: int
+) -> None:
+    """Not less than is efficient, and no more than a batch holds."""
+    waiting = Waiting({"q": Runner(list, 8, efficient_rows=efficient)})
+    waiting.add("q", submission(*range(rows)))
+    assert expected == len(rows_of(waiting.form(0, idle=idle)))
+
+
+def test_a_batch_begins_beside_another_if_it_is_efficient(
+    submission: Callable[..., Submission],
+) -> None:
+    """The queue that has enough goes before the one that waits longer."""
+    waiting = Waiting({"a": Runner(list, 8, efficient_rows=2), "b": Runner(list, 8)})
+    waiting.add("a", submission(1, arrived=0))
+    assert not waiting.ready("a", running=1)
+    assert waiting.form(2, running=1) is None
+    waiting.add("b", submission(2, arrived=1))
+    assert [2] == rows_of(waiting.form(2, running=1))
+    waiting.add("a", submission(3, arrived=2))
+    assert waiting.ready("a", running=1)
+    assert [1, 3] == rows_of(waiting.form(2, running=1))
+
+
 def test_abandoned_rows_make_room(submission: Callable[..., Submission]) -> None:
     """What is dropped when a batch forms no longer counts as waiting."""
     waiting = Waiting({"q": Runner(list, 2)})
