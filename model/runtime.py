@@ -74,8 +74,8 @@ class Runtime:
     """The sessions of one bundle. Where `any_thread` is false, for one thread alone.
 
     On the CPU batches run as they come: few images on all threads, to be done soon, and more on
-    half of them, so that two batches run side by side. On CUDA they are padded to buckets, and each bucket is a
-    CUDA graph. An image's answer does not depend on which it was.
+    half of them, so that two batches run side by side. On CUDA they are padded to buckets, and
+    each bucket is a CUDA graph. An image's answer does not depend on which it was.
 
     Args:
         bundle: what to load.

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
@@ -13,16 +14,24 @@ import numpy as np
 import typer
 
 from model.bundle import ENCODER, ENCODER_BATCH
-from model.cpu import open_session
+from model.cpu import cpu_quota, open_session
 from model.runtime import BATCH_ROWS
 
 WARM_UP_S = 0.5
 
 
-def rate_alone(bundle: Path, *, batch: int, seconds: float) -> float:
-    """Images a second with the graph, threads and session options that the service takes."""
+def rate_alone(bundle: Path, *, batch: int, seconds: float, at_once: int = 1) -> float:
+    """Images a second with the graph that the service takes, and all cores.
+
+    Args:
+        bundle: folder.
+        batch: images of one inference.
+        seconds: of the measurement.
+        at_once: inferences that run side by side, each on its share of the cores.
+    """
+    arguments = (bundle, str(batch), str(seconds), str(at_once))
     finished = subprocess.run(
-        [sys.executable, "-m", "benchmarks.load.alone", bundle, str(batch), str(seconds)],
+        [sys.executable, "-m", "benchmarks.load.alone", *arguments],
         stdout=subprocess.PIPE,
         check=True,
         timeout=seconds + 60,
@@ -34,19 +43,24 @@ def measure(
     bundle: Annotated[Path, typer.Argument()],
     batch: Annotated[int, typer.Argument()],
     seconds: Annotated[float, typer.Argument()],
+    at_once: Annotated[int, typer.Argument()],
 ) -> None:
     """Print the rate."""
-    session = open_session(bundle / (ENCODER if batch < BATCH_ROWS else ENCODER_BATCH))
+    graph = bundle / (ENCODER if batch < BATCH_ROWS else ENCODER_BATCH)
+    session = open_session(graph, threads=max(1, cpu_quota() // at_once))
     side = session.get_inputs()[0].shape[-1]
     images = np.random.default_rng(0).random((batch, 1, side, side), dtype=np.float32)
-    warm, count = time.perf_counter() + WARM_UP_S, 0
-    while time.perf_counter() < warm:
-        session.run(["lengths", "poses"], {"images": images})
-    began = time.perf_counter()
-    while (elapsed := time.perf_counter() - began) < seconds:
-        session.run(["lengths", "poses"], {"images": images})
-        count += batch
-    print(json.dumps(count / elapsed))
+
+    def images_per_s(seconds: float) -> float:
+        count, began = 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - began) < seconds:
+            session.run(["lengths", "poses"], {"images": images})
+            count += batch
+        return count / elapsed
+
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(images_per_s, [WARM_UP_S] * at_once))
+        print(json.dumps(sum(pool.map(images_per_s, [seconds] * at_once))))
 
 
 if __name__ == "__main__":

@@ -55,20 +55,17 @@ def _machine(values: dict[str, Any]) -> str:
 
 def _compare(values: dict[str, Any], bundle: str) -> Iterable[str]:
     """Tables of rates and of ratios for one bundle."""
-    alone = {
-        batch: [
-            one["rate"]
-            for one in values["alone"]
-            if one["bundle"] == bundle and one["batch"] == batch
-        ]
-        for batch in (1, 32)
-    }
+    alone: dict[tuple[int, int], list[float]] = {}
+    for one in values["alone"]:
+        if one["bundle"] == bundle:
+            alone.setdefault((one["batch"], one.get("at_once", 1)), []).append(one["rate"])
     points = {
         connections: _summaries(values.get("points", []), bundle, connections)
         for connections in (1, 32)
     }
     rows = [
-        ("onnxruntime alone", f"batch {n}", "", _range(rates), "") for n, rates in alone.items()
+        ("onnxruntime alone", f"batch {batch}", f"{at_once} at once", _range(rates), "")
+        for (batch, at_once), rates in sorted(alone.items())
     ]
     for connections, found in points.items():
         for server, one in sorted(found.items(), key=lambda item: -median(item[1].rates)):
@@ -81,7 +78,7 @@ def _compare(values: dict[str, Any], bundle: str) -> Iterable[str]:
         if OURS not in found:
             continue
         ours = median(found[OURS].rates)
-        ratio = ours / median(alone[connections])
+        ratio = ours / median(alone[connections, 1])
         aim = AIMS_ALONE[connections] if bundle == FULL else None
         ratios.append(_ratio(f"{connections} / onnxruntime alone", ratio, aim))
         others = {name: median(one.rates) for name, one in found.items() if name != OURS}

@@ -21,6 +21,8 @@ from benchmarks.load.results import Results
 from benchmarks.load.servers import DidNotStart, Setting, running
 
 CONNECTIONS = (1, 32)
+ALONE = ((1, 1), (32, 1), (32, 2))
+"""What onnxruntime runs alone: images of one inference, and inferences at once."""
 WARM_UP_S = 1.5
 TRIAL_S = 2.0
 TRIAL_SHARE = 0.45
@@ -147,10 +149,11 @@ class Turns:
         self._results.add("faults", server=setting.server, setting=setting.label, why=why)
 
     def _measure_alone(self, bundle: Path, number: int) -> None:
-        for batch in CONNECTIONS if number % 2 else CONNECTIONS[::-1]:
-            rate = rate_alone(bundle, batch=batch, seconds=self._seconds)
-            self._results.add("alone", bundle=bundle.name, batch=batch, rate=rate)
-            self._console.print(f"{bundle.name} onnxruntime alone, batch {batch}: {rate:.1f} /s")
+        for batch, at_once in ALONE if number % 2 else ALONE[::-1]:
+            rate = rate_alone(bundle, batch=batch, seconds=self._seconds, at_once=at_once)
+            self._results.add("alone", bundle=bundle.name, batch=batch, at_once=at_once, rate=rate)
+            what = f"batch {batch}, {at_once} at once"
+            self._console.print(f"{bundle.name} onnxruntime alone, {what}: {rate:.1f} /s")
 
     def _say(self, bundle: Path, setting: Setting, connections: int, rate: float) -> None:
         who = setting.server if setting.server == OURS else f"{setting.server} ({setting.label})"
