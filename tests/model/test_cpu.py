@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from model.cpu import cpu_quota
+from model import cpu
+from model.bundle import ENCODER
+from model.cpu import CpuDevice, cpu_quota
+from model.runtime import Runtime
+from model.sessions import PlainSession
 
 Write = Callable[..., Path]
 
@@ -57,3 +61,27 @@ def test_older_cgroups_are_read_too(quota: str, expected: int, cgroups: Write) -
 def test_without_a_cgroup_all_cpus_may_be_used(cgroups: Write) -> None:
     """Outside of Linux containers the files do not exist."""
     assert 8 == cpu_quota(cgroups({}))
+
+
+@pytest.mark.parametrize(("quick_s", "expected"), [(0.0, 3), (float("inf"), 1)])
+def test_only_slow_inferences_are_divided_among_threads(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, quick_s: float, expected: int
+) -> None:
+    """How long one row takes decides, when a graph is loaded."""
+    monkeypatch.setattr(cpu, "QUICK_S", quick_s)
+    session = CpuDevice(threads=3).open(runtime.bundle.path / ENCODER)
+    assert expected == threads_of(session)
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(1, (1, 1)), (2, (2, 1)), (7, (2, 3))])
+def test_batches_side_by_side_have_half_of_the_threads_each(
+    runtime: Runtime, threads: int, expected: tuple[int, int]
+) -> None:
+    """On one thread there is one batch at a time."""
+    device = CpuDevice(threads)
+    session = device.open_side_by_side(runtime.bundle.path / ENCODER)
+    assert expected == (device.side_by_side, threads_of(session))
+
+
+def threads_of(session: PlainSession) -> int:
+    return int(session._session.get_session_options().intra_op_num_threads)
