@@ -11,19 +11,24 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import onnx
 import typer
 from numpy.typing import NDArray
-from onnxruntime import InferenceSession
-from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantFormat,
+    QuantType,
+    quantize_static,
+)
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.encoder import Pair, describe, measure
 from model.bundle import ENCODER, ENCODER_BATCH, Bundle
-from model.cpu import cpu_quota, open_session
+from model.cpu import PROVIDER, cpu_quota, open_session
 from model.preprocess import Floats, scale
 from model.runtime import BATCH_ROWS
+from model.sessions import load
 from training.publication.study import load_digits
 
 CALIBRATION = 256
@@ -74,13 +79,17 @@ def compare(
 
 
 def quantise(graph: Path, folder: Path, images: Floats) -> Path:
-    """Write the graph with its weights inside, then its 8-bit form; the latter's path."""
-    whole, quantised = folder / "whole.onnx", folder / "int8.onnx"
-    onnx.save(onnx.load(graph), whole)
+    """Write the graph as it is once loaded, then its 8-bit form; the latter's path."""
+    loaded, quantised = folder / "loaded.onnx", folder / "int8.onnx"
+    options = SessionOptions()
+    options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(loaded)
+    load(graph, options, [PROVIDER])
     quantize_static(
-        whole,
+        loaded,
         quantised,
         Calibration(images),
+        quant_format=QuantFormat.QOperator,
         per_channel=True,
         reduce_range=True,
         activation_type=QuantType.QUInt8,

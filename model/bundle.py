@@ -6,7 +6,8 @@ encoder.fp16.onnx   the same, with convolutions and votes in float16: for CUDA
 decoder.onnx   poses float32 (M, D), classes int64 (M,)  ->  images float32 (M, 1, H, W)
 routing.onnx   images  ->  couplings and logits (N, R, K, I), route_poses (N, R, K, D),
                primary_lengths (N, I), votes (N, K, I, D)
-weights.bin    the weights of all of them, stored once
+weights.bin    the weights of all of them, stored once: in 16 bits, or in 8 bits and one scale for
+               each channel
 manifest.json  what is in the folder: see `Manifest`
 CARD.md        the model card, beside the pictures that it shows
 """

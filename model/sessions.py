@@ -184,9 +184,13 @@ class _Slot:
 def load(graph: Path, options: SessionOptions, providers: list[Any]) -> InferenceSession:
     """Load a graph on these providers, or fail: onnxruntime may not choose others by itself.
 
+    Weights in 8 bits are widened here, once. Unless told that nothing is computed in 8 bits,
+    onnxruntime would do so in every inference.
+
     Raises:
         BundleError: it cannot be loaded there.
     """
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     try:
         return InferenceSession(graph, options, providers=providers, enable_fallback=0)
     except Exception as error:  # onnxruntime's own exceptions share no narrower class

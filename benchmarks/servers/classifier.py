@@ -76,4 +76,5 @@ def _open(graph: str) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.add_session_config_entry("session.intra_op.allow_spinning", SPIN)
+    options.add_session_config_entry("session.disable_quant_qdq", "1")  # widens weights once
     return onnxruntime.InferenceSession(BUNDLE / graph, options, providers=["CPUExecutionProvider"])

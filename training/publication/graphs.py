@@ -144,16 +144,15 @@ def _widen(
     weight: onnx.TensorProto, stored: StoredWeight
 ) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
     """The tensors that are stored of a graph's weight, and the nodes that make it of them."""
-    name, float32 = weight.name, onnx.TensorProto.FLOAT
+    name, float32 = weight.name, f"{weight.name}.float32"
     numbers = numpy_helper.from_array(stored.numbers.numpy(), f"{name}.stored")
     if stored.scales is None:
         return [numbers], [helper.make_node("Cast", [numbers.name], [name], to=weight.data_type)]
     scales = numpy_helper.from_array(stored.scales.numpy(), f"{name}.scales")
-    codes, wide = f"{name}.codes", f"{name}.float32"
+    inputs = [numbers.name, scales.name]
     nodes = [
-        helper.make_node("Cast", [numbers.name], [codes], to=float32),
-        helper.make_node("Mul", [codes, scales.name], [wide]),
-        helper.make_node("Cast", [wide], [name], to=weight.data_type),
+        helper.make_node("DequantizeLinear", inputs, [float32], axis=stored.axis),
+        helper.make_node("Cast", [float32], [name], to=weight.data_type),
     ]
     return [numbers, scales], nodes
 

@@ -22,7 +22,7 @@ CHANNEL_AXES = {
     "decoder.pixels.weight": 0,
 }
 """The weights that 8 bits are for, and the axis of their channels. The first convolution has a
-four-hundredth of the numbers and, in 8 bits, would move lengths more than all others together."""
+four-hundredth of the numbers and, in 8 bits, can move lengths more than all others together."""
 _LARGEST_CODE = 127
 _SCALE_BITS = 16
 
@@ -32,13 +32,17 @@ class StoredWeight(NamedTuple):
 
     numbers: Tensor
     """float16, or int8 codes from -127 to 127."""
-    scales: Tensor | None
-    """Of codes: float32, one for each channel, of a shape that broadcasts against `numbers`."""
+    scales: Tensor | None = None
+    """Of codes: (channels,), float32."""
+    axis: int = 0
+    """That of the channels."""
 
     def widen(self) -> Tensor:
         """The weight in float32."""
         wide = self.numbers.float()
-        return wide if self.scales is None else wide * self.scales
+        if self.scales is None:
+            return wide
+        return (wide.movedim(self.axis, -1) * self.scales).movedim(-1, self.axis)
 
 
 @torch.no_grad()
@@ -53,7 +57,7 @@ def narrow(network: CapsNet, bits: int) -> dict[str, StoredWeight]:
     return {
         name: quantise(parameter, CHANNEL_AXES[name])
         if bits == 8 and name in CHANNEL_AXES
-        else StoredWeight(parameter.half(), None)
+        else StoredWeight(parameter.half())
         for name, parameter in network.named_parameters()
         if parameter.numel() >= SMALLEST_STORED
     }
@@ -77,9 +81,8 @@ def quantise(weight: Tensor, axis: int) -> StoredWeight:
         weight: of any shape, float32.
         axis: that of the channels.
     """
-    others = [other for other in range(weight.dim()) if other != axis]
-    largest = weight.abs().amax(dim=others, keepdim=True)
+    largest = weight.abs().movedim(axis, 0).flatten(1).amax(dim=1)
     mantissa, exponent = torch.frexp(largest / _LARGEST_CODE)
     scales = torch.ldexp((mantissa * 2**_SCALE_BITS).round(), exponent - _SCALE_BITS)
-    codes = (weight / scales.where(scales > 0, 1)).round()
-    return StoredWeight(codes.to(torch.int8), scales)
+    codes = (weight.movedim(axis, -1) / scales.where(scales > 0, 1)).round()
+    return StoredWeight(codes.movedim(-1, axis).to(torch.int8).contiguous(), scales, axis)

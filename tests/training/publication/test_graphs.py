@@ -9,7 +9,7 @@ import onnx
 import pytest
 import torch
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
-from onnxruntime import InferenceSession, SessionOptions
+from onnxruntime import SessionOptions
 
 from model.bundle import (
     DECODER,
@@ -23,6 +23,7 @@ from model.bundle import (
 )
 from model.capsnet import CapsNet, CapsNetConfig
 from model.cpu import PROVIDER, open_session
+from model.sessions import load
 from training.publication.graphs import ExportError, write_graphs
 from training.publication.storage import narrow, round_weights
 
@@ -112,7 +113,7 @@ def test_weights_are_widened_when_a_graph_is_loaded(folder: Path, graph: str) ->
     options = SessionOptions()
     options.log_severity_level = 3
     options.optimized_model_filepath = str(optimised)
-    InferenceSession(folder / graph, options, [PROVIDER])
+    load(folder / graph, options, [PROVIDER])
     loaded = onnx.load(optimised).graph
     constants = {one.name for one in loaded.initializer}
     assert not [node.op_type for node in loaded.node if set(node.input) <= constants]
