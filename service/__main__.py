@@ -16,6 +16,10 @@ from service.metrics import Metrics
 from service.server import Server
 from service.settings import Settings, SettingsError
 
+KEEP_ALIVE_S = 75
+"""How long an idle connection is kept: longer than any `Retry-After`, and than load balancers keep
+theirs. Who comes back then does not send a request into a connection that is closing."""
+
 
 def main() -> NoReturn:
     """Serve until SIGTERM or SIGINT; the exit code is 0 unless something failed."""
@@ -36,6 +40,7 @@ def main() -> NoReturn:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=settings.drain_timeout_s,
+            timeout_keep_alive=KEEP_ALIVE_S,
         ),
         lifecycle=lifecycle,
         grace_s=settings.drain_grace_s,

@@ -10,13 +10,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 from service.delivery import complete, counted, deliver
 from service.rate import Rate, Refusals
 from service.waiting import Answers, Batch, BatchReport, Runner, Submission, Waiting
+from service.workers import Workers
 
 Clock = Callable[[], float]
 QUICK_S = 0.01
@@ -87,13 +86,8 @@ class Batcher:
         """Threads that run a batch."""
         self._closed = False
         self._changed = threading.Condition()
-        prepared: Future[None] = Future()
-        first = partial(self._prepare_and_work, prepare, prepared)
-        self._threads = [_thread(first), *(_thread(self._work) for _ in range(1, threads))]
-        self._threads[0].start()
-        prepared.result()
-        for thread in self._threads[1:]:
-            thread.start()
+        self._threads = threads
+        self._workers = Workers(threads, self._work, prepare=prepare)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -107,7 +101,7 @@ class Batcher:
     @property
     def alive(self) -> bool:
         """Whether all threads are there."""
-        return all(thread.is_alive() for thread in self._threads)
+        return self._workers.alive
 
     def check_room(self, rows: int, *, ahead: int = 0) -> None:
         """Refuse rows for which there is no room, perhaps before work is put into them.
@@ -163,10 +157,7 @@ class Batcher:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        end = None if timeout_s is None else time.monotonic() + timeout_s
-        for thread in self._threads:
-            thread.join(None if end is None else max(0, end - time.monotonic()))
-        return not any(thread.is_alive() for thread in self._threads)
+        return self._workers.join(timeout_s)
 
     def _may_run(self, key: Hashable, submission: Submission) -> bool:
         """Whether a caller may run its rows itself: it is alone, and they do not take long."""
@@ -190,15 +181,6 @@ class Batcher:
                 return
         self._survive(batch)
 
-    def _prepare_and_work(self, prepare: Callable[[], None], prepared: Future[None]) -> None:
-        try:
-            prepare()
-        except Exception as error:  # noqa: BLE001  the constructor raises it
-            prepared.set_exception(error)
-            return
-        prepared.set_result(None)
-        self._work()
-
     def _work(self) -> None:
         while (batch := self._next_batch()) is not None:
             survived = self._survive(batch)
@@ -212,7 +194,7 @@ class Batcher:
         with self._changed:
             while True:
                 running = self._running
-                idle = len(self._threads) - running
+                idle = self._threads - running
                 formed = self._waiting.form(self._clock(), running=running, idle=idle)
                 if isinstance(formed, Batch):
                     self._running += 1
@@ -249,7 +231,7 @@ class Batcher:
         seconds = now - started
         with self._changed:
             self._seconds[key, len(rows)] = seconds
-            self._rate.note(len(rows), seconds / len(self._threads))
+            self._rate.note(len(rows), seconds / self._threads)
             answered = complete(parts, answers, now)
         deliver(answered)
         self._on_batch(BatchReport(key, len(rows), seconds, runner.padding(len(rows))))
@@ -263,7 +245,3 @@ class Batcher:
         submissions = dict.fromkeys([part.submission for part in batch.parts] + left)
         self._on_lost(error)
         deliver((submission, lost) for submission in submissions)
-
-
-def _thread(work: Callable[[], None]) -> threading.Thread:
-    return threading.Thread(target=work, name="inference", daemon=True)

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 _UNKNOWN_S = 1.0
-_LONGEST_S = 30.0
+LONGEST_S = 30.0
+"""The latest that anybody is told to come back."""
 
 
 class Rate:
@@ -50,6 +51,6 @@ class Refusals:
             return _UNKNOWN_S
         now = self._clock()
         earlier_s = max(0.0, self._promised_until - now)
-        wait_s = min(earlier_s + rows / self._rate.rows_per_s, _LONGEST_S)
+        wait_s = min(earlier_s + rows / self._rate.rows_per_s, LONGEST_S)
         self._promised_until = now + wait_s
         return wait_s

@@ -139,6 +139,12 @@ PRESETS = {
         _MNIST,
         replace(_MNIST, name="mnist-cpu", epochs=10, batch_size=64, warmup_steps=300),
         _MNIST_COMPACT,
+        replace(
+            _MNIST_COMPACT,
+            name="mnist-compact-strided",
+            network=replace(_COMPACT, conv_stride=2, primary_kernel=5, primary_stride=1),
+            epochs=30,
+        ),
         _MULTIMNIST,
         _MULTIMNIST_COMPACT,
         replace(_MNIST, name="fashion-mnist", **_CLOTHES),

@@ -303,14 +303,6 @@ def test_thread_that_ends_for_any_reason_is_told() -> None:
     assert ["no such metric"] == [str(error).strip("'") for error in told]
 
 
-def test_the_thread_is_prepared_before_the_first_batch() -> None:
-    """What must happen on the thread itself has happened when the constructor returns."""
-    prepared: list[int] = []
-    batcher = Batcher({}, prepare=lambda: prepared.append(threading.get_ident()))
-    assert [batcher._threads[0].ident] == prepared
-    batcher.close()
-
-
 def test_a_batch_is_reported_with_its_padding() -> None:
     """The runner says how far it fills a batch up; the report says so too."""
     reports: list[BatchReport] = []

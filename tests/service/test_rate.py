@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.rate import Rate, Refusals
+from service.__main__ import KEEP_ALIVE_S
+from service.rate import LONGEST_S, Rate, Refusals
 
 
 class Clock:
@@ -61,3 +62,8 @@ def test_time_makes_room(refusals: Refusals, clock: Clock) -> None:
 def test_nobody_is_sent_away_for_ever(refusals: Refusals) -> None:
     """Those who were sent away may not come back, and then there is room sooner."""
     assert 30 == max(refusals.retry_after_s(100) for _ in range(100))
+
+
+def test_connections_are_kept_for_those_who_are_told_to_come_back() -> None:
+    """A client that waits as long as it is told does not meet a connection that is closing."""
+    assert LONGEST_S < KEEP_ALIVE_S

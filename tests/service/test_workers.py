@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+import pytest
+
+from service.workers import Workers
+
+
+def test_the_first_is_prepared_before_any_work() -> None:
+    """What must happen on the thread that works has happened when the constructor returns."""
+    done: list[tuple[str, int]] = []
+
+    def note(what: str) -> None:
+        done.append((what, threading.get_ident()))
+
+    workers = Workers(1, lambda: note("work"), prepare=lambda: note("prepare"))
+    assert "prepare" == done[0][0]
+    assert workers.join(10)
+    assert ["prepare", "work"] == [what for what, _ in done]
+    assert 1 == len({thread for _, thread in done} - {threading.get_ident()})
+
+
+def test_what_prepare_raises_is_raised_by_the_constructor() -> None:
+    """And nobody works."""
+    worked = threading.Event()
+
+    def fail() -> None:
+        raise OSError("the device is missing")
+
+    with pytest.raises(OSError, match="missing"):
+        Workers(2, worked.set, prepare=fail)
+    assert not worked.is_set()
+
+
+def test_joining_takes_no_longer_than_it_is_told() -> None:
+    """While one of them works they are there; then they have ended."""
+    end = threading.Event()
+    workers = Workers(2, lambda: end.wait(10), prepare=lambda: None)
+    assert workers.alive
+    assert not workers.join(0.01)
+    end.set()
+    assert workers.join(10)
+    assert not workers.alive
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no niceness")
+def test_work_gives_way_to_the_event_loop() -> None:
+    """On a busy CPU the thread that made the workers runs before them."""
+    niceness: list[int] = []
+    workers = Workers(
+        2,
+        lambda: niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id())),
+        prepare=lambda: None,
+    )
+    assert workers.join(10)
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    assert [True, True] == [nice > own for nice in niceness]
