@@ -58,9 +58,6 @@ class CpuDevice:
 def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
     """Load a graph for the CPU.
 
-    The threads of one inference wait for one another in a busy loop, but not for the next
-    inference, on cores that answer HTTP.
-
     Args:
         graph: the file.
         threads: of one inference; 0 takes this process's CPU quota.
@@ -71,7 +68,6 @@ def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
     options = SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or cpu_quota()
-    options.add_session_config_entry("session.force_spinning_stop", "1")
     return load(graph, options, [PROVIDER])
 
 
