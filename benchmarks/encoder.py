@@ -26,10 +26,12 @@ from model.capsnet import CapsNet, CapsNetConfig
 from model.cpu import cpu_quota, open_session
 from model.runtime import BATCH_ROWS, Floats
 from training.publication.graphs import write_graphs
+from training.recipes import PRESETS
 
 SIZES = {
-    "full": CapsNetConfig(),
-    "compact": CapsNetConfig(conv_channels=64, primary_types=8),
+    "full": PRESETS["mnist"].network,
+    "compact": PRESETS["mnist-compact"].network,
+    "strided": PRESETS["mnist-compact-strided"].network,
 }
 BASELINE = "straightforward.onnx"
 TOLERANCE = 1e-4
@@ -67,7 +69,9 @@ class Rates(NamedTuple):
 @app.command()
 def compare(
     *,
-    size: Annotated[Literal["full", "compact"], typer.Option(help="Which network.")] = "full",
+    size: Annotated[
+        Literal["full", "compact", "strided"], typer.Option(help="Which network.")
+    ] = "full",
     batches: Annotated[tuple[int, int], typer.Option(help="Two batch sizes.")] = (1, 32),
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each encoder.")] = 15,
     threads: Annotated[int, typer.Option(min=0, help="Of one inference; 0: the CPU quota.")] = 0,

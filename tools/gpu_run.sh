@@ -43,6 +43,7 @@ for part in ${*:-tests speed mnist fashion-mnist multimnist}; do
     mnist)
         for seed in 1 2 3; do train mnist $seed; done
         train mnist-compact 1
+        train mnist-compact-strided 1
         finish
         ;;
     fashion-mnist)
