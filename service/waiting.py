@@ -120,6 +120,10 @@ class _Queue:
         self.submissions.append(submission)
         self.rows += len(submission.rows)
 
+    def ready(self, running: int) -> bool:
+        """Whether there are enough rows to begin a batch beside so many that run."""
+        return self.rows >= (self.runner.efficient_rows if running else 1)
+
     def take(self, room: int, now: float) -> list[Part]:
         """Take up to `room` rows from the front."""
         parts = []
@@ -180,7 +184,7 @@ class Waiting:
 
     def ready(self, key: Hashable, *, running: int = 0) -> bool:
         """Whether enough rows wait in a queue to begin a batch beside so many that run."""
-        return self._ready(self._queues[key], running)
+        return self._queues[key].ready(running)
 
     def form(self, now: float, *, running: int = 0, idle: int = 1) -> Batch | float | None:
         """The next batch, or the seconds until there is one, or None if none can begin.
@@ -192,7 +196,7 @@ class Waiting:
         """
         for queue in self._queues.values():
             queue.drop_abandoned()
-        ready = [key for key, queue in self._queues.items() if self._ready(queue, running)]
+        ready = [key for key, queue in self._queues.items() if queue.ready(running)]
         if not ready:
             return None
         key = min(ready, key=lambda one: self._queues[one].submissions[0].arrived)
@@ -209,7 +213,3 @@ class Waiting:
         left = [submission for queue in self._queues.values() for submission in queue.submissions]
         self._queues = {key: _Queue(queue.runner) for key, queue in self._queues.items()}
         return left
-
-    @staticmethod
-    def _ready(queue: _Queue, running: int) -> bool:
-        return queue.rows >= (queue.runner.efficient_rows if running else 1)
