@@ -16,6 +16,9 @@ _NICENESS = 5
 class Workers:
     """Threads that do the same work, each until it returns.
 
+    Only the threads hold on to the work, so that its owner, who holds these workers, is forgotten
+    when they have ended, without a search for cycles.
+
     Args:
         threads: how many.
         work: called once on each of them.
@@ -28,14 +31,12 @@ class Workers:
     def __init__(
         self, threads: int, work: Callable[[], None], *, prepare: Callable[[], None]
     ) -> None:
-        self._work = work
-        self._prepare = prepare
         prepared: Future[None] = Future()
         first = threading.Thread(
-            target=self._prepare_and_work, args=(prepared,), name="inference", daemon=True
+            target=_prepare_and_work, args=(prepare, prepared, work), name="inference", daemon=True
         )
         others = [
-            threading.Thread(target=self._work_and_give_way, name="inference", daemon=True)
+            threading.Thread(target=_give_way_and_work, args=(work,), name="inference", daemon=True)
             for _ in range(1, threads)
         ]
         self._threads = [first, *others]
@@ -56,16 +57,20 @@ class Workers:
             thread.join(None if end is None else max(0, end - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def _prepare_and_work(self, prepared: Future[None]) -> None:
-        try:
-            self._prepare()
-        except Exception as error:  # noqa: BLE001  the constructor raises it
-            prepared.set_exception(error)
-            return
-        prepared.set_result(None)
-        self._work_and_give_way()
 
-    def _work_and_give_way(self) -> None:
-        if sys.platform == "linux":  # elsewhere threads have no niceness of their own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        self._work()
+def _prepare_and_work(
+    prepare: Callable[[], None], prepared: Future[None], work: Callable[[], None]
+) -> None:
+    try:
+        prepare()
+    except Exception as error:  # noqa: BLE001  the constructor raises it
+        prepared.set_exception(error)
+        return
+    prepared.set_result(None)
+    _give_way_and_work(work)
+
+
+def _give_way_and_work(work: Callable[[], None]) -> None:
+    if sys.platform == "linux":  # elsewhere threads have no niceness of their own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+    work()
