@@ -16,7 +16,7 @@ from service.problems import MEDIA_TYPE
 from service.uploads import FILE_FIELD
 
 SAMPLES = Path(__file__).parent / "samples"
-"""One real digit of each class, 28x28 greyscale PNG."""
+"""One real digit of each class, 28x28 greyscale PNG; folders of other data sets' pictures."""
 _SWAGGER_FILES = "/static-offline-docs"
 """Where `FastAPIOffline` serves what Swagger UI is made of."""
 

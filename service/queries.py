@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from model.preprocess import Fit, Polarity
@@ -56,4 +58,14 @@ class PerturbQuery(ReconstructQuery):
         allow_inf_nan=False,
         description="How far; the paper looks at -0.25 to 0.25.",
         examples=[0.1],
+    )
+
+
+class SampleQuery(BaseModel):
+    """Of `/samples/{label}.png`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dataset: Literal["mnist", "fashion-mnist"] = Field(
+        "mnist", description="As in the manifest of a network that knows such pictures."
     )

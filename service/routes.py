@@ -31,7 +31,7 @@ from service.loading import Loader, ReloadRefused
 from service.metrics import CONTENT_TYPE
 from service.negotiation import JSON, PNG, choose_media_type
 from service.problems import BundleRefused, Problem, Unavailable
-from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery
+from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery, SampleQuery
 from service.uploads import read_picture, read_pictures
 
 router = APIRouter(responses=PROBLEMS, route_class=GatedRoute)
@@ -149,9 +149,12 @@ async def show_model(
 
 
 @surroundings.get("/samples/{label}.png", response_class=FileResponse)
-async def show_sample(label: Annotated[int, Path(ge=0, le=9, examples=[7])]) -> FileResponse:
-    """Give a real digit to try the routes on."""
-    return FileResponse(SAMPLES / f"{label}.png")
+async def show_sample(
+    label: Annotated[int, Path(ge=0, le=9, examples=[7])], query: Annotated[SampleQuery, Query()]
+) -> FileResponse:
+    """Give a real picture of a class to try the routes on."""
+    folder = SAMPLES if query.dataset == "mnist" else SAMPLES / query.dataset
+    return FileResponse(folder / f"{label}.png")
 
 
 @surroundings.get("/metrics", response_class=PlainTextResponse)

@@ -99,6 +99,7 @@ _PAPER = Recipe(
 )
 _MNIST = Recipe(name="mnist", epochs=120, batch_size=128, warmup_steps=500)
 _COMPACT = CapsNetConfig(conv_channels=64, primary_types=8)
+_STRIDED = replace(_COMPACT, conv_stride=2, primary_kernel=5, primary_stride=1)
 _MULTIMNIST = Recipe(
     name="multimnist",
     task="pairs",
@@ -139,14 +140,15 @@ PRESETS = {
         _MNIST,
         replace(_MNIST, name="mnist-cpu", epochs=10, batch_size=64, warmup_steps=300),
         _MNIST_COMPACT,
-        replace(
-            _MNIST_COMPACT,
-            name="mnist-compact-strided",
-            network=replace(_COMPACT, conv_stride=2, primary_kernel=5, primary_stride=1),
-            epochs=30,
-        ),
+        replace(_MNIST_COMPACT, name="mnist-compact-strided", network=_STRIDED, epochs=30),
         _MULTIMNIST,
         _MULTIMNIST_COMPACT,
+        replace(
+            _MULTIMNIST_COMPACT,
+            name="multimnist-compact-strided",
+            network=replace(_STRIDED, image_size=36),
+            epochs=30,
+        ),
         replace(_MNIST, name="fashion-mnist", **_CLOTHES),
         replace(
             _MNIST,

@@ -16,6 +16,8 @@ import { tabs } from "./tabs.js";
 import { drawWalk } from "./walk.js";
 
 const GLANCE_MS = 150;
+/** Data sets of which the service has samples. */
+const SAMPLED = new Set(["mnist", "fashion-mnist"]);
 const whole = find("digit");
 const modelChoice = /** @type {HTMLSelectElement} */ (find("model"));
 const targetChoice = /** @type {HTMLSelectElement} */ (find("target"));
@@ -103,8 +105,10 @@ function glance() {
 function showModel() {
   const { class_names: names, dataset } = chosenModel();
   const ofDigits = dataset === "mnist";
+  find("tab-digit").textContent = ofDigits ? "One digit" : "One picture";
   find("draw-title").textContent = ofDigits ? "Draw a digit" : "Show a picture";
-  pad.samples.hidden = !ofDigits;
+  pad.samples.hidden = !SAMPLED.has(dataset);
+  pad.offer({ dataset, names });
   const lookAs = (target) => scene && lookAgain({ target });
   showClasses(names, lookAs);
   targetChoice.replaceChildren(...names.map((name, label) => make("option", { value: label }, name)));

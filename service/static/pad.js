@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { make, show } from "./dom.js";
 import { Drawing } from "./drawing.js";
 
-const SAMPLES = [...Array(10).keys()];
+const DIGITS = { dataset: "mnist", names: [..."0123456789"] };
 
 /** A drawing with its tools. Fires "change" with a new picture, "stroke" while one is drawn. */
 export class Pad extends EventTarget {
@@ -23,8 +23,21 @@ export class Pad extends EventTarget {
     this.hint = make("p", { class: "hint", "aria-hidden": "true" }, "draw, drop or paste");
     this.paper = make("div", { class: "paper pad" }, this.image, this.drawing.canvas, this.hint);
     this.#takeDrops();
-    this.samples = this.#samples(name);
+    this.samples = make("div", { class: "samples", role: "group", "aria-label": `${name}: samples` });
+    this.offer(DIGITS);
     parent.append(this.paper, this.#tools(name), this.samples);
+  }
+
+  /**
+   * Offer samples of another data set.
+   * @param {{dataset: string, names: string[]}} classes
+   */
+  offer({ dataset, names }) {
+    const take = (label) => this.takeSample({ dataset, name: names[label], label }).catch(this.fail);
+    const buttons = names.map((name, label) =>
+      make("button", { type: "button", onclick: () => take(label), "aria-label": `Sample ${name}` }, name),
+    );
+    this.samples.replaceChildren(make("span", {}, "samples"), ...buttons);
   }
 
   get empty() {
@@ -48,10 +61,10 @@ export class Pad extends EventTarget {
     this.#changed("change");
   }
 
-  /** Take one of the service's own digits. */
-  async takeSample(label) {
-    const file = await ask(`/samples/${label}.png`, { accept: "image/png" });
-    this.take(file, `a handwritten ${label}`, "taken pixels");
+  /** Take one of the service's own pictures. */
+  async takeSample({ dataset, name, label }) {
+    const file = await ask(`/samples/${label}.png`, { query: { dataset }, accept: "image/png" });
+    this.take(file, `a sample: ${name}`, "taken pixels");
   }
 
   undo() {
@@ -96,15 +109,6 @@ export class Pad extends EventTarget {
     const file = make("button", { type: "button", onclick: () => chooser.click() }, "Choose a file");
     const label = `${name}: tools`;
     return make("div", { class: "tools", role: "group", "aria-label": label }, ...this.erasers, file, chooser);
-  }
-
-  #samples(name) {
-    const take = (label) => this.takeSample(label).catch(this.fail);
-    const buttons = SAMPLES.map((label) =>
-      make("button", { type: "button", onclick: () => take(label), "aria-label": `Sample ${label}` }, String(label)),
-    );
-    const group = { class: "samples", role: "group", "aria-label": `${name}: samples` };
-    return make("div", group, make("span", {}, "samples"), ...buttons);
   }
 
   #takeDrops() {

@@ -70,10 +70,10 @@ class Playground:
         self.page.get_by_role("button", name="Clear").first.click()
         self.settle()
 
-    def take_sample(self, label: int, pad: str = "#pad") -> None:
-        """Take one of the service's digits."""
-        self.page.locator(pad).get_by_role("button", name=f"Sample {label}").click()
-        self.page.locator(f'{pad} img[alt="a handwritten {label}"]').wait_for()
+    def take_sample(self, name: str | int, pad: str = "#pad") -> None:
+        """Take one of the service's pictures."""
+        self.page.locator(pad).get_by_role("button", name=f"Sample {name}", exact=True).click()
+        self.page.locator(f'{pad} img[alt="a sample: {name}"]').wait_for()
         self.settle()
 
     def open_tab(self, name: str) -> None:
