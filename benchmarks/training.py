@@ -1,8 +1,9 @@
 """A training step against a plain eager float32 loop of the same network: images per second.
 
 Each has a process of its own, since settings of memory and of cuDNN are the process's, and they
-take turns. Both start from the same weights, see the same batches of noise, and are timed only
-after their first losses agreed.
+take turns. The plain loop's settings are PyTorch's own: on CUDA its convolutions use TF32. Both
+start from the same weights, see the same batches of noise, and are timed only after their first
+losses agreed.
 """
 
 from __future__ import annotations

@@ -87,12 +87,12 @@ def train(
             examples = load(DATASETS[recipe.dataset], "train", data_dir)
         training, validation = (examples, None) if final else hold_out(examples, HELD_OUT)
         plan = Plan(recipe, seed, training, validation, directory)
-        resume = resume or (resume_or_begin and plan.checkpoint_path.exists())
-        trainer = Trainer(plan, device=where, resume=resume, processes=processes)
+        goes_on = resume_or_begin and plan.checkpoint_path.exists()
+        trainer = Trainer(plan, device=where, resume=resume or goes_on, processes=processes)
         tell = Console(quiet=not processes.leads).print
-        if weights:
+        if weights and not goes_on:
             trainer.state.start_from(Checkpoint.load(weights / CHECKPOINT))
-        if transfer:
+        if transfer and not goes_on:
             taken = trainer.state.transfer_from(Checkpoint.load(transfer / CHECKPOINT))
             anew = [name for name in trainer.network.state_dict() if name not in taken]
             tell(f"from {transfer}: {', '.join(taken)}")

@@ -26,6 +26,18 @@ def test_what_restarts_by_itself_begins_and_then_goes_on(tmp_path: Path) -> None
 
 @pytest.mark.data
 @pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
+@pytest.mark.parametrize("option", ["--weights", "--transfer"])
+def test_what_restarts_by_itself_takes_other_weights_once(tmp_path: Path, option: str) -> None:
+    """They are where the run began; what goes on has left them."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert 0 == train_one_step(first)
+    for step in (1, 2):
+        assert 0 == train_one_step(second, "--resume-or-begin", option, str(first))
+        assert step == Checkpoint.load(second / "checkpoint.pt").step
+
+
+@pytest.mark.data
+@pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
 def test_other_epochs_are_in_the_recipe(tmp_path: Path) -> None:
     """The recipe that is saved has them, so that going on without them is refused."""
     assert 0 == train_one_step(tmp_path, "--epochs", "0.5")

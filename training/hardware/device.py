@@ -14,17 +14,22 @@ class DeviceError(Exception):
 def choose_device(name: str) -> torch.device:
     """The device of a name: auto, cpu, cuda or cuda:1.
 
+    Convolutions in float32, those of validation, are then not rounded to TF32.
+
     Raises:
         DeviceError: it does not work here.
     """
     if name == "auto":
-        name = f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        name = f"cuda:{local_rank()}"  # PyTorch makes no device current that has no number
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
         if device.type == "cuda":
             torch.cuda.set_device(device)
             torch.backends.cudnn.benchmark = True
+            torch.backends.cudnn.allow_tf32 = False
     except (RuntimeError, AssertionError) as error:
         raise DeviceError(f"device {name} does not work: {str(error).splitlines()[0]}") from error
     return device
