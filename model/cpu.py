@@ -47,12 +47,14 @@ class CpuDevice:
         return PlainSession(session)
 
     def open_side_by_side(self, graph: Path) -> PlainSession:
-        """Load a graph of which two batches run at once, each on half of the threads.
+        """Load a graph of which two batches run at once, each on a thread and what helps them.
+
+        A session's own threads, one fewer than it is told, help all who run it.
 
         Raises:
             BundleError: onnxruntime cannot load it.
         """
-        return PlainSession(open_session(graph, threads=self.threads // self.side_by_side))
+        return PlainSession(open_session(graph, threads=self.threads - self.side_by_side + 1))
 
 
 def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:

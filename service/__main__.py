@@ -21,7 +21,7 @@ KEEP_ALIVE_S = 75
 theirs. Who comes back then does not send a request into a connection that is closing."""
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Serve until SIGTERM or SIGINT; the exit code is 0 unless something failed."""
     lifecycle, metrics = Lifecycle(), Metrics()
     try:
@@ -45,9 +45,9 @@ def main() -> NoReturn:
         lifecycle=lifecycle,
         grace_s=settings.drain_grace_s,
         loader=app.state.loader,
+        end=lambda: end(lifecycle.failure),
     )
     server.run()
-    end(lifecycle.failure)
 
 
 def end(failure: str | None) -> NoReturn:

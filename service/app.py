@@ -16,6 +16,7 @@ from service.browsers import SecurityHeaders, cross_origin
 from service.documentation import add_docs_page, add_examples
 from service.engine import Engine
 from service.inside import routes as inside
+from service.inside.queries import MAX_POSES_BYTES
 from service.inspector import Inspector
 from service.lifecycle import Lifecycle
 from service.loading import Loader
@@ -122,6 +123,9 @@ def _middleware(settings: Settings, keys: ApiKeys, metrics: Metrics) -> list[Mid
         *([Middleware(Access, keys=keys)] if keys else []),
         Middleware(Disconnect),
         Middleware(
-            BodyLimit, max_bytes=settings.max_body_bytes, max_total_bytes=settings.max_waiting_bytes
+            BodyLimit,
+            max_bytes=settings.max_body_bytes,
+            max_total_bytes=settings.max_waiting_bytes,
+            of_paths={"/decode": MAX_POSES_BYTES},
         ),
     ]

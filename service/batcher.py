@@ -14,7 +14,7 @@ from typing import Any
 
 from service.delivery import complete, counted, deliver
 from service.rate import Rate, Refusals
-from service.waiting import Answers, Batch, BatchReport, Runner, Submission, Waiting
+from service.waiting import Answers, Batch, BatchReport, Part, Runner, Submission, Waiting
 from service.workers import Workers
 
 Clock = Callable[[], float]
@@ -106,6 +106,8 @@ class Batcher:
     def check_room(self, rows: int, *, ahead: int = 0) -> None:
         """Refuse rows for which there is no room, perhaps before work is put into them.
 
+        There always is where nothing waits, else some would never be taken.
+
         Args:
             rows: that may come.
             ahead: rows that are on their way here.
@@ -113,7 +115,8 @@ class Batcher:
         Raises:
             Full: too many rows wait.
         """
-        if self._waiting.rows + ahead + rows > self._max_waiting_rows:
+        before = self._waiting.rows + ahead
+        if before and before + rows > self._max_waiting_rows:
             raise Full(self._refusals.retry_after_s(rows))
 
     async def submit(self, key: Hashable, rows: Sequence[Any]) -> Answers:
@@ -182,12 +185,15 @@ class Batcher:
         self._survive(batch)
 
     def _work(self) -> None:
-        while (batch := self._next_batch()) is not None:
-            survived = self._survive(batch)
-            with self._changed:
-                self._running -= 1
-            if not survived:
-                break
+        try:
+            while (batch := self._next_batch()) is not None:
+                survived = self._survive(batch)
+                with self._changed:
+                    self._running -= 1
+                if not survived:
+                    break
+        except Exception as error:  # noqa: BLE001  whatever ends a thread must be told
+            self._die(error)
 
     def _next_batch(self) -> Batch | None:
         """Wait for a batch; None at the end."""
@@ -209,7 +215,7 @@ class Batcher:
         try:
             self._run(batch)
         except Exception as error:  # noqa: BLE001  whatever ends the batcher must be told
-            self._die(error, batch)
+            self._die(error, batch.parts)
             return False
         return True
 
@@ -236,12 +242,12 @@ class Batcher:
         deliver(answered)
         self._on_batch(BatchReport(key, len(rows), seconds, runner.padding(len(rows))))
 
-    def _die(self, error: Exception, batch: Batch) -> None:
+    def _die(self, error: Exception, parts: Sequence[Part] = ()) -> None:
         with self._changed:
             self._closed = True
             left = self._waiting.clear()
             self._changed.notify_all()
         lost = Closed(f"inference is lost: {error}")
-        submissions = dict.fromkeys([part.submission for part in batch.parts] + left)
+        submissions = dict.fromkeys([part.submission for part in parts] + left)
         self._on_lost(error)
         deliver((submission, lost) for submission in submissions)

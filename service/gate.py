@@ -15,10 +15,12 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from service.inspector import Inspector
 from service.negotiation import JSON
-from service.problems import InvalidParameter, TooLate
+from service.problems import InvalidParameter, Problem, TooLate
 from service.serving import Serving
 
 TIMEOUT_HEADER = "X-Request-Timeout"
@@ -76,6 +78,14 @@ class GatedRoute(APIRoute):
                         return self._respond(await self._look(request, query))
                 except TimeoutError as error:
                     raise TooLate(f"no answer within {limit_s:g} s") from error
+                except (
+                    HTTPException
+                ) as error:  # FastAPI's, of whatever is raised as it reads a body
+                    if isinstance(error.__cause__, Problem | ClientDisconnect):
+                        raise error.__cause__ from None
+                    raise
+                finally:
+                    del request.state.inspector  # an idle connection keeps its last request
 
         return handle_in_time
 

@@ -8,10 +8,12 @@ import re
 import time
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import logs, problems, timings
@@ -113,7 +115,10 @@ def _route(scope: Scope) -> str:
 
 
 class Failures(HttpMiddleware):
-    """Answers whatever is raised further in with a problem, unless the answer has begun."""
+    """Answers whatever is raised further in with a problem, unless the answer has begun.
+
+    Who leaves while its body is read is answered nothing.
+    """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -126,6 +131,8 @@ class Failures(HttpMiddleware):
 
         try:
             await self.app(scope, receive, send_and_note)
+        except ClientDisconnect:
+            return
         except Exception as error:
             if begun:
                 raise
@@ -182,26 +189,36 @@ class BodyLimit(HttpMiddleware):
         app: what is wrapped.
         max_bytes: of one body, by its announcement or as it arrives.
         max_total_bytes: of all bodies of requests that are being handled.
+        of_paths: smaller limits than `max_bytes`, by path.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int, max_total_bytes: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        max_bytes: int,
+        max_total_bytes: int,
+        of_paths: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         super().__init__(app)
         self._max_bytes = max_bytes
         self._max_total_bytes = max_total_bytes
+        self._of_paths = of_paths
         self._held = 0
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         announced = Headers(scope=scope).get("content-length", "")
+        max_bytes = min(self._max_bytes, self._of_paths.get(scope["path"], self._max_bytes))
         received = 0
 
         async def receive_within_limits() -> Message:
             nonlocal received
             if announced.isdecimal():
-                self._check(int(announced))
+                _check(int(announced), max_bytes)
             message = await receive()
             size = len(message.get("body", b""))
-            self._check(received + size)
+            _check(received + size, max_bytes)
             if self._held + size > self._max_total_bytes:
                 raise Busy("too many request bodies are held already", retry_after_s=1)
             received += size
@@ -213,6 +230,7 @@ class BodyLimit(HttpMiddleware):
         finally:
             self._held -= received
 
-    def _check(self, size: int) -> None:
-        if size > self._max_bytes:
-            raise TooLarge(f"a request body may have {self._max_bytes:,} bytes")
+
+def _check(size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise TooLarge(f"a request body may have {max_bytes:,} bytes")

@@ -1,11 +1,17 @@
-"""Which of its media types an answer takes, from the `Accept` header (RFC 9110, section 12.5.1)."""
+"""Which of its media types an answer takes, from the `Accept` header (RFC 9110, section 12.5.1).
+
+And what all drawn answers have in common.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from fastapi import Response
+
+from service.inspector import Inspector
 from service.problems import NotAcceptable
 
 JSON = "application/json"
@@ -30,6 +36,11 @@ def choose_media_type(accept: str | None, offers: Sequence[str]) -> str:
     if liking[best] <= 0:
         raise NotAcceptable(f"this route answers with {' or '.join(offers)}, not with {accept}")
     return best
+
+
+async def drawn(inspector: Inspector, drawing: Callable[[], bytes]) -> Response:
+    """The PNG that is drawn, which takes tens of milliseconds: not on the event loop."""
+    return Response(await inspector.offload(drawing), media_type=PNG)
 
 
 @lru_cache

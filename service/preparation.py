@@ -13,7 +13,7 @@ from model.bundle import Manifest, PreprocessRule
 from model.preprocess import Box, Fit, Polarity, Prepared, PreprocessError, prepare
 from service.batcher import Full
 from service.images import decode, plain_png_size
-from service.problems import InvalidParameter, Problem
+from service.problems import InvalidParameter, Problem, release
 from service.rate import Rate, Refusals
 from service.uploads import Upload
 
@@ -113,6 +113,7 @@ class Preparation:
         except PreprocessError as error:
             prepared = InvalidParameter(str(error), parameter="fit")
         except Problem as problem:
+            release(problem)
             prepared = problem
         return prepared, time.perf_counter() - started
 

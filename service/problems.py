@@ -175,16 +175,29 @@ def install(app: FastAPI) -> None:
 
 
 async def answer(request: Request, error: Exception) -> JSONResponse:
-    """The answer to a request whose handling raised something."""
+    """The answer to a request whose handling raised something, which is released."""
     if isinstance(error, HTTPException):
+        release(error)
         return _answer(request, _http_details(error), error.headers)
     problem = _to_problem(error)
     if problem is None:
         log.error("request %s failed", request.state.request_id, exc_info=error)
         problem = Problem("The failure was logged under this request's id.")
+    release(error)
     if isinstance(problem, _REJECTIONS) and request.url.path not in PROBES:
         request.app.state.metrics.note_rejection(problem.slug)
     return _answer(request, problem.to_dict(), problem.headers)
+
+
+def release(error: BaseException | None) -> None:
+    """Let go of the calls that an error came through, and of the pictures in their hands.
+
+    Where one of them holds the error, only the garbage collector would find them, much later.
+    """
+    while error is not None:
+        before = error.__cause__ or error.__context__
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+        error = before
 
 
 def _to_problem(error: Exception) -> Problem | None:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse
 
-from model.preprocess import Floats
 from service.answers import (
     ClassifyAnswer,
     FailedPrediction,
@@ -29,7 +28,7 @@ from service.inspector import Inspector, Reading
 from service.lifecycle import Lifecycle
 from service.loading import Loader, ReloadRefused
 from service.metrics import CONTENT_TYPE
-from service.negotiation import JSON, PNG, choose_media_type
+from service.negotiation import JSON, PNG, choose_media_type, drawn
 from service.problems import BundleRefused, Problem, Unavailable
 from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery, SampleQuery
 from service.uploads import read_picture, read_pictures
@@ -41,11 +40,6 @@ administration = APIRouter(responses=PROBLEMS)
 """What only a service with API keys offers."""
 probes = APIRouter(responses=PROBLEMS)
 """What has to be answered to anyone, at any time."""
-
-
-async def _png(inspector: Inspector, image: Floats, *, scale: int) -> Response:
-    """Enlarging takes tens of milliseconds: not on the event loop."""
-    return Response(await inspector.offload(lambda: encode_png(image, scale=scale)), media_type=PNG)
 
 
 @router.post(
@@ -87,7 +81,7 @@ async def reconstruct(request: Request, query: Annotated[ReconstructQuery, Query
     picture = await read_picture(request)
     portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
     if media_type == PNG:
-        return await _png(inspector, portrait.image, scale=query.scale)
+        return await drawn(inspector, lambda: encode_png(portrait.image, scale=query.scale))
     return ReconstructAnswer.of(manifest, portrait)
 
 
@@ -106,7 +100,7 @@ async def perturb(request: Request, query: Annotated[PerturbQuery, Query()]) -> 
     portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
     perturbation = await inspector.perturb(portrait, manifest, dim=query.dim, delta=query.delta)
     if media_type == PNG:
-        return await _png(inspector, perturbation.image, scale=query.scale)
+        return await drawn(inspector, lambda: encode_png(perturbation.image, scale=query.scale))
     return PerturbAnswer.of(manifest, perturbation)
 
 

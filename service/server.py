@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -32,6 +33,7 @@ class Server(uvicorn.Server):
         lifecycle: what the probes look at.
         grace_s: seconds between unreadiness and the closing of the listener.
         loader: loads on a thread of its own once the port is open, and anew after SIGHUP.
+        end: ends the process; called on the event loop, which would wait for every thread.
     """
 
     def __init__(
@@ -41,12 +43,19 @@ class Server(uvicorn.Server):
         lifecycle: Lifecycle,
         grace_s: float,
         loader: Loader,
+        end: Callable[[], object],
     ) -> None:
         super().__init__(config)
         self._lifecycle = lifecycle
         self._grace_s = grace_s
         self._loader = loader
+        self._end = end
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until there is a reason to stop, and end."""
+        await super().serve(sockets)
+        self._end()
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """Start listening, then loading."""

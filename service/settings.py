@@ -30,7 +30,7 @@ class SettingsError(Exception):
 class Settings(BaseSettings):
     """Each field is the environment variable of the same name in capitals, after `CAPSNET_`."""
 
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, allow_inf_nan=False)
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=1, le=65535, description="TCP port to listen on.")

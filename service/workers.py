@@ -72,5 +72,7 @@ def _prepare_and_work(
 
 def _give_way_and_work(work: Callable[[], None]) -> None:
     if sys.platform == "linux":  # elsewhere threads have no niceness of their own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        thread = threading.get_native_id()
+        niceness = max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
+        os.setpriority(os.PRIO_PROCESS, thread, niceness)
     work()

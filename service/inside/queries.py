@@ -12,7 +12,9 @@ from service.inside.equivariance import MAX_STEPS
 from service.queries import PictureQuery
 
 Component = Annotated[float, Field(strict=True, ge=-10, le=10, allow_inf_nan=False)]
-Pose = Annotated[list[Component], Field(description="D numbers, each from -10 to 10.")]
+Pose = Annotated[
+    list[Component], Field(fail_fast=True, description="D numbers, each from -10 to 10.")
+]
 Scale = Annotated[int, Field(ge=1, le=8, description="PNG: each pixel becomes scale x scale.")]
 Target = Annotated[
     int | None,
@@ -20,6 +22,10 @@ Target = Annotated[
 ]
 Value = Annotated[float | None, Field(allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
+
+
+MAX_POSES_BYTES = 500_000
+"""Of a body of `/decode`; the most poses, of 16 numbers, take a fifth of it."""
 
 
 class DecodeQuery(BaseModel):
@@ -37,7 +43,7 @@ class DecodeBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     pose: Pose | None = None
-    poses: list[Pose] | None = Field(None, min_length=1, max_length=MAX_PICTURES)
+    poses: list[Pose] | None = Field(None, min_length=1, max_length=MAX_PICTURES, fail_fast=True)
     label: int = Field(strict=True, ge=0, description="The class whose decoder draws.")
 
     @model_validator(mode="after")
@@ -58,7 +64,9 @@ class SweepQuery(PictureQuery):
     dims: list[int] | None = Field(None, min_length=1, description="Repeatable; default: all.")
     start: Delta = Field(-0.25, alias="from", description="First delta.")
     stop: Delta = Field(0.25, alias="to", description="Last delta.")
-    step: float = Field(0.05, gt=0, le=2, allow_inf_nan=False, description="From delta to delta.")
+    step: float = Field(
+        0.05, ge=1e-6, le=2, allow_inf_nan=False, description="From delta to delta."
+    )
     target: Target = None
     scale: Scale = 2
 

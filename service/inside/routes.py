@@ -29,7 +29,7 @@ from service.inside.queries import (
 from service.inside.routing_panels import draw_routing
 from service.inside.views import draw_poses, watch_equivariance, watch_routing
 from service.inspector import Inspector, check_label
-from service.negotiation import JSON, PNG, choose_media_type
+from service.negotiation import JSON, PNG, choose_media_type, drawn
 from service.problems import InvalidParameter
 from service.uploads import read_picture
 
@@ -61,7 +61,7 @@ async def decode(
         raise InvalidParameter("a PNG shows one pose", parameter="poses")
     images = await inspector.draw(manifest, poses, body.label)
     if media_type == PNG:
-        return await _draw(inspector, lambda: encode_png(images[0], scale=query.scale))
+        return await drawn(inspector, lambda: encode_png(images[0], scale=query.scale))
     return await _form(inspector, lambda: DecodeAnswer.of(manifest, body.label, images))
 
 
@@ -81,7 +81,7 @@ async def sweep(request: Request, query: Annotated[SweepQuery, Query()]) -> Resp
     sight = await inspector.look(picture, manifest, query.fitting, target=query.target)
     images = await draw_poses(inspector, manifest, sight, plan)
     if media_type == PNG:
-        return await _draw(
+        return await drawn(
             inspector,
             lambda: png(
                 draw_sweep(images, plan, manifest=manifest, label=sight.label, scale=query.scale)
@@ -104,7 +104,7 @@ async def routing(request: Request, query: Annotated[RoutingQuery, Query()]) -> 
     picture = await read_picture(request)
     view = await watch_routing(inspector, picture, manifest, query.fitting, target=query.target)
     if media_type == PNG:
-        return await _draw(inspector, lambda: draw_routing(view, manifest, scale=query.scale))
+        return await drawn(inspector, lambda: draw_routing(view, manifest, scale=query.scale))
     return await _form(inspector, lambda: RoutingAnswer.of(manifest, view, detail=query.detail))
 
 
@@ -124,7 +124,7 @@ async def equivariance(request: Request, query: Annotated[EquivarianceQuery, Que
     sight = await inspector.look(picture, manifest, query.fitting, target=query.target)
     view = await watch_equivariance(inspector, manifest, sight, walk)
     if media_type == PNG:
-        return await _draw(inspector, lambda: draw_equivariance(view, manifest))
+        return await drawn(inspector, lambda: draw_equivariance(view, manifest))
     return await _form(inspector, lambda: EquivarianceAnswer.of(manifest, view))
 
 
@@ -166,7 +166,3 @@ async def _form(inspector: Inspector, answer: Callable[[], BaseModel]) -> Respon
     """Answers of hundreds of kilobytes are formed off the event loop."""
     content = await inspector.offload(lambda: answer().model_dump_json(exclude_defaults=True))
     return Response(content, media_type=JSON)
-
-
-async def _draw(inspector: Inspector, drawing: Callable[[], bytes]) -> Response:
-    return Response(await inspector.offload(drawing), media_type=PNG)

@@ -17,7 +17,7 @@ from service.documentation import (
 from service.gate import GatedRoute, inspector_of
 from service.images import encode_png
 from service.inspector import Inspector
-from service.negotiation import JSON, PNG, choose_media_type
+from service.negotiation import JSON, PNG, choose_media_type, drawn
 from service.pairs.answers import SegmentAnswer
 from service.pairs.overlay import DIGIT_SIZE, overlay
 from service.pairs.queries import OverlayQuery, OverlaySamplesQuery, PlaceQuery, SegmentQuery
@@ -48,7 +48,7 @@ async def segment_picture(
         raise reading
     found = await segment(inspector, reading, manifest, count=query.count)
     if media_type == PNG:
-        return Response(encode_png(found.paint(), scale=query.scale), media_type=PNG)
+        return await drawn(inspector, lambda: encode_png(found.paint(), scale=query.scale))
     return SegmentAnswer.of(manifest, found)
 
 
@@ -84,4 +84,4 @@ async def _overlay(
     prepared = await inspector.prepare_all(uploads, Frame(DIGIT_SIZE, "digit"), fitting)
     first, second = (one.image[0] for one in prepared)
     image = overlay(first, second, dx=place.dx, dy=place.dy)
-    return Response(encode_png(image, scale=place.scale), media_type=PNG)
+    return await drawn(inspector, lambda: encode_png(image, scale=place.scale))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from model.bundle import MANIFEST
 from service.documentation import SAMPLES
+from service.settings import Settings
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 
@@ -99,6 +103,29 @@ def test_an_inference_that_never_ends_does_not_hold_up_the_end(
     process.send_signal(signal.SIGTERM)
     assert 1 == process.wait(timeout=60)
     assert "capsnet-service: the last inference did not end within 0.1 s" in capfd.readouterr().err
+
+
+def test_a_reload_that_hangs_does_not_hold_up_the_end(
+    start_service: Start, tmp_path: Path, container: object
+) -> None:
+    """Bundles on storage that does not answer are left where they are."""
+    if container:
+        pytest.skip("a container does not see this folder")
+    shutil.copytree(Settings().bundles / "mnist-compact", tmp_path / "mnist-compact")
+    process, client = start_service(
+        CAPSNET_BUNDLES=str(tmp_path),
+        CAPSNET_DEFAULT_MODEL="mnist-compact",
+        CAPSNET_API_KEYS='["a-key-of-tests-alone"]',
+        CAPSNET_DRAIN_GRACE_S="0",
+        CAPSNET_DRAIN_TIMEOUT_S="1",
+    )
+    manifest = tmp_path / "mnist-compact" / MANIFEST
+    manifest.unlink()
+    os.mkfifo(manifest)  # whoever opens it waits for a writer
+    with pytest.raises(httpx.ReadTimeout):
+        client.post("/models/reload", headers={"X-API-Key": "a-key-of-tests-alone"}, timeout=1)
+    process.send_signal(signal.SIGTERM)
+    assert 0 == process.wait(timeout=20)
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,11 @@ def test_only_slow_inferences_are_divided_among_threads(
     assert expected == threads_of(session)
 
 
-@pytest.mark.parametrize(("threads", "expected"), [(1, (1, 1)), (2, (2, 1)), (7, (2, 3))])
-def test_batches_side_by_side_have_half_of_the_threads_each(
+@pytest.mark.parametrize(("threads", "expected"), [(1, (1, 1)), (2, (2, 1)), (7, (2, 6))])
+def test_batches_side_by_side_take_all_threads(
     runtime: Runtime, threads: int, expected: tuple[int, int]
 ) -> None:
-    """On one thread there is one batch at a time."""
+    """Those that run them, and those of the session, which counts one of the others as its own."""
     device = CpuDevice(threads)
     session = device.open_side_by_side(runtime.bundle.path / ENCODER)
     assert expected == (device.side_by_side, threads_of(session))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -227,6 +228,23 @@ def test_full_queue_refuses_and_says_when_to_come_back() -> None:
     assert asyncio.run(scenario()).retry_after_s > 0
 
 
+def test_what_is_more_than_the_queue_is_taken_where_nothing_waits() -> None:
+    """Else it never would be, and its caller would come back for ever."""
+
+    async def scenario() -> list[Any]:
+        gate = Gate(open=False)
+        async with batching(gate, max_waiting_rows=3) as batcher:
+            await submit_soon(batcher, 1)
+            await gate.running()
+            many = await submit_soon(batcher, *range(5))
+            with pytest.raises(Full):
+                await batcher.submit("q", [6])
+            gate.let(9)
+            return await many
+
+    assert [0, 2, 4, 6, 8] == asyncio.run(scenario())
+
+
 def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None:
     """Every caller from before gets an answer."""
 
@@ -301,6 +319,19 @@ def test_thread_that_ends_for_any_reason_is_told() -> None:
 
     asyncio.run(scenario())
     assert ["no such metric"] == [str(error).strip("'") for error in told]
+
+
+def test_a_thread_that_cannot_form_a_batch_is_told() -> None:
+    """Whoever waits for one is answered."""
+    told: list[Exception] = []
+
+    async def scenario() -> None:
+        async with batching(Gate(), max_delay_s=math.inf, on_lost=told.append) as batcher:
+            with pytest.raises(Closed):
+                await submit(batcher, 1)
+
+    asyncio.run(scenario())
+    assert [OverflowError] == [type(error) for error in told]
 
 
 def test_a_batch_is_reported_with_its_padding() -> None:

@@ -12,7 +12,7 @@ from service.middleware import BodyLimit
 from service.problems import Busy
 from service.settings import Settings
 
-POST: Scope = {"type": "http", "method": "POST", "headers": []}
+POST: Scope = {"type": "http", "method": "POST", "path": "/classify", "headers": []}
 RAW = {"content-type": "image/png"}
 FORM = {"content-type": "multipart/form-data; boundary=x"}
 JSON = {"content-type": "application/json"}

@@ -192,6 +192,28 @@ def test_too_many_images_are_refused(client: TestClient, digits: list[bytes]) ->
     assert (413, "too-large", None) == refusal(client, json={"images": images})
 
 
+def test_as_many_data_urls_as_pictures_are_taken(
+    client: TestClient, digits: list[bytes], expected: Predictions
+) -> None:
+    """The comma in each is not taken for another picture."""
+    images = [f"data:image/png;base64,{text(digit)}" for digit in digits[:5]]
+    found = predictions(client, json={"images": images})
+    assert [one["label"] for one in expected[:5]] == [one["label"] for one in found]
+
+
+@pytest.mark.parametrize("values", ['{"images": [%s]}', "[%s]", '{"image": [%s]}'])
+def test_a_body_of_many_small_values_is_not_parsed(
+    values: str, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million of them would hold up everyone for seconds."""
+    monkeypatch.delattr(json, "loads")
+    content = (values % ",".join(["{}"] * 11)).encode()
+    answer = client.post("/classify", content=content, headers=JSON)
+    monkeypatch.undo()
+    assert 413 == answer.status_code
+    assert "a request may hold 5 pictures" == answer.json()["detail"]
+
+
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_routes_of_one_picture_refuse_several(
     count: int, client: TestClient, digits: list[bytes]

@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
+from model.bundle import Bundle
 from model.runtime import Runtime
+from service.app import create_app
+from service.engine import Engine
+from service.inside.queries import MAX_POSES_BYTES, DecodeBody
+from service.settings import Settings
 
 Pixels = Callable[[str | bytes], NDArray[np.int64]]
 PNG = {"accept": "image/png"}
@@ -100,3 +108,32 @@ def test_several_poses_are_no_png(client: TestClient) -> None:
     body = {"poses": [POSE, POSE], "label": 3}
     answer = client.post("/decode", json=body, headers=PNG)
     assert (422, "poses") == (answer.status_code, answer.json()["parameter"])
+
+
+@pytest.mark.parametrize("member", ["pose", "poses"])
+def test_of_many_faults_one_is_looked_for(member: str, client: TestClient) -> None:
+    """A body of nothing else would otherwise take seconds."""
+    with pytest.raises(ValidationError) as faults:
+        DecodeBody.model_validate({member: [""] * 200, "label": 3})
+    assert 1 == faults.value.error_count()
+    answer = client.post("/decode", json={member: [""] * 200, "label": 3})
+    assert (422, member) == (answer.status_code, answer.json()["parameter"])
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_body_larger_than_any_poses_is_refused(
+    announced: bool,  # noqa: FBT001
+    settings: Settings,
+    bundle_path: Path,
+) -> None:
+    """However it is sent, and though pictures may be larger."""
+    roomy = settings.model_copy(update={"max_body_bytes": 2 * MAX_POSES_BYTES})
+    engine = Engine({"mnist": Runtime(Bundle.open(bundle_path), device="cpu", threads=1)})
+    body = json.dumps({"poses": [POSE] * 256, "label": 3})
+    headers = {"content-type": "application/json"}
+    with TestClient(create_app(roomy, engine)) as client:
+        for size, expected in ((MAX_POSES_BYTES, 200), (MAX_POSES_BYTES + 1, 413)):
+            content = body.ljust(size).encode()
+            sent = content if announced else iter([content[:1000], content[1000:]])
+            answer = client.post("/decode", content=sent, headers=headers)
+            assert expected == answer.status_code, answer.text

@@ -51,6 +51,8 @@ def test_each_picture_is_that_of_perturb(client: TestClient, digits: list[bytes]
         ({"step": 0}, "step"),
         ({"step": "nan"}, "step"),
         ({"step": 0.01}, "step"),
+        ({"step": 1e-6}, "step"),
+        ({"step": 1e-310}, "step"),
         ({"from": 0.5, "to": 0.25}, "step"),
         ({"from": -2}, "from"),
         ({"to": "inf"}, "to"),
