@@ -71,10 +71,10 @@ class Preparation:
         """What each upload becomes, or the problem with it.
 
         Raises:
-            Full: there is no room for the pictures.
+            Full: there is no room for the pictures; there always is where none waits.
         """
         count = len(uploads)
-        if self._waiting + count > self._max_waiting:
+        if self._waiting and self._waiting + count > self._max_waiting:
             raise Full(self._refusals.retry_after_s(count))
         self._waiting += count
         try:

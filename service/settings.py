@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -97,6 +97,12 @@ class Settings(BaseSettings):
     )
     otel: bool = Field(False, description="Send traces; needs the extra `otel`.")
     decode_threads: int = Field(2, ge=1, description="Threads that decode pictures.")
+
+    @field_validator("api_keys_file", mode="before")
+    @classmethod
+    def _no_file(cls, value: object) -> object:
+        """An empty variable names none; it would be this folder."""
+        return value or None
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

@@ -3,7 +3,7 @@
 # Usage: sh tools/gpu_run.sh PYTHON [PART ...], parts as below; all of them by default.
 # MINUTES ends each training; a second run goes on with it. RUNS is where everything is kept.
 # OPTIONS are added to every training, for example "--epochs 40".
-# On SIGTERM the trainings save and end.
+# On SIGTERM trainings save, and all ends.
 set -u
 python=$1
 shift
@@ -22,14 +22,20 @@ train() { # PRESET SEED, in the background
     pids="$pids $!"
 }
 
+run() { # COMMAND, which the trap reaches
+    "$@" &
+    pids=$!
+    wait "$pids" || status=1
+}
+
 finish() { # wait for all that was begun, and show how each ended
     for pid in $pids; do wait "$pid" || status=1; done
     tail -n 1 "$runs"/*.log
 }
 
 measure() { # PRESET
-    "$python" -m benchmarks.training --device cuda --preset "$1" --steps 100 \
-        >>"$runs/speed.log" 2>&1 || status=1
+    run "$python" -m benchmarks.training --device cuda --preset "$1" --steps 100 \
+        >>"$runs/speed.log" 2>&1
     tail -n 9 "$runs/speed.log"
 }
 
@@ -38,8 +44,8 @@ for part in ${*:-tests speed mnist fashion-mnist multimnist}; do
     case $part in
     tests)
         # nothing above the folder is read, so that neither fastapi nor onnxruntime need be there
-        "$python" -m pytest --confcutdir tests/training -m cuda tests/training/test_on_cuda.py \
-            >"$runs/tests.log" 2>&1 || status=1
+        run "$python" -m pytest --confcutdir tests/training -m cuda tests/training/test_on_cuda.py \
+            >"$runs/tests.log" 2>&1
         tail -n 3 "$runs/tests.log"
         ;;
     speed)

@@ -9,7 +9,7 @@ from model.preprocess.pixels import Floats, to_floats
 
 
 def to_grey(picture: Image.Image) -> Floats:
-    """Any mode to (H, W) luminance in [0, 1]; transparency is laid on a contrasting ground."""
+    """Any mode to (H, W) luminance in [0, 1]; transparency is laid on a ground that suits it."""
     if picture.mode.startswith("I"):
         return (np.asarray(picture, np.float32) / 65535).clip(0, 1)
     if picture.has_transparency_data:
@@ -18,9 +18,15 @@ def to_grey(picture: Image.Image) -> Floats:
 
 
 def _flatten(picture: Image.Image) -> Floats:
-    """RGBA to (H, W), laid on white if the strokes are dark and on black if they are light."""
+    """RGBA to (H, W): strokes are laid on what contrasts with them, paper on more of the same.
+
+    Where most of the picture is opaque it is paper, cut out or with a margin.
+    """
     grey = to_floats(picture.convert("RGB").convert("L"))
     alpha = to_floats(picture.getchannel("A"))
     covered = float(alpha.sum())
-    dark = covered > 0 and float((grey * alpha).sum()) / covered < 0.5
-    return np.asarray(grey * alpha + (1 - alpha) * dark, np.float32)
+    if covered > alpha.size / 2:
+        ground = float(np.median(grey[alpha > 0.5]))
+    else:
+        ground = float(covered > 0 and float((grey * alpha).sum()) / covered < 0.5)
+    return np.asarray(grey * alpha + (1 - alpha) * ground, np.float32)

@@ -31,7 +31,9 @@ const lenses = {
   routing: lens(find("routing"), drawRouting),
   walk: lens(find("walk"), drawWalk),
 };
-const decode = decoder((image) => showImagined(image, imagined.alt), complain);
+const decode = decoder((image, { scene: moved }) => {
+  if (moved === scene) showImagined(image, imagined.alt);
+}, complain);
 
 let models = [];
 /** What is looked at: {model, picture, prediction, portrait, target}; null while there is nothing. */
@@ -79,7 +81,7 @@ function showImagined(image, alt) {
 function placeSliders(next) {
   if (!next) return hidePose();
   const { model, prediction, target } = next;
-  const draw = (pose) => decode({ model: model.name, label: target, pose });
+  const draw = (pose) => decode({ model: model.name, label: target, pose, scene: next });
   showPose(prediction.poses[target], dimensionMeanings(model, target), draw);
 }
 

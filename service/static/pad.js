@@ -38,6 +38,7 @@ export class Pad extends EventTarget {
       make("button", { type: "button", onclick: () => take(label), "aria-label": `Sample ${name}` }, name),
     );
     this.samples.replaceChildren(make("span", {}, "samples"), ...buttons);
+    this.asked = null;
   }
 
   get empty() {
@@ -61,10 +62,11 @@ export class Pad extends EventTarget {
     this.#changed("change");
   }
 
-  /** Take one of the service's own pictures. */
+  /** Take one of the service's own pictures, unless another is wanted before it comes. */
   async takeSample({ dataset, name, label }) {
+    const asked = (this.asked = {});
     const file = await ask(`/samples/${label}.png`, { query: { dataset }, accept: "image/png" });
-    this.take(file, `a sample: ${name}`, "taken pixels");
+    if (asked === this.asked) this.take(file, `a sample: ${name}`, "taken pixels");
   }
 
   undo() {
@@ -88,6 +90,7 @@ export class Pad extends EventTarget {
   }
 
   #changed(kind) {
+    this.asked = null;
     this.hint.hidden = !this.empty;
     for (const tool of this.erasers) tool.disabled = this.empty;
     this.dispatchEvent(new Event(kind));

@@ -101,13 +101,14 @@ export function signed(value) {
 /**
  * Decodes poses, the newest first and one at a time.
  *
- * @param {(image: string) => void} drawn
+ * @param {(image: string, request: any) => void} drawn
  * @param {(error: unknown) => void} fail
- * @returns {(request: {model: string, label: number, pose: number[]}) => Promise<void>}
+ * @returns {(request: {model: string, label: number, pose: number[], scene?: any}) => Promise<void>}
  */
 export function decoder(drawn, fail) {
-  return latest(async ({ model, label, pose }) => {
+  return latest(async (request) => {
+    const { model, label, pose } = request;
     const answer = await ask("/decode", { query: { model }, body: { pose, label } });
-    drawn(answer.images[0]);
+    drawn(answer.images[0], request);
   }, fail);
 }

@@ -18,7 +18,11 @@ export async function drawWalk(scene) {
   const result = make("div", { class: "walk" });
   const choice = make("select", { id: "transform" });
   choice.append(...Object.entries(TRANSFORMS).map(([value, { name }]) => make("option", { value }, name)));
-  const fill = async () => result.replaceChildren(...(await curves(scene, choice.value)));
+  const fill = async () => {
+    const transform = choice.value;
+    const nodes = await curves(scene, transform);
+    if (transform === choice.value) result.replaceChildren(...nodes);
+  };
   choice.addEventListener("change", () => fill().catch(complain));
   await fill();
   return [

@@ -105,7 +105,7 @@ def test_containers_get_no_more_than_they_need(name: str, services: dict[str, An
     assert ["ALL"] == service["cap_drop"]
     assert ["no-new-privileges:true"] == service["security_opt"]
     assert service["deploy"]["resources"]["limits"]["memory"]
-    assert service["restart"] in {"unless-stopped", "on-failure"}
+    assert service["restart"] in {"unless-stopped", "on-failure:10"}
 
 
 def test_a_stop_leaves_time_to_drain(services: dict[str, Any]) -> None:

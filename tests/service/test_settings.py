@@ -49,6 +49,7 @@ def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
         ("CAPSNET_MAX_PICTURES", "3", "max_pictures", 3),
         ("CAPSNET_DECODE_THREADS", "4", "decode_threads", 4),
         ("CAPSNET_API_KEYS_FILE", "keys", "api_keys_file", Path("keys")),
+        ("CAPSNET_API_KEYS_FILE", "", "api_keys_file", None),
         ("CAPSNET_CORS_ORIGINS", '["https://a.example"]', "cors_origins", ("https://a.example",)),
         ("CAPSNET_CUDA_DEVICE_ID", "1", "cuda_device_id", 1),
         ("CAPSNET_CUDA_PRECISION", "half", "cuda_precision", "half"),

@@ -68,6 +68,7 @@ def test_what_ends_the_script_ends_its_trainings(python: Path, runs: Path) -> No
         while not all(log.exists() and log.read_text() for log in logs):
             assert time.monotonic() < end
             time.sleep(0.05)
+        time.sleep(0.5)  # the shell notes what it has begun
         script.send_signal(signal.SIGTERM)
         assert 143 == script.wait(PATIENCE_S)
     assert ["begun\nsaved\n"] * 2 == [log.read_text() for log in logs]

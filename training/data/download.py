@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from filelock import FileLock
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 _CHUNK_BYTES = 1 << 16
@@ -30,10 +31,11 @@ def download(
     timeout_s: float = 30,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Write the first address's file that passes `verify` to `target`.
+    """Write the first address's file that passes `verify` to `target`, which is not there yet.
 
     An interrupted transfer continues where it stopped (in `target` + `.part`), also in a later
-    run. `target` appears only whole and verified.
+    run. `target` appears only whole and verified. Of several processes that want it one fetches it,
+    and the others wait; an empty `target` + `.lock` stays.
 
     Args:
         urls: mirrors of the same file, tried in order.
@@ -46,6 +48,20 @@ def download(
         DownloadError: every mirror failed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(target.with_name(f"{target.name}.lock")):
+        if not target.exists():
+            _fetch(urls, target, verify=verify, attempts=attempts, timeout_s=timeout_s, sleep=sleep)
+
+
+def _fetch(
+    urls: Sequence[str],
+    target: Path,
+    *,
+    verify: Callable[[bytes], bool],
+    attempts: int,
+    timeout_s: float,
+    sleep: Callable[[float], None],
+) -> None:
     part = target.with_name(f"{target.name}.part")
     failures = []
     for url in urls:

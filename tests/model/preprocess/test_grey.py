@@ -38,3 +38,13 @@ def test_palette_transparency_counts() -> None:
     picture.info["transparency"] = 0
     expected = prepare(draw_seven(), 28).image
     assert np.abs(prepare(picture, 28).image - expected).mean() < 0.03
+
+
+@pytest.mark.parametrize(("ink", "ground"), [(0, 255), (255, 0)], ids=["dark ink", "light ink"])
+def test_paper_with_a_clear_margin_is_paper(ink: int, ground: int) -> None:
+    """A window's picture or a cut-out scan is not taken for one large stroke."""
+    paper = draw_seven(mode="LA", ink=(ink, 255), ground=(ground, 255))
+    picture = Image.new("LA", (260, 240), (0, 0))
+    picture.paste(paper, (30, 20))
+    expected = prepare(draw_seven(), 28).image
+    assert np.abs(prepare(picture, 28).image - expected).mean() < 0.03

@@ -110,6 +110,16 @@ def test_several_poses_are_no_png(client: TestClient) -> None:
     assert (422, "poses") == (answer.status_code, answer.json()["parameter"])
 
 
+def test_of_many_unknown_members_a_few_are_named(client: TestClient) -> None:
+    """Naming them all would take long."""
+    body = {str(number): 0 for number in range(100)}
+    with pytest.raises(ValidationError) as faults:
+        DecodeBody.model_validate(body)
+    assert faults.value.error_count() < 10
+    answer = client.post("/decode", json=body)
+    assert 422 == answer.status_code
+
+
 @pytest.mark.parametrize("member", ["pose", "poses"])
 def test_of_many_faults_one_is_looked_for(member: str, client: TestClient) -> None:
     """A body of nothing else would otherwise take seconds."""

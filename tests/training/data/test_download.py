@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
 from typing import Literal
@@ -51,10 +52,22 @@ def test_a_whole_file_arrives(serve: Serve, target: Path) -> None:
 
 
 def test_nothing_else_is_left_behind(serve: Serve, target: Path) -> None:
-    """After success the folder holds the file alone."""
+    """After success the folder holds the file and its empty lock alone."""
     mirror, _ = serve({"file.gz": CONTENT}, faults=["cut"])
     fetch(target, mirror)
-    assert [target] == list(target.parent.iterdir())
+    assert {"file.gz": len(CONTENT), "file.gz.lock": 0} == {
+        path.name: path.stat().st_size for path in target.parent.iterdir()
+    }
+
+
+def test_of_many_at_once_one_fetches(serve: Serve, target: Path) -> None:
+    """Trainings that are started side by side all have the file then, and none has failed."""
+    mirror, asked = serve({"file.gz": CONTENT})
+    with ThreadPoolExecutor(5) as pool:
+        for done in [pool.submit(fetch, target, mirror) for _ in range(5)]:
+            done.result()
+    assert CONTENT == target.read_bytes()
+    assert 1 == len(asked)
 
 
 def test_a_cut_transfer_continues_where_it_stopped(serve: Serve, target: Path) -> None:
@@ -115,7 +128,7 @@ def test_corrupt_bytes_are_not_kept(serve: Serve, target: Path) -> None:
     mirror, _ = serve({"file.gz": CONTENT[::-1]})
     with pytest.raises(DownloadError, match="not the published file"):
         fetch(target, mirror)
-    assert [] == list(target.parent.iterdir())
+    assert ["file.gz.lock"] == [path.name for path in target.parent.iterdir()]
 
 
 @pytest.mark.parametrize(
