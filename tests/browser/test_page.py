@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from model.bundle import Bundle
@@ -7,6 +9,17 @@ from service.settings import Settings
 from tests.browser.playground import Playground
 
 pytestmark = pytest.mark.browser
+
+
+def hold(playground: Playground, pattern: str) -> list[Any]:
+    """The requests to some address, which are held back from now on."""
+    held: list[Any] = []
+
+    def keep(route: Any) -> None:
+        held.append(route)
+
+    playground.page.route(pattern, keep)
+    return held
 
 
 def imagined(playground: Playground) -> str:
@@ -25,6 +38,36 @@ def test_a_sample_is_seen_and_imagined(playground: Playground) -> None:
     assert 10 == len(lengths)
     assert 4 == max(range(10), key=lambda label: float(lengths[label]))
     assert imagined(playground) != playground.page.locator("#fitted").get_attribute("src")
+
+
+def test_the_sample_that_was_wanted_last_is_shown(playground: Playground) -> None:
+    """An answer that comes late does not take its place."""
+    page, late = playground.page, hold(playground, "**/samples/3.png*")
+    page.get_by_role("button", name="Sample 3").click()
+    playground.take_sample(7)
+    with page.expect_response("**/samples/3.png*") as response:
+        late[0].continue_()
+    response.value.finished()
+    page.wait_for_timeout(100)
+    playground.settle()
+    assert "7" == playground.label
+
+
+def test_a_slider_s_late_answer_does_not_draw_over_another_digit(playground: Playground) -> None:
+    """The digit that is imagined is the one that was taken after the slider was moved."""
+    page = playground.page
+    playground.take_sample(7)
+    expected = imagined(playground)
+    playground.take_sample(4)
+    late = hold(playground, "**/decode*")
+    with page.expect_request("**/decode*"):
+        page.get_by_role("slider").first.fill("0.25")
+    playground.take_sample(7)
+    with page.expect_response("**/decode*") as response:
+        late[0].continue_()
+    response.value.finished()
+    page.wait_for_timeout(100)
+    assert expected == imagined(playground)
 
 
 def test_sliders_change_the_digit(playground: Playground) -> None:
