@@ -65,6 +65,7 @@ for part in ${*:-tests speed mnist fashion-mnist multimnist}; do
     multimnist)
         train multimnist 1
         train multimnist-compact 1
+        train multimnist-compact-strided 1
         finish
         ;;
     *)
