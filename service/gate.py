@@ -78,9 +78,8 @@ class GatedRoute(APIRoute):
                         return self._respond(await self._look(request, query))
                 except TimeoutError as error:
                     raise TooLate(f"no answer within {limit_s:g} s") from error
-                except (
-                    HTTPException
-                ) as error:  # FastAPI's, of whatever is raised as it reads a body
+                except HTTPException as error:
+                    # FastAPI's, of whatever is raised while it reads a body
                     if isinstance(error.__cause__, Problem | ClientDisconnect):
                         raise error.__cause__ from None
                     raise

@@ -180,13 +180,13 @@ def _pair_wording(manifest: Manifest) -> dict[str, str]:
 def _summary(epochs: float, training: dict[str, Any], *, pairs: bool) -> str:
     planned, started_from = training["recipe"]["epochs"], training.get("started_from")
     where = " on a CPU alone" if training["device"] == "CPU" else ""
+    more = f", on top of {started_from}" if started_from else ""
     if epochs < 0.99 * planned:
         return f"A half-finished training{where}: {epochs:.1f} of {planned:g} epochs."
     if pairs:
         seen = f"{epochs * training['examples'] / 1e6:.1f} million pairs"
-        return f"Trained{where}, on {seen}; the paper's training set has 60 million."
+        return f"Trained{where}, on {seen}{more}; the paper's training set has 60 million."
     if planned < 50:
-        more = f", on top of {started_from}" if started_from else ""
         short = f"A short training of {planned:g} epochs{where}{more}"
         return f"{short}; the paper's code runs about 640."
     return f"Trained{where} for {planned:g} epochs."
