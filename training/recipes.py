@@ -48,6 +48,10 @@ class Recipe:
     """Training images are moved by up to this many pixels each way."""
     flip: bool = False
     """Whether half of the training images, drawn anew each time, are mirrored left to right."""
+    affine: float = 0.0
+    """Training images are turned, scaled and sheared by up to this share of affNIST's ranges."""
+    elastic_px: float = 0.0
+    """They are bent: parts of them move against one another, by up to this many pixels."""
     average_decay: float = 0.0
     """What a step leaves of the running average of the weights (less in the beginning), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""
@@ -59,8 +63,10 @@ class Recipe:
             raise ValueError("shift and warm-up may not be negative, decay steps are at least one")
         if not 0 <= self.average_decay < 1:
             raise ValueError("the decay of the average must be in [0, 1)")
-        if self.flip and self.task == "pairs":
-            raise ValueError("digits of pairs are not mirrored")
+        if not 0 <= self.affine <= 1 or self.elastic_px < 0:
+            raise ValueError("the affine share must be in [0, 1], elastic pixels not negative")
+        if self.task == "pairs" and (self.flip or self.affine or self.elastic_px):
+            raise ValueError("digits of pairs are neither mirrored nor distorted")
         if self.task not in ("digits", "pairs"):
             raise ValueError(f"unknown task {self.task!r}")
         if self.schedule not in ("exponential", "cosine"):
@@ -120,6 +126,7 @@ _MULTIMNIST_COMPACT = replace(
     batch_size=64,
     warmup_steps=300,
 )
+_DISTORTED: dict[str, Any] = {"affine": 0.5, "elastic_px": 1.25}
 _CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True, "average_decay": 0.999}
 _PAIR_BASELINE = BaselineConfig(
     channels=(512, 256), kernels=(9, 5), pooling=True, hidden=(1024,), dropout=0
@@ -138,9 +145,15 @@ PRESETS = {
             ),
         ),
         _MNIST,
-        replace(_MNIST, name="mnist-cpu", epochs=10, batch_size=64, warmup_steps=300),
+        replace(_MNIST, name="mnist-cpu", epochs=10, batch_size=64, warmup_steps=300, **_DISTORTED),
         _MNIST_COMPACT,
-        replace(_MNIST_COMPACT, name="mnist-compact-strided", network=_STRIDED, epochs=30),
+        replace(
+            _MNIST_COMPACT,
+            name="mnist-compact-strided",
+            network=_STRIDED,
+            epochs=30,
+            **_DISTORTED,
+        ),
         _MULTIMNIST,
         _MULTIMNIST_COMPACT,
         replace(

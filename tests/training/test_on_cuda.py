@@ -23,7 +23,7 @@ pytestmark = [
 STEPS = 5
 
 
-@pytest.fixture(params=["digits", "pairs", "averaged"])
+@pytest.fixture(params=["digits", "pairs", "averaged", "distorted"])
 def recipe(request: pytest.FixtureRequest) -> Recipe:
     """A small network, sizes of which cuDNN and cuBLAS have kernels for."""
     network = CapsNetConfig(conv_channels=32, primary_types=4, num_classes=3, decoder_hidden=(8, 8))
@@ -34,6 +34,7 @@ def recipe(request: pytest.FixtureRequest) -> Recipe:
             digits, task="pairs", network=replace(network, image_size=36), epochs=0.01, shift_px=4
         ),
         "averaged": replace(digits, average_decay=0.9, flip=True),
+        "distorted": replace(digits, affine=0.5, elastic_px=1),
     }[request.param]
 
 

@@ -82,12 +82,17 @@ def test_an_unknown_network_setting_is_refused() -> None:
         {"reconstruction": "strong"},
         {"average_decay": 1},
         {"task": "pairs", "flip": True},
+        {"affine": 1.1},
+        {"affine": -0.1},
+        {"elastic_px": -1},
+        {"task": "pairs", "affine": 0.5},
+        {"task": "pairs", "elastic_px": 1},
     ],
     ids=str,
 )
 def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
     """No recipe can be made, or changed into one, that cannot be followed."""
-    with pytest.raises(ValueError, match=r"must be|unknown|not mirrored"):
+    with pytest.raises(ValueError, match=r"must be|unknown|neither mirrored"):
         replace(Recipe("r"), **change)
 
 

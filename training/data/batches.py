@@ -10,6 +10,7 @@ from torch import Tensor
 
 from model.preprocess import WHITE
 from training.data.datasets import Examples
+from training.data.distortion import NOT_DISTORTED, NUMBERS, STEPS, Distortion, distort
 
 
 class Batch(NamedTuple):
@@ -64,6 +65,7 @@ class BatchStream:
     Args:
         shift_px: images move by a whole number of pixels up to this, each way; zeros move in.
         flip: whether half of them are mirrored left to right first.
+        distortion: how far they are distorted next, before they move.
         device: where the examples live and the batches are made.
     """
 
@@ -76,12 +78,14 @@ class BatchStream:
         seed: int,
         device: torch.device,
         flip: bool = False,
+        distortion: Distortion = NOT_DISTORTED,
     ) -> None:
         self._images = torch.tensor(examples.images, device=device)
         self._labels = torch.tensor(examples.labels, dtype=torch.int64, device=device)
         self._batch_size = batch_size
         self._shift_px = shift_px
         self._flip = flip
+        self._distortion = distortion
         self._seed = seed
         self._draws = Draws(self._draw, size=len(self), device=device)
 
@@ -94,7 +98,10 @@ class BatchStream:
         return self.make(self.rows(step))
 
     def rows(self, step: int) -> Tensor:
-        """What decides the batch of this step: (B, 4), example, shift and flip of each image."""
+        """What decides the batch of this step, a row (C,) for each image.
+
+        Example, shift down and right, mirrored or not, and, where images are distorted, how.
+        """
         return self._draws.rows(step * self._batch_size, self._batch_size)
 
     def make(self, rows: Tensor) -> Batch:
@@ -103,17 +110,23 @@ class BatchStream:
         images = self._images[chosen]
         if self._flip:
             images = torch.where(rows[:, 3, None, None] == 1, images.flip(2), images)
+        if self._distortion != NOT_DISTORTED:
+            images = distort(images.float(), rows[:, 4:], self._distortion)
         images = shift(images, rows[:, 1:3], self._shift_px)
         return Batch(images.unsqueeze(1).float() / WHITE, self._labels[chosen])
 
     def _draw(self, epoch: int) -> Tensor:
-        """Example, shift and flip of each row of an epoch: (N, 4)."""
+        """The rows (N, C) of an epoch."""
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
         order = torch.randperm(len(self), generator=generator)
         reach = self._shift_px
         shifts = torch.randint(-reach, reach + 1, (len(self), 2), generator=generator)
         flips = torch.randint(2, (len(self), 1), generator=generator)
-        return torch.cat((order[:, None], shifts, flips), dim=1)
+        columns = [order[:, None], shifts, flips]
+        if self._distortion != NOT_DISTORTED:
+            shape = (len(self), NUMBERS)
+            columns.append(torch.randint(-STEPS, STEPS + 1, shape, generator=generator))
+        return torch.cat(columns, dim=1)
 
 
 def shift(images: Tensor, shifts: Tensor, reach: int) -> Tensor:

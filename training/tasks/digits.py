@@ -11,6 +11,7 @@ from model.capsnet import CapsNet
 from training.baseline import Baseline
 from training.data.batches import BatchStream
 from training.data.datasets import Examples
+from training.data.distortion import Distortion
 from training.evaluation.answers import error_percent
 from training.recipes import Recipe
 from training.tasks.losses import Losses, margin_loss, reconstruction_loss
@@ -32,6 +33,7 @@ class Digits:
             shift_px=recipe.shift_px,
             seed=seed,
             flip=recipe.flip,
+            distortion=Distortion(recipe.affine, recipe.elastic_px),
             device=device,
         )
 

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from training.data.batches import BatchStream
+from training.data.datasets import Examples
+from training.data.distortion import NODES, NUMBERS, STEPS, Distortion, distort
+from training.data.transforms import Reach, transform
+
+CPU = torch.device("cpu")
+SIZE = 28
+
+
+@pytest.fixture
+def strokes() -> Examples:
+    """20 images of soft strokes that differ, far from the edges."""
+    places = np.arange(SIZE) - SIZE / 2
+    down, right = places[:, None], places
+    angles = np.arange(20)[:, None, None] / 3
+    across = np.sin(angles) * down + np.cos(angles) * right - 2
+    images = 255 * np.exp(-(across**2) / 8) * (np.hypot(down, right) < 9)
+    return Examples(images.astype(np.uint8), np.arange(20, dtype=np.uint8))
+
+
+def no_numbers(count: int) -> Tensor:
+    return torch.zeros(count, NUMBERS, dtype=torch.int64)
+
+
+def ramps() -> Tensor:
+    """Two images: how far down each pixel is, and how far right."""
+    places = torch.arange(SIZE, dtype=torch.float32).expand(SIZE, SIZE)
+    return torch.stack((places.T, places))
+
+
+def test_numbers_of_zero_change_nothing(strokes: Examples) -> None:
+    """An image is itself where neither turn, scale, shear nor nodes move it."""
+    images = torch.tensor(strokes.images).float()
+    actual = distort(images, no_numbers(len(images)), Distortion(affine=1, elastic_px=9))
+    torch.testing.assert_close(images, actual, rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [Reach(turn=200), Reach(scale=200), Reach(shear=200), Reach(100, 100, 100)],
+    ids=str,
+)
+def test_affine_distortion_is_that_of_affnist(strokes: Examples, reach: Reach) -> None:
+    """The same numbers give the images of the test sets, but for rounding."""
+    drawn = np.random.PCG64(2013).random_raw(6 * len(strokes.labels)).reshape(-1, 6)[:, :4]
+    limits = np.array([reach.turn, reach.scale, reach.scale, reach.shear])
+    whole = (drawn % (2 * limits + 1).astype(np.uint64)).astype(np.int64) - limits
+    numbers = no_numbers(len(whole))
+    share = limits.max() / 200
+    numbers[:, :4] = torch.tensor(whole * STEPS // round(200 * share))
+    images = torch.tensor(strokes.images).float()
+    actual = distort(images, numbers, Distortion(affine=share))
+    expected = torch.tensor(transform(strokes, reach).images).float()
+    torch.testing.assert_close(expected, actual, rtol=0, atol=2)
+
+
+@pytest.mark.parametrize("axis", [0, 1], ids=["right", "down"])
+@pytest.mark.parametrize("number", [STEPS, STEPS // 2])
+def test_a_node_moves_by_its_number(axis: int, number: int) -> None:
+    """Its pixel comes from as far away as that share of `elastic_px`."""
+    numbers = no_numbers(2)
+    numbers[:, 4:].view(2, 2, NODES, NODES)[:, axis, 0, 0] = number
+    moved = distort(ramps(), numbers, Distortion(elastic_px=3)) - ramps()
+    expected = [[0.0, 3 * number / STEPS], [3 * number / STEPS, 0.0]][axis]
+    torch.testing.assert_close(torch.tensor(expected), moved[:, 0, 0])
+    torch.testing.assert_close(torch.zeros(2), moved[:, -1, -1])
+
+
+def test_neighbours_move_alike() -> None:
+    """Between nodes images bend and do not tear."""
+    generator = torch.Generator().manual_seed(1)
+    numbers = torch.randint(-STEPS, STEPS + 1, (2, NUMBERS), generator=generator)
+    moved = (distort(ramps(), numbers, Distortion(elastic_px=2)) - ramps())[:, 4:-4, 4:-4]
+    assert 1 < moved.abs().max() < 3
+    assert max(moved.diff(dim=axis).abs().max() for axis in (1, 2)) < 1
+
+
+def batches(strokes: Examples, distortion: Distortion, *, shift_px: int = 0) -> BatchStream:
+    return BatchStream(
+        strokes, batch_size=8, shift_px=shift_px, seed=1, device=CPU, distortion=distortion
+    )
+
+
+def test_a_resumed_stream_distorts_as_if_never_interrupted(strokes: Examples) -> None:
+    """A batch is the same whether or not those before it were made."""
+    running, resumed = (batches(strokes, Distortion(0.5, 1), shift_px=2) for _ in range(2))
+    for step in range(7):
+        expected = running.batch(step)
+    torch.testing.assert_close(tuple(expected), tuple(resumed.batch(6)), rtol=0, atol=0)
+
+
+def test_distortion_changes_neither_order_nor_shifts(strokes: Examples) -> None:
+    """A stream that distorts by next to nothing gives the images of one that does not."""
+    plain, distorted = (
+        batches(strokes, distortion, shift_px=2).batch(3)
+        for distortion in (Distortion(), Distortion(affine=1e-9))
+    )
+    torch.testing.assert_close(tuple(plain), tuple(distorted), rtol=0, atol=1e-3)
+
+
+def test_an_image_is_distorted_anew_each_epoch(strokes: Examples) -> None:
+    """The same digit comes in other shapes."""
+    stream = batches(Examples(strokes.images[:1], strokes.labels[:1]), Distortion(0.5, 1))
+    first, second = stream.batch(0).images[:2]
+    assert (first - second).abs().max() > 0.1
