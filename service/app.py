@@ -104,7 +104,6 @@ def attach(app: FastAPI, engine: Engine) -> None:
         engine,
         Preparation(
             max_pixels=settings.max_pixels,
-            max_waiting=settings.max_waiting_rows,
             threads=settings.decode_threads,
         ),
         default_model=settings.default_model,

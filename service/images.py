@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from model.canvas import enlarge
+from model.canvas import enlarge, png
 from service.problems import TooLarge, UnreadablePicture, UnsupportedFormat
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
@@ -135,6 +135,4 @@ def encode_png(image: NDArray[np.float32], *, scale: int = 1) -> bytes:
     Args:
         image: (H, W), or (H, W, 3) in colour.
     """
-    file = io.BytesIO()
-    enlarge(image, scale).save(file, "PNG")
-    return file.getvalue()
+    return png(enlarge(image, scale))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +18,6 @@ from service.timings import timing
 from service.uploads import Upload
 
 log = logging.getLogger(__name__)
-Result = TypeVar("Result")
 
 
 class Reading(NamedTuple):
@@ -120,9 +117,7 @@ class Inspector:
         Raises:
             service.batcher.Full: there is no room; known before a picture is decoded.
         """
-        self.engine.batcher.check_room(len(uploads), ahead=self._preparation.waiting)
-        with timing("preprocess"):
-            prepared = await self._preparation.prepare(uploads, Frame.of(manifest), fitting)
+        prepared = await self._prepare(uploads, Frame.of(manifest), fitting)
         images = [one.image for one in prepared if isinstance(one, Prepared)]
         if not images:
             return [one for one in prepared if isinstance(one, Problem)]
@@ -136,6 +131,7 @@ class Inspector:
 
         Raises:
             Problem: it cannot be read.
+            service.batcher.Full: there is no room.
         """
         (prepared,) = await self.prepare_all([picture], Frame.of(manifest), fitting)
         return prepared
@@ -147,13 +143,21 @@ class Inspector:
 
         Raises:
             Problem: one of them cannot be read.
+            service.batcher.Full: there is no room.
         """
-        with timing("preprocess"):
-            prepared = await self._preparation.prepare(uploads, frame, fitting)
+        prepared = await self._prepare(uploads, frame, fitting)
         for one in prepared:
             if isinstance(one, Problem):
                 raise one
         return [one for one in prepared if isinstance(one, Prepared)]
+
+    async def _prepare(
+        self, uploads: list[Upload], frame: Frame, fitting: Fitting
+    ) -> list[Prepared | Problem]:
+        """Where there is room in the queue behind all that are being prepared."""
+        self.engine.batcher.check_room(len(uploads), ahead=self._preparation.waiting)
+        with timing("preprocess"):
+            return await self._preparation.prepare(uploads, frame, fitting)
 
     async def look(
         self, picture: bytes, manifest: Manifest, fitting: Fitting, *, target: int | None
@@ -201,10 +205,6 @@ class Inspector:
         classes = np.full(len(poses), label, np.int64)
         images = await self.engine.decode(manifest.name, poses, classes)
         return images[:, 0]
-
-    async def offload(self, work: Callable[[], Result]) -> Result:
-        """Do what is too slow for the event loop, such as drawing, on another thread."""
-        return await asyncio.to_thread(work)
 
     def close(self, timeout_s: float | None) -> bool:
         """Stop both; whether the engine finished within the timeout."""

@@ -5,13 +5,13 @@ And what all drawn answers have in common.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from fastapi import Response
 
-from service.inspector import Inspector
 from service.problems import NotAcceptable
 
 JSON = "application/json"
@@ -38,9 +38,9 @@ def choose_media_type(accept: str | None, offers: Sequence[str]) -> str:
     return best
 
 
-async def drawn(inspector: Inspector, drawing: Callable[[], bytes]) -> Response:
+async def drawn(drawing: Callable[[], bytes]) -> Response:
     """The PNG that is drawn, which takes tens of milliseconds: not on the event loop."""
-    return Response(await inspector.offload(drawing), media_type=PNG)
+    return Response(await asyncio.to_thread(drawing), media_type=PNG)
 
 
 @lru_cache

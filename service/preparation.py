@@ -1,9 +1,8 @@
-"""From uploaded bytes to images for the network: a pool of threads, and a limit on what waits."""
+"""From uploaded bytes to images for the network, on a pool of threads."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -11,10 +10,8 @@ from typing import NamedTuple, Self
 
 from model.bundle import Manifest, PreprocessRule
 from model.preprocess import Box, Fit, Polarity, Prepared, PreprocessError, prepare
-from service.batcher import Full
 from service.images import decode, plain_png_size
 from service.problems import InvalidParameter, Problem, release
-from service.rate import Rate, Refusals
 from service.uploads import Upload
 
 
@@ -44,21 +41,16 @@ class Preparation:
 
     Args:
         max_pixels: largest picture.
-        max_waiting: pictures that may wait or be at work before `prepare` raises Full.
         threads: of the pool.
     """
 
-    def __init__(self, *, max_pixels: int, max_waiting: int, threads: int) -> None:
+    def __init__(self, *, max_pixels: int, threads: int) -> None:
         self._max_pixels = max_pixels
-        self._max_waiting = max_waiting
-        self._threads = threads
         self._waiting = 0
-        self._rate = Rate()
-        self._refusals = Refusals(self._rate)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pictures")
 
     def __repr__(self) -> str:
-        return f"Preparation(waiting={self._waiting}, {self._rate.rows_per_s:.0f} pictures/s)"
+        return f"Preparation(waiting={self._waiting})"
 
     @property
     def waiting(self) -> int:
@@ -68,14 +60,8 @@ class Preparation:
     async def prepare(
         self, uploads: Sequence[Upload], frame: Frame, fitting: Fitting
     ) -> list[Prepared | Problem]:
-        """What each upload becomes, or the problem with it.
-
-        Raises:
-            Full: there is no room for the pictures; there always is where none waits.
-        """
+        """What each upload becomes, or the problem with it."""
         count = len(uploads)
-        if self._waiting and self._waiting + count > self._max_waiting:
-            raise Full(self._refusals.retry_after_s(count))
         self._waiting += count
         try:
             if count == 1:
@@ -94,28 +80,19 @@ class Preparation:
         if isinstance(upload, Problem):
             return upload
         if _is_quick(upload, frame, fitting):
-            return self._work(upload, frame, fitting)[0]
+            return self._work(upload, frame, fitting)
         loop = asyncio.get_running_loop()
-        prepared, seconds = await loop.run_in_executor(
-            self._pool, self._work, upload, frame, fitting
-        )
-        self._rate.note(1, seconds / self._threads)
-        return prepared
+        return await loop.run_in_executor(self._pool, self._work, upload, frame, fitting)
 
-    def _work(
-        self, content: bytes, frame: Frame, fitting: Fitting
-    ) -> tuple[Prepared | Problem, float]:
-        """One picture, on a thread of the pool, and the seconds that it took."""
-        started = time.perf_counter()
-        prepared: Prepared | Problem
+    def _work(self, content: bytes, frame: Frame, fitting: Fitting) -> Prepared | Problem:
+        """One picture."""
         try:
-            prepared = self._decode_and_fit(content, frame, fitting)
+            return self._decode_and_fit(content, frame, fitting)
         except PreprocessError as error:
-            prepared = InvalidParameter(str(error), parameter="fit")
+            return InvalidParameter(str(error), parameter="fit")
         except Problem as problem:
             release(problem)
-            prepared = problem
-        return prepared, time.perf_counter() - started
+            return problem
 
     def _decode_and_fit(self, content: bytes, frame: Frame, fitting: Fitting) -> Prepared:
         picture, shrink = decode(content, max_pixels=self._max_pixels)

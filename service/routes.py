@@ -81,7 +81,7 @@ async def reconstruct(request: Request, query: Annotated[ReconstructQuery, Query
     picture = await read_picture(request)
     portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
     if media_type == PNG:
-        return await drawn(inspector, lambda: encode_png(portrait.image, scale=query.scale))
+        return await drawn(lambda: encode_png(portrait.image, scale=query.scale))
     return ReconstructAnswer.of(manifest, portrait)
 
 
@@ -100,7 +100,7 @@ async def perturb(request: Request, query: Annotated[PerturbQuery, Query()]) -> 
     portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
     perturbation = await inspector.perturb(portrait, manifest, dim=query.dim, delta=query.delta)
     if media_type == PNG:
-        return await drawn(inspector, lambda: encode_png(perturbation.image, scale=query.scale))
+        return await drawn(lambda: encode_png(perturbation.image, scale=query.scale))
     return PerturbAnswer.of(manifest, perturbation)
 
 

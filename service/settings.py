@@ -68,8 +68,8 @@ class Settings(BaseSettings):
     max_waiting_rows: int = Field(
         1024,
         ge=1,
-        description="Images and poses that may wait for inference, and as many pictures for "
-        "decoding; more are refused with 429.",
+        description="Images and poses that may wait for inference, pictures that are being decoded "
+        "among them; more are refused with 429.",
     )
     max_waiting_bytes: int = Field(
         500_000_000, ge=1, description="Request bodies held at once; more are refused with 429."

@@ -115,9 +115,9 @@ _MULTIMNIST = Recipe(
     warmup_steps=500,
     shift_px=4,
 )
-_MNIST_COMPACT = replace(
-    _MNIST, name="mnist-compact", network=_COMPACT, epochs=10, batch_size=64, warmup_steps=300
-)
+_MNIST_CPU = replace(_MNIST, name="mnist-cpu", epochs=10, batch_size=64, warmup_steps=300)
+_MNIST_COMPACT = replace(_MNIST_CPU, name="mnist-compact", network=_COMPACT)
+_MNIST_STRIDED = replace(_MNIST_COMPACT, name="mnist-compact-strided", network=_STRIDED, epochs=30)
 _MULTIMNIST_COMPACT = replace(
     _MULTIMNIST,
     name="multimnist-compact",
@@ -145,15 +145,12 @@ PRESETS = {
             ),
         ),
         _MNIST,
-        replace(_MNIST, name="mnist-cpu", epochs=10, batch_size=64, warmup_steps=300, **_DISTORTED),
+        replace(_MNIST, name="mnist-distorted", **_DISTORTED),
+        _MNIST_CPU,
+        replace(_MNIST_CPU, name="mnist-cpu-distorted", **_DISTORTED),
         _MNIST_COMPACT,
-        replace(
-            _MNIST_COMPACT,
-            name="mnist-compact-strided",
-            network=_STRIDED,
-            epochs=30,
-            **_DISTORTED,
-        ),
+        _MNIST_STRIDED,
+        replace(_MNIST_STRIDED, name="mnist-compact-strided-distorted", **_DISTORTED),
         _MULTIMNIST,
         _MULTIMNIST_COMPACT,
         replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -28,7 +29,7 @@ from service.inside.queries import (
 )
 from service.inside.routing_panels import draw_routing
 from service.inside.views import draw_poses, watch_equivariance, watch_routing
-from service.inspector import Inspector, check_label
+from service.inspector import check_label
 from service.negotiation import JSON, PNG, choose_media_type, drawn
 from service.problems import InvalidParameter
 from service.uploads import read_picture
@@ -61,8 +62,8 @@ async def decode(
         raise InvalidParameter("a PNG shows one pose", parameter="poses")
     images = await inspector.draw(manifest, poses, body.label)
     if media_type == PNG:
-        return await drawn(inspector, lambda: encode_png(images[0], scale=query.scale))
-    return await _form(inspector, lambda: DecodeAnswer.of(manifest, body.label, images))
+        return await drawn(lambda: encode_png(images[0], scale=query.scale))
+    return await _form(lambda: DecodeAnswer.of(manifest, body.label, images))
 
 
 @router.post(
@@ -82,12 +83,11 @@ async def sweep(request: Request, query: Annotated[SweepQuery, Query()]) -> Resp
     images = await draw_poses(inspector, manifest, sight, plan)
     if media_type == PNG:
         return await drawn(
-            inspector,
             lambda: png(
                 draw_sweep(images, plan, manifest=manifest, label=sight.label, scale=query.scale)
             ),
         )
-    return await _form(inspector, lambda: SweepAnswer.of(manifest, sight, plan, images))
+    return await _form(lambda: SweepAnswer.of(manifest, sight, plan, images))
 
 
 @router.post(
@@ -104,8 +104,8 @@ async def routing(request: Request, query: Annotated[RoutingQuery, Query()]) -> 
     picture = await read_picture(request)
     view = await watch_routing(inspector, picture, manifest, query.fitting, target=query.target)
     if media_type == PNG:
-        return await drawn(inspector, lambda: draw_routing(view, manifest, scale=query.scale))
-    return await _form(inspector, lambda: RoutingAnswer.of(manifest, view, detail=query.detail))
+        return await drawn(lambda: draw_routing(view, manifest, scale=query.scale))
+    return await _form(lambda: RoutingAnswer.of(manifest, view, detail=query.detail))
 
 
 @router.post(
@@ -124,8 +124,8 @@ async def equivariance(request: Request, query: Annotated[EquivarianceQuery, Que
     sight = await inspector.look(picture, manifest, query.fitting, target=query.target)
     view = await watch_equivariance(inspector, manifest, sight, walk)
     if media_type == PNG:
-        return await drawn(inspector, lambda: draw_equivariance(view, manifest))
-    return await _form(inspector, lambda: EquivarianceAnswer.of(manifest, view))
+        return await drawn(lambda: draw_equivariance(view, manifest))
+    return await _form(lambda: EquivarianceAnswer.of(manifest, view))
 
 
 def _walk(query: EquivarianceQuery) -> Walk:
@@ -162,7 +162,7 @@ def _plan(query: SweepQuery, manifest: Manifest) -> Sweep:
         raise InvalidParameter(str(error), parameter="step") from error
 
 
-async def _form(inspector: Inspector, answer: Callable[[], BaseModel]) -> Response:
+async def _form(answer: Callable[[], BaseModel]) -> Response:
     """Answers of hundreds of kilobytes are formed off the event loop."""
-    content = await inspector.offload(lambda: answer().model_dump_json(exclude_defaults=True))
+    content = await asyncio.to_thread(lambda: answer().model_dump_json(exclude_defaults=True))
     return Response(content, media_type=JSON)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +73,7 @@ async def watch_equivariance(
         Exception: what the runtime raised for one of the images.
     """
     prepared = sight.reading.prepared
-    images = await inspector.offload(lambda: walk.images(prepared.image))
+    images = await asyncio.to_thread(walk.images, prepared.image)
     encodings = []
     for encoding in await inspector.engine.encode(manifest.name, images):
         if isinstance(encoding, Exception):
@@ -103,4 +104,4 @@ async def watch_routing(
     check_label(manifest, target, parameter="target")
     prepared = await inspector.prepare(picture, manifest, fitting)
     routing = await inspector.engine.route(manifest.name, prepared.image)
-    return await inspector.offload(lambda: RoutingView.of(prepared, routing, target=target))
+    return await asyncio.to_thread(RoutingView.of, prepared, routing, target=target)

@@ -48,7 +48,7 @@ async def segment_picture(
         raise reading
     found = await segment(inspector, reading, manifest, count=query.count)
     if media_type == PNG:
-        return await drawn(inspector, lambda: encode_png(found.paint(), scale=query.scale))
+        return await drawn(lambda: encode_png(found.paint(), scale=query.scale))
     return SegmentAnswer.of(manifest, found)
 
 
@@ -84,4 +84,4 @@ async def _overlay(
     prepared = await inspector.prepare_all(uploads, Frame(DIGIT_SIZE, "digit"), fitting)
     first, second = (one.image[0] for one in prepared)
     image = overlay(first, second, dx=place.dx, dy=place.dy)
-    return await drawn(inspector, lambda: encode_png(image, scale=place.scale))
+    return await drawn(lambda: encode_png(image, scale=place.scale))

@@ -12,15 +12,14 @@ from PIL import Image
 from model.bundle import Manifest
 from model.preprocess import Fit, Prepared
 from model.runtime import Runtime
-from service.batcher import Full
 from service.preparation import Fitting, Frame, Preparation
 from service.problems import MalformedRequest, UnsupportedFormat
 
 
 @pytest.fixture
 def preparation() -> Iterator[Preparation]:
-    """With room for four pictures."""
-    made = Preparation(max_pixels=5_000_000, max_waiting=4, threads=1)
+    """With one thread."""
+    made = Preparation(max_pixels=5_000_000, threads=1)
     yield made
     made.close()
 
@@ -50,37 +49,6 @@ def test_problems_keep_their_places(
     prepared = asyncio.run(preparation.prepare(uploads, Frame.of(manifest), Fitting()))
     expected = [Prepared, UnsupportedFormat, MalformedRequest]
     assert expected == [type(one) for one in prepared]
-
-
-def test_pictures_that_do_not_fit_are_refused(
-    preparation: Preparation,
-    manifest: Manifest,
-    enlarged: list[bytes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Those that wait or are at work count; afterwards there is room again."""
-    gate = threading.Event()
-    real = preparation._work
-
-    def work(*args: Any) -> Any:
-        assert gate.wait(30)
-        return real(*args)
-
-    monkeypatch.setattr(preparation, "_work", work)
-
-    async def scenario() -> int:
-        first = asyncio.create_task(
-            preparation.prepare(enlarged[:3], Frame.of(manifest), Fitting())
-        )
-        await asyncio.sleep(0)
-        with pytest.raises(Full) as refusal:
-            await preparation.prepare(enlarged[:2], Frame.of(manifest), Fitting())
-        assert 0 < refusal.value.retry_after_s
-        gate.set()
-        await first
-        return len(await preparation.prepare(enlarged[:4], Frame.of(manifest), Fitting()))
-
-    assert 4 == asyncio.run(scenario())
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ class Noted(Inspector):
     """A real inspector that says when it is closed."""
 
     def __init__(self, runtime: Runtime) -> None:
-        preparation = Preparation(max_pixels=1, max_waiting=1, threads=1)
+        preparation = Preparation(max_pixels=1, threads=1)
         super().__init__(Engine({"mnist": runtime}), preparation, default_model="mnist")
         self.closed = threading.Event()
 

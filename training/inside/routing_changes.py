@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from model.capsnet.routing import trace
 from model.preprocess import Floats
 from model.runtime import Runtime
 
@@ -29,31 +32,20 @@ def routing_changes(runtime: Runtime, images: Floats) -> Changes:
     for start in range(0, len(images), _BATCH):
         routing = runtime.route(images[start : start + _BATCH])
         bias = recover_bias(routing.votes[:1], routing.poses[:1, 0])
-        parts.append(route_on(routing.votes, iterations=ITERATIONS, bias=bias))
+        parts.append(_changes(torch.from_numpy(routing.votes), torch.from_numpy(bias)))
         sizes.append(len(routing.votes))
     return Changes(*np.average(parts, axis=0, weights=sizes))
 
 
-def route_on(votes: Floats, *, iterations: int, bias: Floats | float = 0.0) -> Changes:
-    """Route votes (N, K, I, D) (paper, procedure 1) and note what each iteration changed.
-
-    Args:
-        votes: of one batch.
-        iterations: at least one.
-        bias: (K, D), added before the squash.
-    """
-    logits = np.zeros(votes.shape[:3], np.float32)
-    couplings = _softmax(logits)
-    logit_changes, coupling_changes = [], []
-    for _ in range(iterations):
-        poses = _squash(np.einsum("nki,nkid->nkd", couplings, votes) + bias)
-        step = np.einsum("nkid,nkd->nki", votes, poses)
-        logits = logits + step
-        moved = _softmax(logits)
-        logit_changes.append(np.abs(step).mean())
-        coupling_changes.append(np.abs(moved - couplings).mean())
-        couplings = moved
-    return Changes(np.array(logit_changes), np.array(coupling_changes))
+def _changes(votes: Tensor, bias: Tensor) -> Changes:
+    """Of votes (N, K, I, D): what an iteration changes, the next one begins with."""
+    steps = trace(votes, iterations=ITERATIONS + 1, bias=bias)
+    return Changes(
+        *(
+            trail.diff(dim=1).abs().mean(dim=(0, 2, 3)).numpy()
+            for trail in (steps.logits, steps.couplings)
+        )
+    )
 
 
 def recover_bias(votes: Floats, poses: Floats) -> Floats:
@@ -69,15 +61,3 @@ def recover_bias(votes: Floats, poses: Floats) -> Floats:
     lengths = np.linalg.norm(poses, axis=-1, keepdims=True)
     sums = poses / (lengths + _TINY) * np.sqrt(lengths / (1 - lengths))
     return np.asarray((sums - votes.sum(axis=2) / votes.shape[1])[0])
-
-
-def _softmax(logits: Floats) -> Floats:
-    """Over the classes: (N, K, I)."""
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
-def _squash(sums: Floats) -> Floats:
-    """S |s| / (1 + |s|^2) of (N, K, D) (paper, equation 1)."""
-    lengths = np.linalg.norm(sums, axis=-1, keepdims=True)
-    return np.asarray(sums * lengths / (1 + np.square(lengths)))
