@@ -34,11 +34,11 @@ DECODER = "decoder.onnx"
 ROUTING = "routing.onnx"
 WEIGHTS = "weights.bin"
 CARD = "CARD.md"
-GRAPHS = (ENCODER, ENCODER_BATCH, DECODER, ROUTING)
-"""What every bundle has; ENCODER_HALF is missing from those of earlier versions."""
+GRAPHS = (ENCODER, ENCODER_BATCH, ENCODER_HALF, DECODER, ROUTING)
 
 PreprocessRule = Literal["digit", "pair", "stretch"]
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+"""What a bundle may be called."""
 
 
 class BundleError(Exception):
@@ -80,7 +80,7 @@ class Manifest:
     rounding: dict[str, Any] = field(default_factory=dict)
     """What storing the weights in fewer bits did, on training digits kept for validation."""
     half_precision: dict[str, Any] = field(default_factory=dict)
-    """What the float16 encoder does, measured on the CPU on such digits; older bundles lack it."""
+    """What the float16 encoder does, measured on the CPU on such digits."""
     mask_threshold: float | None = None
     """For pairs of digits: see `model.segmentation`."""
     training: dict[str, Any] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise ValueError(f"schema version {self.schema_version}, expected {SCHEMA_VERSION}")
-        if not _NAME.fullmatch(self.name):
+        if not NAME.fullmatch(self.name):
             raise ValueError(f"{self.name!r} is not a bundle name")
         if self.preprocess not in get_args(PreprocessRule):
             raise ValueError(f"unknown preprocessing rule {self.preprocess!r}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -44,7 +46,7 @@ _DATA = Path("data")
 def train(
     preset: Annotated[str, typer.Argument(help=f"One of {', '.join(PRESETS)}.")],
     *,
-    seed: int = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 1,
     epochs: Annotated[
         float | None, typer.Option(help="Instead of the preset's; the schedule follows.")
     ] = None,
@@ -65,10 +67,10 @@ def train(
         typer.Option(help="Start from those weights of the run in this folder that fit."),
     ] = None,
     max_minutes: Annotated[
-        float, typer.Option(help="Save and stop after this long; --resume goes on.")
+        float, typer.Option(min=0, help="Save and stop after this long; --resume goes on.")
     ] = math.inf,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 takes them all.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 takes them all.")] = 0,
 ) -> None:
     """Train PRESET. Interrupting saves; --resume continues exactly.
 
@@ -87,20 +89,16 @@ def train(
             examples = load(DATASETS[recipe.dataset], "train", data_dir)
         training, validation = (examples, None) if final else hold_out(examples, HELD_OUT)
         plan = Plan(recipe, seed, training, validation, directory)
-        goes_on = resume_or_begin and plan.checkpoint_path.exists()
-        trainer = Trainer(plan, device=where, resume=resume or goes_on, processes=processes)
-        tell = Console(quiet=not processes.leads).print
-        if weights and not goes_on:
-            trainer.state.start_from(Checkpoint.load(weights / CHECKPOINT))
-        if transfer and not goes_on:
-            taken = trainer.state.transfer_from(Checkpoint.load(transfer / CHECKPOINT))
-            anew = [name for name in trainer.network.state_dict() if name not in taken]
-            tell(f"from {transfer}: {', '.join(taken)}")
-            tell(f"anew: {', '.join(anew) or 'nothing'}")
-        if trainer.run(max_minutes=max_minutes):
-            tell(f"{preset} is trained: {plan.checkpoint_path}")
-        else:
-            tell(f"stopped at step {trainer.done_steps}; --resume goes on")
+        with plan.locked() if processes.leads else nullcontext():
+            goes_on = resume_or_begin and plan.checkpoint_path.exists()
+            trainer = Trainer(plan, device=where, resume=resume or goes_on, processes=processes)
+            tell = Console(quiet=not processes.leads).print
+            if not goes_on:
+                _take_weights(trainer, all_of=weights, fitting_of=transfer, tell=tell)
+            if trainer.run(max_minutes=max_minutes):
+                tell(f"{preset} is trained: {plan.checkpoint_path}")
+            else:
+                tell(f"stopped at step {trainer.done_steps}; --resume goes on")
 
 
 @app.command()
@@ -217,6 +215,19 @@ def download(
         load(DATASETS[dataset], split, data_dir) for split in ("train", "test")
     ]
     console.print(f"{dataset}: {' + '.join(str(len(one.labels)) for one in splits)} images")
+
+
+def _take_weights(
+    trainer: Trainer, *, all_of: Path | None, fitting_of: Path | None, tell: Callable[[str], None]
+) -> None:
+    """From the run in one of these folders, if one is named."""
+    if all_of:
+        trainer.state.start_from(Checkpoint.load(all_of / CHECKPOINT))
+    if fitting_of:
+        taken = trainer.state.transfer_from(Checkpoint.load(fitting_of / CHECKPOINT))
+        anew = [name for name in trainer.network.state_dict() if name not in taken]
+        tell(f"from {fitting_of}: {', '.join(taken)}")
+        tell(f"anew: {', '.join(anew) or 'nothing'}")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -51,14 +52,14 @@ class Recipe:
     affine: float = 0.0
     """Training images are turned, scaled and sheared by up to this share of affNIST's ranges."""
     elastic_px: float = 0.0
-    """They are bent: parts of them move against one another, by up to this many pixels."""
+    """They are bent: nodes of a net over them move by up to this many pixels, each its own way."""
     average_decay: float = 0.0
     """What a step leaves of the running average of the weights (less in the beginning), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""
 
     def __post_init__(self) -> None:
-        if self.epochs <= 0 or self.batch_size < 1 or self.learning_rate <= 0:
-            raise ValueError("epochs, batch size and learning rate must be positive")
+        if not 0 < self.epochs < math.inf or self.batch_size < 1 or self.learning_rate <= 0:
+            raise ValueError("epochs, batch size and learning rate must be positive and finite")
         if self.shift_px < 0 or self.warmup_steps < 0 or self.decay_steps < 1:
             raise ValueError("shift and warm-up may not be negative, decay steps are at least one")
         if not 0 <= self.average_decay < 1:

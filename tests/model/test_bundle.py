@@ -11,7 +11,6 @@ import pytest
 from model.bundle import (
     DECODER,
     ENCODER,
-    ENCODER_HALF,
     GRAPHS,
     MANIFEST,
     ROUTING,
@@ -142,7 +141,7 @@ def test_a_sound_bundle_opens(bundle_path: Path) -> None:
     """The bundle knows where it lies and lists its graphs and weights."""
     bundle = Bundle.open(bundle_path)
     assert bundle_path == bundle.path
-    assert {*GRAPHS, ENCODER_HALF, WEIGHTS} == bundle.manifest.sha256.keys()
+    assert {*GRAPHS, WEIGHTS} == bundle.manifest.sha256.keys()
 
 
 @pytest.mark.parametrize("name", [ENCODER, DECODER, ROUTING, WEIGHTS])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import logging
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 from onnxruntime import InferenceSession
 
 from model import cuda
-from model.bundle import ENCODER_HALF, MANIFEST, Bundle, BundleError
+from model.bundle import Bundle
 from model.cpu import PROVIDER, open_session
 from model.cuda import CudaDevice, CudaOptions
 from model.runtime import DeviceError, DeviceLostError, Runtime
@@ -132,21 +130,6 @@ def test_half_precision_takes_its_own_encoder(open_runtime: Open) -> None:
     assert ["encoder.fp16.onnx", "decoder.onnx"] == opened(open_runtime(device="cuda", cuda=half))
     assert ["encoder.onnx", "decoder.onnx"] == opened(open_runtime(device="cuda"))
     assert "encoder.onnx" == open_runtime(device="cpu", cuda=half).encoder_graph(1)
-
-
-@pytest.mark.usefixtures("stand_in")
-def test_a_bundle_without_the_half_encoder_is_named(bundle_path: Path, tmp_path: Path) -> None:
-    """Bundles of earlier versions load, but not in half precision."""
-    older = tmp_path / "older"
-    shutil.copytree(bundle_path, older)
-    manifest = json.loads((older / MANIFEST).read_text())
-    del manifest["sha256"][ENCODER_HALF], manifest["half_precision"]
-    (older / MANIFEST).write_text(json.dumps(manifest))
-    (older / ENCODER_HALF).unlink()
-    bundle = Bundle.open(older)
-    assert "encoder.onnx" == Runtime(bundle, device="cuda").encoder_graph(1)
-    with pytest.raises(BundleError, match=r"older: has no encoder\.fp16\.onnx"):
-        Runtime(bundle, device="cuda", cuda=CudaOptions(precision="half"))
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 import torch
 
-from model.bundle import ENCODER_HALF, GRAPHS, Bundle
+from model.bundle import GRAPHS, Bundle
 from model.capsnet import CapsNet
 from model.runtime import DeviceError, Floats, Runtime
 
@@ -128,7 +128,7 @@ def test_an_answer_does_not_depend_on_its_batch(runtime: Runtime, images: Floats
             assert np.abs(alone[0] - batched[place]).max() <= 1e-5
 
 
-@pytest.mark.parametrize("graph", [*GRAPHS, ENCODER_HALF])
+@pytest.mark.parametrize("graph", GRAPHS)
 def test_graphs_hold_nothing_that_cuda_graphs_cannot_capture(graph: str, bundle_path: Path) -> None:
     """No shape arithmetic, no control flow and no Einsum."""
     nodes = onnx.load(bundle_path / graph, load_external_data=False).graph.node
@@ -137,7 +137,7 @@ def test_graphs_hold_nothing_that_cuda_graphs_cannot_capture(graph: str, bundle_
     assert set() == operators & {"Shape", "Loop", "If", "Scan", "Einsum"}
 
 
-@pytest.mark.parametrize("graph", [*GRAPHS, ENCODER_HALF])
+@pytest.mark.parametrize("graph", GRAPHS)
 def test_graphs_tell_nothing_of_the_machine(
     graph: str, bundle_path: Path, pytestconfig: pytest.Config
 ) -> None:

@@ -7,7 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from training.__main__ import app
+from training.data.datasets import Examples
+from training.recipes import Recipe
 from training.run.checkpoint import Checkpoint
+from training.run.plan import Plan
 
 
 def train_one_step(run_dir: Path, *options: str) -> int:
@@ -32,7 +35,7 @@ def test_what_restarts_by_itself_takes_other_weights_once(tmp_path: Path, option
     first, second = tmp_path / "first", tmp_path / "second"
     assert 0 == train_one_step(first)
     for step in (1, 2):
-        assert 0 == train_one_step(second, "--resume-or-begin", option, str(first))
+        assert 0 == train_one_step(second, "--resume-or-begin", "--seed", "2", option, str(first))
         assert step == Checkpoint.load(second / "checkpoint.pt").step
 
 
@@ -52,6 +55,30 @@ def test_weights_are_stored_in_8_or_16_bits(tmp_path: Path) -> None:
     assert "8 or 16, not 4" in result.output
 
 
-def test_epochs_must_be_positive(tmp_path: Path) -> None:
-    """The command line says what is wrong."""
-    assert 2 == train_one_step(tmp_path, "--epochs", "0")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--epochs", "0"),
+        ("--epochs", "inf"),
+        ("--epochs", "nan"),
+        ("--seed", "-1"),
+        ("--threads", "-1"),
+        ("--max-minutes", "-1"),
+    ],
+    ids=" ".join,
+)
+def test_numbers_out_of_range_are_refused(tmp_path: Path, arguments: tuple[str, str]) -> None:
+    """Before a folder is made for the run."""
+    assert 2 == train_one_step(tmp_path / "run", *arguments)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.data
+@pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
+def test_two_processes_do_not_share_a_folder(tmp_path: Path, bars: Examples, tiny: Recipe) -> None:
+    """The second one is told so before it writes anything."""
+    plan = Plan(tiny, 1, bars, None, tmp_path)
+    with plan.locked():
+        assert 1 == train_one_step(tmp_path)
+    assert not (tmp_path / "metrics.jsonl").exists()
+    assert 0 == train_one_step(tmp_path)

@@ -44,7 +44,7 @@ class DigitScores:
             "test_error_percent": round(self.error_percent, 4),
             "test_errors": self.errors,
             "test_images": self.images,
-            "protocol": "the published test split, read once through this bundle; one view of "
+            "protocol": "the published test split through this bundle; one view of "
             "each image, one network, float32",
         }
 

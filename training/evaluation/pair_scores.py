@@ -66,7 +66,7 @@ class PairScores:
                 for shift_px, scores in self.shifts.items()
             },
             "protocol": f"{first.pairs:,} fixed pairs of digits of the published test split for "
-            "each shift, read once through this bundle; a pair is wrong unless the two longest "
+            "each shift, through this bundle; a pair is wrong unless the two longest "
             "capsules are its two labels; digits are drawn by the capsules of the true labels, "
             f"masks cut at {self.mask_threshold:g}; one network, float32",
         }

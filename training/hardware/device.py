@@ -33,3 +33,8 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise DeviceError(f"device {name} does not work: {str(error).splitlines()[0]}") from error
     return device
+
+
+def device_name(device: torch.device) -> str:
+    """CPU, or what the GPU is sold as."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest
 from training.data.datasets import DATASETS, HELD_OUT
 from training.publication.findings import tell_findings
-from training.recipes import PRESETS
+from training.recipes import PRESETS, Recipe
+from training.run.lineage import Leg, devices_of, images_of, seconds_of, unseen_by
 
 _TEMPLATE = """# {name}
 
@@ -27,7 +30,7 @@ _TEMPLATE = """# {name}
     {command}
 
 {steps:,} steps of {batch} {images} ({epochs:.1f} epochs of {examples:,}), seed {seed}, \
-{hours} hours in all on one {device}. \
+{hours:.2f} hours in all on {devices}. \
 {start}The whole recipe is in `manifest.json`, the log in `metrics.jsonl`.
 
 ![training curves](curves.png)
@@ -78,18 +81,21 @@ def write_card(bundle: Bundle) -> None:
     (bundle.path / CARD).write_text(_TEMPLATE.format(**_facts(bundle)))
 
 
+def lineage(manifest: Manifest) -> list[Leg]:
+    """The runs that made a bundle's network."""
+    return [Leg.from_dict(leg) for leg in manifest.training["lineage"]]
+
+
 def _facts(bundle: Bundle) -> dict[str, Any]:
     manifest, training = bundle.manifest, bundle.manifest.training
-    recipe, held_out = training["recipe"], training["held_out_for_validation"]
-    metrics = manifest.metrics
-    examples = training["examples"]
-    epochs = training["steps"] * recipe["batch_size"] / examples
-    final = "" if held_out else " --final"
+    recipe, examples, metrics = training["recipe"], training["examples"], manifest.metrics
+    *before, own = legs = lineage(manifest)
+    epochs = own.images / examples
     return {
         **manifest.rounding,
         "name": manifest.name,
         "storage": _STORAGE[manifest.rounding["stored_bits"]],
-        "summary": _summary(epochs, training, pairs=manifest.preprocess == "pair"),
+        "summary": _summary(epochs, manifest, legs),
         "classes": manifest.num_classes,
         **_wording(manifest),
         "size": manifest.image_size,
@@ -103,42 +109,60 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         f"{metrics['test_images']:,})"
         if metrics
         else "not measured yet",
-        "protocol": metrics.get("protocol", "Not measured yet: `make evaluate`."),
-        "command": f"python -m training train {recipe['name']} --seed {training['seed']}{final}"
-        + _epochs_option(recipe)
-        + _start_option(training),
-        "start": _start(training),
-        "steps": training["steps"],
+        "protocol": _protocol(metrics),
+        "command": _command(recipe, legs),
+        "start": _start(before),
+        "steps": own.steps,
         "batch": recipe["batch_size"],
         "epochs": epochs,
         "examples": examples,
-        "device": training["device"],
-        "seed": training["seed"],
-        "hours": training["hours"],
+        "devices": " and ".join(_article(device) for device in devices_of(legs)),
+        "seed": own.seed,
+        "hours": seconds_of(legs) / 3600,
         "findings": tell_findings(bundle),
-        "validation_note": "were not trained on" if held_out else "were trained on",
+        "validation_note": "were not trained on" if unseen_by(legs) else "were trained on",
     }
 
 
-def _epochs_option(recipe: dict[str, Any]) -> str:
-    preset = PRESETS.get(recipe["name"])
-    if preset is None or preset.epochs == recipe["epochs"]:
+def _protocol(metrics: dict[str, Any]) -> str:
+    if not metrics:
+        return "Not measured yet: `make evaluate`."
+    if not (earlier := metrics.get("earlier_errors")):
+        return f"{metrics['protocol']}. Read once."
+    wrong = ", ".join(f"{errors:,}" for errors in earlier)
+    return f"{metrics['protocol']}. Read {len(earlier) + 1} times; before, {wrong} were wrong."
+
+
+def _command(recipe: dict[str, Any], legs: Sequence[Leg]) -> str:
+    """What trains such a network again, as long as the preset is what it was."""
+    *before, own = legs
+    preset = PRESETS.get(own.preset)
+    followed = Recipe.from_dict(recipe)
+    if preset is None or replace(preset, epochs=followed.epochs) != followed:
+        return f"# no preset of today: the recipe {own.preset} in manifest.json"
+    words = [f"python -m training train {own.preset} --seed {own.seed}"]
+    if not own.held_out:
+        words.append("--final")
+    if preset.epochs != followed.epochs:
+        words.append(f"--epochs {followed.epochs:g}")
+    if before:
+        words.append("--transfer RUN" if before[-1].taken else "--weights RUN")
+    return " ".join(words)
+
+
+def _start(before: Sequence[Leg]) -> str:
+    if not before:
         return ""
-    return f" --epochs {recipe['epochs']:g}"
+    runs = "; then ".join(f"{leg}{_tell_taken(leg)}" for leg in before)
+    return f"Started from the weights of {runs}. "
 
 
-def _start_option(training: dict[str, Any]) -> str:
-    if not training.get("started_from"):
-        return ""
-    return " --transfer RUN" if training.get("transferred") else " --weights RUN"
+def _article(device: str) -> str:
+    return "a CPU" if device == "CPU" else device
 
 
-def _start(training: dict[str, Any]) -> str:
-    if not training.get("started_from"):
-        return ""
-    taken = training.get("transferred")
-    those = f" that fit ({', '.join(taken)})" if taken else ""
-    return f"Started from the weights of {training['started_from']}{those}. "
+def _tell_taken(leg: Leg) -> str:
+    return f", those that fit ({', '.join(leg.taken)})" if leg.taken else ""
 
 
 def _wording(manifest: Manifest) -> dict[str, str]:
@@ -177,16 +201,20 @@ def _pair_wording(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def _summary(epochs: float, training: dict[str, Any], *, pairs: bool) -> str:
-    planned, started_from = training["recipe"]["epochs"], training.get("started_from")
-    where = " on a CPU alone" if training["device"] == "CPU" else ""
-    more = f", on top of {started_from}" if started_from else ""
+def _summary(epochs: float, manifest: Manifest, legs: Sequence[Leg]) -> str:
+    planned = manifest.training["recipe"]["epochs"]
+    where = " on a CPU alone" if devices_of(legs) == ("CPU",) else ""
     if epochs < 0.99 * planned:
         return f"A half-finished training{where}: {epochs:.1f} of {planned:g} epochs."
-    if pairs:
-        seen = f"{epochs * training['examples'] / 1e6:.1f} million pairs"
-        return f"Trained{where}, on {seen}{more}; the paper's training set has 60 million."
-    if planned < 50:
-        short = f"A short training of {planned:g} epochs{where}{more}"
+    seen, different = images_of(legs)
+    if manifest.preprocess == "pair":
+        again = (
+            "" if different == seen else f", {(seen - different) / 1e6:.1f} million of them again"
+        )
+        pairs = f"{seen / 1e6:.1f} million pairs{again}"
+        return f"Trained{where}, on {pairs}; the paper's training set has 60 million."
+    epochs = seen / manifest.training["examples"]
+    if epochs < 50:
+        short = f"A short training of {epochs:.0f} epochs{where}"
         return f"{short}; the paper's code runs about 640."
-    return f"Trained{where} for {planned:g} epochs."
+    return f"Trained{where} for {epochs:.0f} epochs."

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,21 +64,28 @@ def export_bundle(
     """
     network = network.cpu().eval()
     rounding = round_measured(network, validation, bits)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
-        folder = Path(scratch) / target.name
-        folder.mkdir()
+    with replacing_folder(target) as folder:
         write_graphs(network, folder, bits)
-        digests = {name: digest(folder / name, folder) for name in (*GRAPHS, ENCODER_HALF, WEIGHTS)}
+        digests = {name: digest(folder / name, folder) for name in (*GRAPHS, WEIGHTS)}
         half = measure_half_precision(network, folder, validation)
         write_manifest(
             folder, replace(manifest, sha256=digests, rounding=rounding, half_precision=half)
         )
         check_parity(network, Runtime(Bundle.open(folder), device="cpu"))
+    return Bundle.open(target)
+
+
+@contextmanager
+def replacing_folder(target: Path) -> Iterator[Path]:
+    """An empty folder of the same name, which takes `target`'s place if the block succeeds."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
+        folder = Path(scratch) / target.name
+        folder.mkdir()
+        yield folder
         if target.exists():
             shutil.rmtree(target)
         folder.rename(target)
-    return Bundle.open(target)
 
 
 def round_measured(network: CapsNet, validation: Labelled, bits: int) -> dict[str, Any]:

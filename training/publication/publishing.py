@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from model.bundle import Bundle, Manifest, PreprocessRule, write_manifest
+from model.bundle import NAME, Bundle, Manifest, PreprocessRule, write_manifest
 from model.capsnet import CapsNet
 from training.data.datasets import DATASETS, HELD_OUT, Dataset, Examples, hold_out, load
 from training.data.pairs import PairSet, validation_pairs
@@ -14,7 +14,7 @@ from training.evaluation.pair_scores import choose_threshold
 from training.evaluation.scores import Scores
 from training.evaluation.wrong_answers import draw_wrong
 from training.publication.card import write_card
-from training.publication.export import export_bundle
+from training.publication.export import export_bundle, replacing_folder
 from training.publication.findings import WRONG
 from training.publication.graphs import OPSET, ExportError
 from training.publication.study import study
@@ -29,15 +29,22 @@ def publish(
 ) -> Bundle:
     """Export a run's network, its weights stored in so many bits, and write its card.
 
+    An older bundle of that name is replaced at the end, when all is there.
+
     Raises:
         training.run.checkpoint.CheckpointError: there is no readable run.
-        training.publication.graphs.ExportError: the network has no capsules, or the bundle would
-            not compute what it does, or not as well.
+        training.publication.graphs.ExportError: the network has no capsules, the name is not one
+            for a bundle, or the bundle would not compute what the network does, or not as well.
     """
     checkpoint = Checkpoint.load(run_dir / CHECKPOINT)
     recipe = checkpoint.recipe
     if recipe.baseline:
         raise ExportError(f"{recipe.name} has no capsules to look into; it is for comparison")
+    if not (run_dir / METRICS).is_file():
+        raise ExportError(f"{run_dir} has no {METRICS}, of which the curves are drawn")
+    name = name or recipe.name
+    if not NAME.fullmatch(name):
+        raise ExportError(f"{name!r} is not a bundle name: small letters, digits and hyphens")
     network = CapsNet(recipe.network)
     network.load_state_dict(checkpoint.network)
     _, digits = hold_out(load(DATASETS[recipe.dataset], "train", data_dir), HELD_OUT)
@@ -47,20 +54,21 @@ def publish(
         size, shift_px = recipe.network.image_size, recipe.shift_px
         validation = validation_pairs(digits, size=size, shift_px=shift_px)
         threshold = choose_threshold(network, validation)
-    manifest = _describe(checkpoint, name=name or recipe.name, mask_threshold=threshold)
-    target = bundles / manifest.name
-    bundle = export_bundle(network, manifest, target, validation=validation, bits=bits)
-    draw_curves(run_dir / METRICS, bundle.path / CURVES, title=manifest.name)
-    shutil.copy(run_dir / METRICS, bundle.path / METRICS)
-    return study(bundle, digits)
+    manifest = _describe(checkpoint, name=name, mask_threshold=threshold)
+    target = bundles / name
+    with replacing_folder(target) as folder:
+        bundle = export_bundle(network, manifest, folder, validation=validation, bits=bits)
+        draw_curves(run_dir / METRICS, folder / CURVES, title=name)
+        shutil.copy(run_dir / METRICS, folder / METRICS)
+        study(bundle, digits)
+    return Bundle.open(target)
 
 
 def record_scores(bundle: Bundle, scores: Scores) -> None:
     """Write scores into the manifest and the card, and draw the wrong answers."""
     metrics = scores.metrics()
-    before = bundle.manifest.metrics
-    if before:
-        metrics["protocol"] += _tell_again(before["test_errors"], metrics["test_errors"])
+    if before := bundle.manifest.metrics:
+        metrics["earlier_errors"] = [*before.get("earlier_errors", ()), before["test_errors"]]
     recorded = Bundle(bundle.path, replace(bundle.manifest, metrics=metrics))
     picture = bundle.path / WRONG
     if len(scores.wrong.images):
@@ -91,14 +99,8 @@ def _describe(checkpoint: Checkpoint, *, name: str, mask_threshold: float | None
         primary_stride_px=config.primary_stride_px,
         training={
             "recipe": recipe.to_dict(),
-            "seed": checkpoint.seed,
-            "steps": checkpoint.step,
             "examples": checkpoint.examples,
-            "held_out_for_validation": checkpoint.held_out,
-            "device": checkpoint.device,
-            "hours": round((checkpoint.seconds_before + checkpoint.seconds) / 3600, 2),
-            "started_from": checkpoint.started_from,
-            "transferred": list(checkpoint.transferred),
+            "lineage": [leg.to_dict() for leg in checkpoint.lineage],
         },
     )
 
@@ -108,10 +110,3 @@ def _rule(recipe: Recipe, dataset: Dataset) -> PreprocessRule:
     if recipe.task == "pairs":
         return "pair"
     return "digit" if dataset.kind == "digits" else "stretch"
-
-
-def _tell_again(before: int, now: int) -> str:
-    """What the protocol adds where this bundle had a score already."""
-    if now == before:
-        return "; read again, this score known, to draw the wrong answers: as many were wrong"
-    return f"; an earlier read had counted {before:,} wrong"

@@ -24,8 +24,9 @@ from training.inside.dimensions import name_dimensions
 from training.inside.familiarity import examine, fit_familiarity, judge, roc
 from training.inside.routing_changes import ITERATIONS, routing_changes
 from training.inside.strangers import draw_strangers
-from training.publication.card import write_card
+from training.publication.card import lineage, write_card
 from training.publication.findings import ROC, ROUTING_CURVE, SWEEP
+from training.run.lineage import unseen_by
 
 _SWEPT = 2
 """Classes whose sweeps are drawn."""
@@ -76,8 +77,7 @@ def study_routing(bundle: Bundle, digits: Examples) -> None:
 
 def study_familiarity(bundle: Bundle, digits: Examples) -> Bundle:
     """Fit, on digits alone, the rule that says how familiar a picture looks."""
-    held_out = bundle.manifest.training["held_out_for_validation"]
-    seen = "was not trained on" if held_out else "was trained on"
+    seen = "was not trained on" if unseen_by(lineage(bundle.manifest)) else "was trained on"
     rule = fit_familiarity(
         Runtime(bundle),
         scale(digits.images),

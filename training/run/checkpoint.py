@@ -12,8 +12,9 @@ import torch
 
 from model.atomic_file import replacing
 from training.recipes import Recipe
+from training.run.lineage import Leg
 
-_VERSION = 1
+_VERSION = 2
 
 
 class CheckpointError(Exception):
@@ -36,22 +37,40 @@ class Checkpoint:
     """The weights that are exported: the trained ones, or their running average."""
     optimiser: dict[str, Any]
     """Its state; empty where the run is complete and nothing goes on."""
-    examples: int = 60_000
+    examples: int
     """Training examples in an epoch."""
-    seconds_before: float = 0.0
-    """Training time of the runs whose weights this one started from."""
-    started_from: str | None = None
-    """The run whose weights this one started from, if any, as a sentence."""
-    transferred: tuple[str, ...] = ()
-    """Names of the weights it took from that run; empty if it took them all."""
+    devices: tuple[str, ...]
+    """What it was trained on: CPU, or the names of GPUs."""
+    before: tuple[Leg, ...] = ()
+    """The runs whose weights this one started from, the earliest first."""
     trained: dict[str, Any] | None = None
     """The trained weights, where `network` has their average."""
-    device: str = "CPU"
-    """What it was trained on: CPU, or the name of the GPU."""
+
+    @property
+    def lineage(self) -> tuple[Leg, ...]:
+        """The runs that made the network; this one is the last."""
+        recipe = self.recipe
+        own = Leg(
+            preset=recipe.name,
+            dataset=recipe.dataset,
+            task=recipe.task,
+            seed=self.seed,
+            steps=self.step,
+            images=self.step * recipe.batch_size,
+            held_out=self.held_out,
+            seconds=self.seconds,
+            devices=self.devices,
+        )
+        return (*self.before, own)
 
     def save(self, path: Path) -> None:
         """Write to `path` in one step, so that a kill leaves the old file or the new one."""
-        values = {**self.__dict__, "recipe": self.recipe.to_dict(), "version": _VERSION}
+        values = {
+            **self.__dict__,
+            "recipe": self.recipe.to_dict(),
+            "before": [leg.to_dict() for leg in self.before],
+            "version": _VERSION,
+        }
         with replacing(path) as file:
             torch.save(values, file)
 
@@ -71,7 +90,13 @@ class Checkpoint:
             values = torch.load(path, map_location="cpu", weights_only=True)
             if values.pop("version") != _VERSION:
                 raise CheckpointError(f"{path} was written by another version of the trainer")
-            return Checkpoint(**{**values, "recipe": Recipe.from_dict(values["recipe"])})
+            return Checkpoint(
+                **{
+                    **values,
+                    "recipe": Recipe.from_dict(values["recipe"]),
+                    "before": tuple(Leg.from_dict(leg) for leg in values["before"]),
+                }
+            )
         except (
             OSError,
             EOFError,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from training.data.datasets import Examples
 from training.recipes import Recipe
@@ -11,6 +15,7 @@ from training.recipes import Recipe
 CHECKPOINT = "checkpoint.pt"
 METRICS = "metrics.jsonl"
 CURVES = "curves.png"
+_LOCK = ".lock"
 
 
 class TrainingError(Exception):
@@ -31,6 +36,20 @@ class Plan:
     def held_out(self) -> int:
         """How many examples are kept for validation."""
         return 0 if self.validation is None else len(self.validation.labels)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the directory, which is made.
+
+        Raises:
+            TrainingError: another process trains there.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.directory / _LOCK, blocking=False):
+                yield
+        except Timeout as error:
+            raise TrainingError(f"another process trains in {self.directory}") from error
 
     @property
     def checkpoint_path(self) -> Path:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from training.hardware.device import device_name
 from training.run.average import RunningAverage
 from training.run.checkpoint import Checkpoint, CheckpointError
+from training.run.lineage import Leg
 from training.run.networks import Network, make_network
 from training.run.plan import Plan, TrainingError
 
@@ -19,7 +21,7 @@ class TrainingState:
 
     def __init__(self, plan: Plan, *, device: torch.device) -> None:
         self._plan = plan
-        self._device = device
+        self._device_name = device_name(device)
         torch.manual_seed(plan.seed)
         self.network = make_network(plan.recipe).to(device)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -30,9 +32,8 @@ class TrainingState:
         self.done_steps = 0
         self.seconds = 0.0
         """Training time so far."""
-        self._started_from: str | None = None
-        self._transferred: tuple[str, ...] = ()
-        self._seconds_before = 0.0
+        self._before: tuple[Leg, ...] = ()
+        self._devices: tuple[str, ...] = ()
 
     @property
     def result(self) -> nn.Module:
@@ -41,6 +42,8 @@ class TrainingState:
 
     def step(self) -> None:
         """Move the weights along their gradient."""
+        if self._device_name not in self._devices:
+            self._devices = (*self._devices, self._device_name)
         self.optimiser.step()
         if self._average is not None:
             self._average.add(self.network, step=self.done_steps)
@@ -50,12 +53,13 @@ class TrainingState:
         """Take the weights of another run of the same network; the recipe starts anew.
 
         Raises:
-            TrainingError: this run has begun, or its network has other sizes.
+            TrainingError: this run has begun, its network has other sizes, or its batches would
+                be those of an earlier run.
         """
         recipe = self._plan.recipe
         if (other.recipe.network, other.recipe.baseline) != (recipe.network, recipe.baseline):
             raise TrainingError(f"{other.recipe.name} is another network than this recipe's")
-        self._take(other.network, other)
+        self._take(other.network, other.lineage)
 
     def transfer_from(self, other: Checkpoint) -> tuple[str, ...]:
         """Take the weights of another run that have their like here: the same name and shape.
@@ -64,7 +68,8 @@ class TrainingState:
             names of the weights that were taken; the others stay as they were initialised.
 
         Raises:
-            TrainingError: this run has begun, or nothing matches.
+            TrainingError: this run has begun, nothing matches, or its batches would be those of
+                an earlier run.
         """
         own = self.network.state_dict()
         matching = {
@@ -74,9 +79,9 @@ class TrainingState:
         }
         if not matching:
             raise TrainingError(f"no weight of {other.recipe.name} fits this recipe's network")
-        self._take(matching, other)
-        self._transferred = tuple(matching)
-        return self._transferred
+        *earlier, last = other.lineage
+        self._take(matching, (*earlier, last.took(tuple(matching))))
+        return tuple(matching)
 
     def check(self) -> None:
         """Refuse to go on from here if that is no use.
@@ -106,10 +111,8 @@ class TrainingState:
             trained=None if complete or self._average is None else self.network.state_dict(),
             optimiser={} if complete else self.optimiser.state_dict(),
             examples=examples,
-            seconds_before=self._seconds_before,
-            started_from=self._started_from,
-            transferred=self._transferred,
-            device=_device_name(self._device),
+            devices=self._devices,
+            before=self._before,
         ).save(self._plan.checkpoint_path)
 
     def restore(self) -> None:
@@ -132,23 +135,22 @@ class TrainingState:
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} does not fit: {error}") from error
         self.done_steps, self.seconds = checkpoint.step, checkpoint.seconds
-        self._started_from, self._transferred = checkpoint.started_from, checkpoint.transferred
-        self._seconds_before = checkpoint.seconds_before
+        self._before, self._devices = checkpoint.before, checkpoint.devices
 
-    def _take(self, weights: dict[str, Tensor], other: Checkpoint) -> None:
+    def _take(self, weights: dict[str, Tensor], before: tuple[Leg, ...]) -> None:
         if self.done_steps:
             raise TrainingError("a run that has begun cannot take other weights")
+        recipe, seed = self._plan.recipe, self._plan.seed
+        for leg in before:
+            if (leg.dataset, leg.task, leg.seed) == (recipe.dataset, recipe.task, seed):
+                raise TrainingError(
+                    f"these weights have seen the batches of seed {seed} ({leg}); another --seed "
+                    "gives new ones"
+                )
         self.network.load_state_dict(weights, strict=False)
         self.result.load_state_dict(self.network.state_dict())
-        self._seconds_before = other.seconds_before + other.seconds
-        self._started_from = f"{other.recipe.name}, seed {other.seed}, {other.step} steps"
-        if other.started_from:
-            self._started_from += f" (started from {other.started_from})"
+        self._before = before
 
 
 def _average(network: Network, decay: float) -> RunningAverage | None:
     return RunningAverage(network, decay=decay) if decay else None
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"

@@ -84,7 +84,7 @@ class Trainer:
     def total_steps(self) -> int:
         """Steps after which the run is complete."""
         images = self.plan.recipe.epochs * self.task.epoch_size
-        return math.ceil(images / self.plan.recipe.batch_size)
+        return math.ceil(round(images, 6) / self.plan.recipe.batch_size)  # epochs may be a third
 
     @property
     def complete(self) -> bool:

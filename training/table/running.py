@@ -15,6 +15,7 @@ from training.data.datasets import DATASETS, HELD_OUT, Examples, choose, hold_ou
 from training.data.pairs import EPOCH_PAIRS, published_pairs, validation_pairs
 from training.data.transforms import TRANSFORMS, digest, transform
 from training.evaluation.answers import Labelled, error_percent
+from training.hardware.device import device_name
 from training.run.plan import Plan
 from training.run.trainer import Trainer
 from training.table.results import Result, result_key
@@ -59,28 +60,29 @@ def run_row(
         the result, which is saved; None if training was stopped.
     """
     plan = make_plan(row, seed=seed, sets=sets, directory=directory)
-    trainer = Trainer(plan, device=device, resume=plan.checkpoint_path.exists())
-    if not trainer.run(max_minutes=max_minutes):
-        return None
-    errors, digests = {}, {}
-    for name, tested in make_test_sets(row, sets):
-        errors[name] = round(error_percent(trainer.state.result, tested, device=device), 4)
-        if isinstance(tested, Examples) and tested is not sets.tested:
-            digests[name] = digest(tested)
-    result = Result(
-        row=row.name,
-        seed=seed,
-        images=row.images,
-        split=row.split,
-        errors=errors,
-        digests=digests,
-        minutes=round(trainer.state.seconds / 60, 1),
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
-        command=_command(row, seed=seed),
-    )
-    result.save(directory)
-    plan.checkpoint_path.unlink()
-    return result
+    with plan.locked():
+        trainer = Trainer(plan, device=device, resume=plan.checkpoint_path.exists())
+        if not trainer.run(max_minutes=max_minutes):
+            return None
+        errors, digests = {}, {}
+        for name, tested in make_test_sets(row, sets):
+            errors[name] = round(error_percent(trainer.state.result, tested, device=device), 4)
+            if isinstance(tested, Examples) and tested is not sets.tested:
+                digests[name] = digest(tested)
+        result = Result(
+            row=row.name,
+            seed=seed,
+            images=row.images,
+            split=row.split,
+            errors=errors,
+            digests=digests,
+            minutes=round(trainer.state.seconds / 60, 1),
+            device=device_name(device),
+            command=_command(row, seed=seed),
+        )
+        result.save(directory)
+        plan.checkpoint_path.unlink()
+        return result
 
 
 def make_plan(row: Row, *, seed: int, sets: Sets, directory: Path) -> Plan:

@@ -8,7 +8,7 @@ import onnx
 import pytest
 import torch
 
-from model.bundle import ENCODER_HALF, GRAPHS, WEIGHTS, Bundle
+from model.bundle import GRAPHS, WEIGHTS, Bundle
 from model.capsnet import CapsNet, CapsNetConfig
 from model.runtime import Runtime
 from training.data.datasets import Examples
@@ -25,7 +25,7 @@ from training.publication.storage import narrow
 
 def test_bundle_is_whole_and_nothing_else_is_left(exported: Bundle) -> None:
     """The graphs, one file of weights and a manifest, and no scratch folder beside them."""
-    expected = {*GRAPHS, ENCODER_HALF, WEIGHTS, "manifest.json"}
+    expected = {*GRAPHS, WEIGHTS, "manifest.json"}
     assert expected == {path.name for path in exported.path.iterdir()}
     assert expected - {"manifest.json"} == exported.manifest.sha256.keys()
     assert [exported.path] == list(exported.path.parent.iterdir())
@@ -33,7 +33,7 @@ def test_bundle_is_whole_and_nothing_else_is_left(exported: Bundle) -> None:
 
 def test_graphs_say_nothing_of_the_machine_that_made_them(exported: Bundle) -> None:
     """No paths, no stack traces."""
-    for graph in (*GRAPHS, ENCODER_HALF):
+    for graph in GRAPHS:
         content = (exported.path / graph).read_bytes()
         assert b".py" not in content
         assert str(Path.cwd()).encode() not in content
@@ -42,7 +42,7 @@ def test_graphs_say_nothing_of_the_machine_that_made_them(exported: Bundle) -> N
 def test_inputs_and_outputs_are_those_of_the_contract(exported: Bundle) -> None:
     """Names and dynamic batch axis, as `model.bundle` documents them."""
     found = {}
-    for graph in (*GRAPHS, ENCODER_HALF):
+    for graph in GRAPHS:
         proto = onnx.load(exported.path / graph, load_external_data=False).graph
         found[graph] = [value.name for value in (*proto.input, *proto.output)]
         assert proto.input[0].type.tensor_type.shape.dim[0].dim_param

@@ -27,7 +27,7 @@ from model.sessions import load
 from training.publication.graphs import ExportError, write_graphs
 from training.publication.storage import narrow, round_weights
 
-ALL_GRAPHS = (*GRAPHS, ENCODER_HALF)
+ALL_GRAPHS = GRAPHS
 ENCODES = ("conv.weight", "primary.conv.weight", "classes.weight")
 DRAWS = ("decoder.class_weight", "decoder.hidden.weight", "decoder.pixels.weight")
 

@@ -23,6 +23,7 @@ from training.data.pairs import TEST_DIGESTS, digest, fixed_pairs
 from training.evaluation.pair_scores import THRESHOLDS
 from training.evaluation.scores import score
 from training.publication import publishing
+from training.publication.export import replacing_folder
 from training.publication.findings import WRONG
 from training.publication.graphs import ExportError
 from training.publication.publishing import publish, record_scores
@@ -93,7 +94,8 @@ def test_bundle_carries_its_training(published: tuple[Bundle, Path]) -> None:
     assert (
         TINY.to_dict()["network"]["conv_channels"] == training["recipe"]["network"]["conv_channels"]
     )
-    assert (1, 5) == (training["seed"], training["steps"])
+    (leg,) = training["lineage"]
+    assert (1, 5, ["CPU"]) == (leg["seed"], leg["steps"], leg["devices"])
     assert (folder / METRICS).read_text() == (bundle.path / METRICS).read_text()
     assert (bundle.path / CURVES).stat().st_size > 0
 
@@ -132,11 +134,12 @@ def test_a_score_read_again_says_so(
     record_scores(Bundle.open(path), scores)
     record_scores(Bundle.open(path), scores)
     manifest = Bundle.open(path).manifest
-    assert 1 == manifest.metrics["protocol"].count("; read again, this score known")
     other = replace(manifest, metrics={**manifest.metrics, "test_errors": 1234})
     record_scores(Bundle(path, other), scores)
-    protocol = Bundle.open(path).manifest.metrics["protocol"]
-    assert protocol.endswith("; an earlier read had counted 1,234 wrong")
+    *_, first, second = Bundle.open(path).manifest.metrics["earlier_errors"]
+    assert (scores.errors, 1234) == (first, second)
+    assert f"before, {scores.errors}, " in (card := (path / CARD).read_text())
+    assert ", 1,234 were wrong." in card
 
 
 def test_scoring_changes_nothing(
@@ -284,3 +287,42 @@ def test_a_network_without_capsules_is_not_published(tmp_path: Path) -> None:
     Trainer(Plan(recipe, 1, digits, None, tmp_path / "run"), device=torch.device("cpu")).run()
     with pytest.raises(ExportError, match="no capsules"):
         publish(tmp_path / "run", tmp_path, name=None, data_dir=tmp_path)
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path) -> tuple[Path, Path]:
+    """A run without its log, and a bundle that is there already."""
+    digits = Examples(np.zeros((8, 28, 28), np.uint8), np.arange(8, dtype=np.uint8))
+    Trainer(Plan(TINY, 1, digits, None, tmp_path / "run"), device=torch.device("cpu")).run()
+    (tmp_path / "run" / METRICS).unlink()
+    (tmp_path / TINY.name).mkdir()
+    (tmp_path / TINY.name / CARD).write_text("the bundle before")
+    return tmp_path / "run", tmp_path / TINY.name
+
+
+def test_a_run_without_its_log_is_not_published(unfinished: tuple[Path, Path]) -> None:
+    """The bundle that is there stays what it was."""
+    run, bundle = unfinished
+    with pytest.raises(ExportError, match=r"has no metrics\.jsonl"):
+        publish(run, bundle.parent, name=None, data_dir=bundle.parent)
+    assert "the bundle before" == (bundle / CARD).read_text()
+
+
+def test_an_impossible_name_is_refused(unfinished: tuple[Path, Path]) -> None:
+    """Before anything is computed."""
+    run, bundle = unfinished
+    (run / METRICS).touch()
+    with pytest.raises(ExportError, match="'My Net' is not a bundle name"):
+        publish(run, bundle.parent, name="My Net", data_dir=bundle.parent)
+
+
+def test_a_bundle_is_replaced_when_all_is_there(tmp_path: Path) -> None:
+    """What fails on the way leaves the bundle before it, and nothing else."""
+    target = tmp_path / "digits"
+    for text in ("old", "new"):
+        with replacing_folder(target) as folder:
+            (folder / CARD).write_text(text)
+    with pytest.raises(FileNotFoundError), replacing_folder(target) as folder:
+        (folder / "missing").rename(folder / CARD)
+    assert "new" == (target / CARD).read_text()
+    assert [target] == list(tmp_path.iterdir())

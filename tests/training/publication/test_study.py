@@ -14,15 +14,12 @@ from training.inside import strangers
 from training.publication.findings import ROC, ROUTING_CURVE, SWEEP
 from training.publication.study import meet_strangers, study, study_dimensions, study_familiarity
 from training.recipes import PRESETS
+from training.run.lineage import Leg
 
 TRAINING = {
     "recipe": PRESETS["mnist-compact"].to_dict(),
-    "held_out_for_validation": 40,
     "examples": 1000,
-    "steps": 10,
-    "seed": 1,
-    "device": "CPU",
-    "hours": 0.1,
+    "lineage": [Leg("mnist-compact", "mnist", "digits", 1, 10, 640, 40, 360, ("CPU",)).to_dict()],
 }
 
 

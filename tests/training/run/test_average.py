@@ -88,7 +88,7 @@ def test_the_average_starts_from_transferred_weights(
     """Saved before its first step, a run has the weights that it started from."""
     first = make_trainer("first", recipe=tiny)
     first.run()
-    trainer = make_trainer("second", recipe=averaged)
+    trainer = make_trainer("second", seed=2, recipe=averaged)
     trainer.state.start_from(saved(first))
     trainer.save()
     torch.testing.assert_close(saved(first).network, saved(trainer).network, rtol=0, atol=0)

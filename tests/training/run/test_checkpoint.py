@@ -11,6 +11,7 @@ import torch
 from model.capsnet import CapsNetConfig
 from training.recipes import Recipe
 from training.run.checkpoint import Checkpoint, CheckpointError
+from training.run.lineage import Leg
 
 WEIGHTS = torch.arange(500, dtype=torch.float32)
 
@@ -30,7 +31,9 @@ def checkpoint() -> Checkpoint:
     """Some run's state."""
     recipe = Recipe("r", network=CapsNetConfig(decoder_hidden=(8, 8)), epochs=0.5)
     optimiser = {"state": {0: {"exp_avg": WEIGHTS / 7}}, "param_groups": [{"lr": 0.1}]}
-    return Checkpoint(recipe, 3, 5000, 120, 61.5, {"conv.weight": WEIGHTS}, optimiser, device="GPU")
+    legs = (Leg("r", "mnist", "digits", 1, 9, 576, 0, 3.5, ("CPU",), ("conv.weight",)),)
+    weights = {"conv.weight": WEIGHTS}
+    return Checkpoint(recipe, 3, 5000, 120, 61.5, weights, optimiser, 55_000, ("GPU",), legs)
 
 
 @pytest.fixture
@@ -41,7 +44,9 @@ def path(tmp_path: Path, checkpoint: Checkpoint) -> Path:
     return path
 
 
-@pytest.mark.parametrize("field", ["recipe", "seed", "held_out", "step", "seconds", "device"])
+@pytest.mark.parametrize(
+    "field", ["recipe", "seed", "held_out", "step", "seconds", "devices", "before"]
+)
 def test_what_is_saved_is_loaded(path: Path, checkpoint: Checkpoint, field: str) -> None:
     """A run's description comes back equal."""
     assert getattr(checkpoint, field) == getattr(Checkpoint.load(path), field)
@@ -146,7 +151,7 @@ def test_other_saved_values_are_refused(path: Path, value: object) -> None:
 
 def test_another_version_is_refused(path: Path) -> None:
     """A checkpoint of a later trainer is not guessed at."""
-    torch.save({**torch.load(path), "version": 2}, path)
+    torch.save({**torch.load(path), "version": 3}, path)
     with pytest.raises(CheckpointError, match="another version"):
         Checkpoint.load(path)
 
