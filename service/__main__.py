@@ -13,6 +13,7 @@ from service import logs
 from service.app import create_app
 from service.lifecycle import Lifecycle
 from service.metrics import Metrics
+from service.protocol import Http1
 from service.server import Server
 from service.settings import Settings, SettingsError
 
@@ -35,6 +36,8 @@ def main() -> None:
             app,
             host=settings.host,
             port=settings.port,
+            http=Http1,
+            ws="none",
             log_config=None,
             log_level="warning",
             access_log=False,

@@ -21,7 +21,7 @@ from service.inspector import Inspector
 from service.lifecycle import Lifecycle
 from service.loading import Loader
 from service.metrics import Metrics
-from service.middleware import BodyLimit, Disconnect, Failures, RequestId, Telemetry
+from service.middleware import BodyLimit, Disconnect, Failures, Head, RequestId, Telemetry
 from service.page import add_page
 from service.pairs import routes as pairs
 from service.preparation import Preparation
@@ -114,6 +114,7 @@ def attach(app: FastAPI, engine: Engine) -> None:
 def _middleware(settings: Settings, keys: ApiKeys, metrics: Metrics) -> list[Middleware]:
     """From the outermost to the innermost."""
     return [
+        Middleware(Head),
         Middleware(RequestId),
         Middleware(Telemetry, metrics=metrics),
         Middleware(SecurityHeaders),

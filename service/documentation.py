@@ -78,10 +78,14 @@ PNG_ALONE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/png": _binary("There is no other answer.")}}
 }
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    "4XX": {
-        "description": "A problem with the request (RFC 9457).",
+    statuses: {
+        "description": f"{description} (RFC 9457).",
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
     }
+    for statuses, description in (
+        ("4XX", "A problem with the request"),
+        ("5XX", "A problem of the service, or one that it is too late for"),
+    )
 }
 
 

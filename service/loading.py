@@ -6,6 +6,7 @@ import gc
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 from model.runtime import DeviceError, Runtime
@@ -47,6 +48,8 @@ class Loader:
         self._lifecycle = lifecycle
         self._metrics = metrics
         self._one_at_a_time = threading.Lock()
+        self.thread = ThreadPoolExecutor(1, "loading")
+        """For whoever would wait for a reload on a thread that others need."""
 
     def load(self) -> None:
         """Load the bundles at the start; what goes wrong ends the process."""

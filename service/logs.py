@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import warnings
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -25,6 +26,8 @@ def configure(log_format: LogFormat) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(_TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # one for each odd tag of a picture
 
 
 def _context(record: logging.LogRecord) -> dict[str, Any]:

@@ -43,6 +43,21 @@ class HttpMiddleware(ABC):
         """Handle one request, by way of `self.app`."""
 
 
+class Head(HttpMiddleware):
+    """Answers HEAD as GET, without the body (RFC 9110, section 9.3.2)."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_without_body(message: Message) -> None:
+            await send({**message, "body": b""} if "body" in message else message)
+
+        await self.app({**scope, "method": "GET"}, receive, send_without_body)
+
+
 class RequestId(HttpMiddleware):
     """Gives each request an id, its sender's if that is well formed, and echoes it."""
 

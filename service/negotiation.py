@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from fastapi import Response
+from fastapi import Request, Response
 
 from service.problems import NotAcceptable
 
@@ -36,6 +36,15 @@ def choose_media_type(accept: str | None, offers: Sequence[str]) -> str:
     if liking[best] <= 0:
         raise NotAcceptable(f"this route answers with {' or '.join(offers)}, not with {accept}")
     return best
+
+
+def media_type_for(request: Request, offers: Sequence[str]) -> str:
+    """The offer that the sender likes best: see `choose_media_type`.
+
+    Raises:
+        NotAcceptable: it takes none of them.
+    """
+    return choose_media_type(", ".join(request.headers.getlist("accept")), offers)
 
 
 async def drawn(drawing: Callable[[], bytes]) -> Response:

@@ -20,7 +20,7 @@ from service.answers import (
     Readiness,
     ReconstructAnswer,
 )
-from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS, SAMPLES
+from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PNG_ALONE, PROBLEMS, SAMPLES
 from service.gate import GatedRoute, inspector_of
 from service.images import encode_png
 from service.inside.recognition import recognise
@@ -28,7 +28,7 @@ from service.inspector import Inspector, Reading
 from service.lifecycle import Lifecycle
 from service.loading import Loader, ReloadRefused
 from service.metrics import CONTENT_TYPE
-from service.negotiation import JSON, PNG, choose_media_type, drawn
+from service.negotiation import JSON, PNG, drawn, media_type_for
 from service.problems import BundleRefused, Problem, Unavailable
 from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery, SampleQuery
 from service.uploads import read_picture, read_pictures
@@ -50,7 +50,7 @@ probes = APIRouter(responses=PROBLEMS)
 async def classify(request: Request, query: Annotated[ClassifyQuery, Query()]) -> ClassifyAnswer:
     """Say which class each picture shows, by the lengths of the class capsules."""
     inspector = inspector_of(request)
-    choose_media_type(request.headers.get("accept"), [JSON])
+    media_type_for(request, [JSON])
     manifest = inspector.manifest(query.model)
     uploads = await read_pictures(request, max_pictures=request.app.state.settings.max_pictures)
     readings = await inspector.read(uploads, manifest, query.fitting)
@@ -76,7 +76,7 @@ async def classify(request: Request, query: Annotated[ClassifyQuery, Query()]) -
 async def reconstruct(request: Request, query: Annotated[ReconstructQuery, Query()]) -> Any:
     """Draw what the network imagines: the decoded pose of one class capsule."""
     inspector = inspector_of(request)
-    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    media_type = media_type_for(request, [JSON, PNG])
     manifest = inspector.manifest(query.model)
     picture = await read_picture(request)
     portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
@@ -94,7 +94,7 @@ async def reconstruct(request: Request, query: Annotated[ReconstructQuery, Query
 async def perturb(request: Request, query: Annotated[PerturbQuery, Query()]) -> Any:
     """Move one dimension of the pose and draw the picture again (paper, section 5.1)."""
     inspector = inspector_of(request)
-    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    media_type = media_type_for(request, [JSON, PNG])
     manifest = inspector.manifest(query.model)
     picture = await read_picture(request)
     portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
@@ -125,7 +125,7 @@ async def reload_models(request: Request) -> ModelsAnswer:
     """Load all bundles anew and exchange them between requests, or leave all as they are."""
     loader: Loader = request.app.state.loader
     try:
-        await asyncio.to_thread(loader.reload)
+        await asyncio.get_running_loop().run_in_executor(loader.thread, loader.reload)
     except ReloadRefused as error:
         raise BundleRefused(str(error)) from error
     with request.app.state.serving.inspector() as inspector:
@@ -142,7 +142,7 @@ async def show_model(
     return {**manifest.to_dict(), "pose_dimensions": dimensions}
 
 
-@surroundings.get("/samples/{label}.png", response_class=FileResponse)
+@surroundings.get("/samples/{label}.png", response_class=FileResponse, responses=PNG_ALONE)
 async def show_sample(
     label: Annotated[int, Path(ge=0, le=9, examples=[7])], query: Annotated[SampleQuery, Query()]
 ) -> FileResponse:

@@ -14,6 +14,8 @@ from fastapi.telemetry import TelemetryConfig
 from service.problems import PROBES
 from service.settings import Settings, SettingsError
 
+_PATIENCE_S = 2
+"""For the collector, when nothing else is said: the last spans are sent while the process ends."""
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
@@ -27,6 +29,7 @@ def telemetry(settings: Settings) -> TelemetryConfig:
     """
     if settings.otel:
         _check()
+        os.environ.setdefault("OTEL_EXPORTER_OTLP_TIMEOUT", str(_PATIENCE_S))
     return {
         "tracing": settings.otel,
         "metrics": False,

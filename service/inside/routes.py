@@ -30,7 +30,7 @@ from service.inside.queries import (
 from service.inside.routing_panels import draw_routing
 from service.inside.views import draw_poses, watch_equivariance, watch_routing
 from service.inspector import check_label
-from service.negotiation import JSON, PNG, choose_media_type, drawn
+from service.negotiation import JSON, PNG, drawn, media_type_for
 from service.problems import InvalidParameter
 from service.uploads import read_picture
 
@@ -55,7 +55,7 @@ async def decode(
 ) -> Response:
     """Draw any pose of a class, or up to 256 of them as one batch."""
     inspector = inspector_of(request)
-    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    media_type = media_type_for(request, [JSON, PNG])
     manifest = inspector.manifest(query.model)
     poses = _poses(body, manifest)
     if media_type == PNG and len(poses) > 1:
@@ -75,7 +75,7 @@ async def decode(
 async def sweep(request: Request, query: Annotated[SweepQuery, Query()]) -> Response:
     """Move each dimension of the pose step by step and draw every picture (paper, figure 4)."""
     inspector = inspector_of(request)
-    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    media_type = media_type_for(request, [JSON, PNG])
     manifest = inspector.manifest(query.model)
     plan = _plan(query, manifest)
     picture = await read_picture(request)
@@ -99,7 +99,7 @@ async def sweep(request: Request, query: Annotated[SweepQuery, Query()]) -> Resp
 async def routing(request: Request, query: Annotated[RoutingQuery, Query()]) -> Response:
     """Show how the capsules came to agree: couplings, agreement and heat maps by iteration."""
     inspector = inspector_of(request)
-    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    media_type = media_type_for(request, [JSON, PNG])
     manifest = inspector.manifest(query.model)
     picture = await read_picture(request)
     view = await watch_routing(inspector, picture, manifest, query.fitting, target=query.target)
@@ -117,7 +117,7 @@ async def routing(request: Request, query: Annotated[RoutingQuery, Query()]) -> 
 async def equivariance(request: Request, query: Annotated[EquivarianceQuery, Query()]) -> Response:
     """Move the fitted picture step by step: does the length stay, and does the pose turn?"""
     inspector = inspector_of(request)
-    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    media_type = media_type_for(request, [JSON, PNG])
     manifest = inspector.manifest(query.model)
     walk = _walk(query)
     picture = await read_picture(request)

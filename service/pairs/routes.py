@@ -17,7 +17,7 @@ from service.documentation import (
 from service.gate import GatedRoute, inspector_of
 from service.images import encode_png
 from service.inspector import Inspector
-from service.negotiation import JSON, PNG, choose_media_type, drawn
+from service.negotiation import JSON, PNG, drawn, media_type_for
 from service.pairs.answers import SegmentAnswer
 from service.pairs.overlay import DIGIT_SIZE, overlay
 from service.pairs.queries import OverlayQuery, OverlaySamplesQuery, PlaceQuery, SegmentQuery
@@ -40,7 +40,7 @@ async def segment_picture(
 ) -> Response | SegmentAnswer:
     """Take overlapping digits apart: which strokes are whose (paper, section 6)."""
     inspector = inspector_of(request)
-    media_type = choose_media_type(request.headers.get("accept"), [JSON, PNG])
+    media_type = media_type_for(request, [JSON, PNG])
     manifest = choose_manifest(inspector, query.model)
     picture = await read_picture(request)
     (reading,) = await inspector.read([picture], manifest, query.fitting)
@@ -58,7 +58,7 @@ async def segment_picture(
 async def overlay_pictures(request: Request, query: Annotated[OverlayQuery, Query()]) -> Response:
     """Lay the second of two pictures of a digit over the first, as a picture for `/segment`."""
     inspector = inspector_of(request)
-    choose_media_type(request.headers.get("accept"), [PNG])
+    media_type_for(request, [PNG])
     uploads = await read_pictures(request, max_pictures=2)
     if len(uploads) != 2:
         raise InvalidParameter("send two pictures, one of each digit", parameter=FILE_FIELD)
@@ -71,7 +71,7 @@ async def overlay_samples(
 ) -> Response:
     """Lay one sample digit over another, as a picture for `/segment`."""
     inspector = inspector_of(request)
-    choose_media_type(request.headers.get("accept"), [PNG])
+    media_type_for(request, [PNG])
     uploads: list[Upload] = [
         (SAMPLES / f"{label}.png").read_bytes() for label in (query.first, query.second)
     ]

@@ -1,6 +1,8 @@
 /** The service, as functions. Every failure is a `Problem`. */
 
 const KEY = "capsnet-api-key";
+/** What a header can hold. */
+const WRITABLE = /^[!-~]+$/;
 const WAITING = new Set([429, 503]);
 
 /** RFC 9457 problem details, or what stands for them where the service was not reached. */
@@ -56,7 +58,7 @@ export async function ask(path, { query = {}, body, accept = "application/json" 
 async function send(url, body, accept) {
   const headers = { Accept: accept };
   const key = sessionStorage.getItem(KEY);
-  if (key) headers["X-API-Key"] = key;
+  if (key && WRITABLE.test(key)) headers["X-API-Key"] = key;
   const form = body instanceof FormData;
   if (body && !form) headers["Content-Type"] = "application/json";
   const content = body && !form ? JSON.stringify(body) : body;
@@ -69,7 +71,7 @@ async function send(url, body, accept) {
 
 async function read(answer) {
   const fallback = { title: `The service answered ${answer.status}` };
-  return new Problem(answer.status, await answer.json().catch(() => fallback));
+  return new Problem(answer.status, { ...fallback, ...(await answer.json().catch(() => ({}))) });
 }
 
 function search(query) {

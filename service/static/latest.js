@@ -13,16 +13,16 @@ export function latest(run, fail) {
   let next = null;
 
   async function work() {
-    while (next) {
-      const [value] = next;
-      next = null;
-      try {
-        await run(value);
-      } catch (error) {
-        fail(error);
+    await null; // so that `running` is set, whatever fails
+    try {
+      while (next) {
+        const [value] = next;
+        next = null;
+        await run(value).catch(fail);
       }
+    } finally {
+      running = null;
     }
-    running = null;
   }
 
   return (value) => {

@@ -19,6 +19,10 @@ export function lens(panel, draw) {
     try {
       panel.replaceChildren(...(await draw(scene)));
       shown = scene;
+    } catch (error) {
+      shown = null;
+      panel.replaceChildren();
+      throw error;
     } finally {
       panel.removeAttribute("aria-busy");
     }

@@ -24,10 +24,16 @@ export function pairPads(panel, { models, fail }) {
   const segment = latest(async () => {
     const [model] = (await models) ?? [];
     hint.hidden = !pads.some((pad) => pad.empty);
-    if (!model || !hint.hidden) {
-      show(image, null);
-      return result.replaceChildren();
+    if (!model || !hint.hidden) return clear();
+    try {
+      await takeApart(model);
+    } catch (error) {
+      clear();
+      throw error;
     }
+  }, fail);
+
+  async function takeApart(model) {
     const query = { dx: right.input.value, dy: down.input.value };
     const pictures = await Promise.all(pads.map((pad) => pad.picture()));
     const overlay = await ask("/overlay", { query, body: upload(...pictures), accept: "image/png" });
@@ -36,7 +42,12 @@ export function pairPads(panel, { models, fail }) {
     const answer = await ask("/segment", { query: { model: model.name }, body: upload(overlay) });
     calm();
     result.replaceChildren(...(await apart(answer)));
-  }, fail);
+  }
+
+  function clear() {
+    show(image, null);
+    result.replaceChildren();
+  }
 
   const update = () => {
     panel.setAttribute("aria-busy", "true");

@@ -46,7 +46,7 @@ def guarded_url() -> Iterator[str]:
 def test_a_key_is_asked_for_and_sent(browser: Browser, guarded_url: str) -> None:
     """The page loads without, asks once more if the key is wrong, and keeps the right one."""
     with open_playground(browser, guarded_url, ready=False) as playground:
-        for key in ("not-the-right-one", KEY):
+        for key in ("not-the-right-one", "a-key-with-an-ellipsis…", KEY):
             field = playground.page.get_by_label("Key", exact=True)
             field.fill(key)
             field.press("Enter")

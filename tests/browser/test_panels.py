@@ -63,6 +63,25 @@ def test_a_panel_follows_the_picture(playground: Playground) -> None:
     playground.page.locator("#routing").get_by_text("Draw a digit first").wait_for()
 
 
+def test_what_fails_leaves_nothing_of_the_picture_before(playground: Playground) -> None:
+    """A gateway's error without a title is said, and the next picture is looked at as ever."""
+    playground.take_sample(5)
+    playground.open_tab("Routing")
+    support = playground.page.locator("#routing").get_by_text("support for 5")
+    support.wait_for()
+    playground.page.route(
+        "**/routing*", lambda route: route.fulfill(status=502, json={"message": "bad gateway"})
+    )
+    playground.take_sample(8)
+    playground.page.get_by_text("The service answered 502").wait_for()
+    assert not support.count()
+    playground.page.unroute("**/routing*")
+    assert all("502" in complaint for complaint in playground.complaints)
+    playground.complaints.clear()
+    playground.take_sample(3)
+    playground.page.locator("#routing").get_by_text("support for 3").wait_for()
+
+
 def test_without_a_network_for_pairs_the_tab_says_so(playground: Playground) -> None:
     """Nothing is offered that the service cannot do."""
     playground.open_tab("Two digits")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
+from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
@@ -90,3 +92,29 @@ def test_metrics_count_requests_and_batches(client: TestClient, digits: list[byt
     assert 'capsnet_requests_total{route="/models/{name}",status="404"}' in text
     assert 'capsnet_requests_total{route="unknown",status="404"}' in text
     assert "wp-admin" not in text
+
+
+@pytest.fixture
+def restored_logging() -> Iterator[None]:
+    """What `configure` changes is put back."""
+    root, handlers = logging.getLogger(), logging.getLogger().handlers[:]
+    with warnings.catch_warnings():
+        yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = handlers
+
+
+@pytest.mark.usefixtures("restored_logging")
+def test_warnings_are_events_and_those_of_pictures_are_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A picture with a broken tag would have a line of no format for each of them."""
+    logs.configure("json")
+    warnings.simplefilter("always", DeprecationWarning)
+    for message, category, module in (
+        ("something is old", DeprecationWarning, "somewhere"),
+        ("Corrupt EXIF data", UserWarning, "PIL.TiffImagePlugin"),
+    ):
+        warnings.warn_explicit(message, category, "a.py", 1, module=module)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "something is old" in json.loads(line)["message"]

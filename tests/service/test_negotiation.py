@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from fastapi.testclient import TestClient
 
 from service.negotiation import JSON, PNG, choose_media_type
 from service.problems import NotAcceptable
@@ -84,3 +85,10 @@ def test_an_offer_that_is_not_made_cannot_be_chosen() -> None:
     """image/png is refused where the route has JSON alone."""
     with pytest.raises(NotAcceptable):
         choose_media_type("image/png", [JSON])
+
+
+def test_several_headers_are_one_list(client: TestClient, digits: list[bytes]) -> None:
+    """As if their values stood in one, separated by commas (RFC 9110, section 5.3)."""
+    headers = [("accept", "text/html"), ("accept", "image/png")]
+    answer = client.post("/reconstruct", files={"file": digits[3]}, headers=headers)
+    assert (200, PNG) == (answer.status_code, answer.headers["content-type"])

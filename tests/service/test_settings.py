@@ -102,6 +102,8 @@ def test_the_variable_of_training_is_tolerated(read: Read) -> None:
         ("CAPSNET_DRAIN_GRACE_S", "inf"),
         ("CAPSNET_DECODE_THREADS", "0"),
         ("CAPSNET_CUDA_PRECISION", "int8"),
+        ("CAPSNET_HOST", ""),
+        ("HOST", ""),
         ("CAPSNET_CUDA_CONV_SEARCH", "quick"),
         ("CAPSNET_CUDA_MEMORY_LIMIT_BYTES", "-1"),
     ],
