@@ -84,7 +84,7 @@ base-image: ## Make BASE from Debian's packages, where no registry answers (as r
 bench-setup: $(VENV)/.dev ## Make an environment for each server that the benchmarks compare.
 	$(BIN)/python -m benchmarks.load setup
 
-bench: $(VENV)/.dev ## Load this service and the others in turn, about 25 minutes (ARGS="--minutes 12 ...").
+bench: $(VENV)/.dev ## Load this service and the others in turn, about 28 minutes (ARGS="--minutes 12 ...").
 	$(BIN)/python -m benchmarks.load run $(ARGS)
 
 clean: ## Remove the environment.

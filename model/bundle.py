@@ -69,9 +69,9 @@ class Manifest:
     primary_grid: int
     """Primary capsule i = (type * grid + row) * grid + column."""
     opset: int
-    primary_field_px: int = 17
+    primary_field_px: int
     """Height and width of what a primary capsule sees, in pixels."""
-    primary_stride_px: int = 2
+    primary_stride_px: int
     """Pixels from one primary capsule's field to the next one's."""
     sha256: dict[str, str] = field(default_factory=dict)
     """Digest of each file but the manifest and the card."""

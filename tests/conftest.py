@@ -61,6 +61,8 @@ def bundle_path(network: CapsNet, tmp_path_factory: pytest.TempPathFactory) -> P
         primary_types=config.primary_types,
         primary_grid=config.grid_size,
         opset=OPSET,
+        primary_field_px=config.primary_field_px,
+        primary_stride_px=config.primary_stride_px,
     )
     noise = np.random.default_rng(0).integers(0, 256, (4, 28, 28), np.uint8)
     validation = Examples(noise, np.zeros(4, np.uint8))

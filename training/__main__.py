@@ -180,7 +180,7 @@ def draw_routing(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
 
 @app.command()
 def fit_known(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
-    """Fit, on digits alone, which pictures look known; `export` does so too."""
+    """Fit, on pictures like the training's alone, which look known; `export` does so too."""
     from training.publication import study  # noqa: PLC0415  training itself needs no onnx
 
     bundle = Bundle.open(bundle_dir)

@@ -96,10 +96,15 @@ def error_percent(network: nn.Module, examples: Labelled, *, device: torch.devic
     return 100 * float(is_wrong(lengths, examples.labels).mean())
 
 
+def is_missed(lengths: NDArray[np.float32], labels: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Which of the labels (N, 2) are not among the two longest capsules, (N, 2)."""
+    named = longest(lengths, 2)
+    return np.asarray((labels[:, :, None] != named[:, None, :]).all(axis=2))
+
+
 def pair_errors(lengths: NDArray[np.float32], labels: NDArray[np.integer]) -> PairErrors:
     """How often the two longest capsules err, from lengths (N, K) and labels (N, 2)."""
-    named = longest(lengths, 2)
-    missed = (labels[:, :, None] != named[:, None, :]).all(axis=2)  # (N, 2)
+    missed = is_missed(lengths, labels)
     return PairErrors(100 * float(missed.any(axis=1).mean()), 100 * float(missed.mean()))
 
 

@@ -15,7 +15,7 @@ from model.preprocess import Floats, scale
 from model.runtime import Encoding, Runtime
 from model.segmentation import INK, find_masks
 from training.data.pairs import PairSet
-from training.evaluation.answers import draw_classes, is_wrong, longest
+from training.evaluation.answers import draw_classes, is_missed, is_wrong, longest
 from training.evaluation.digit_scores import BATCH
 from training.evaluation.wrong_answers import WrongAnswers, find_wrong
 from training.paper import MULTIMNIST, MULTIMNIST_BASELINE, MULTIMNIST_SHIFT_PX
@@ -173,11 +173,10 @@ def _measure(runtime: Runtime, pairs: PairSet, *, mask_threshold: float) -> dict
     drawn = draw(runtime, encoding, pairs.labels)
     absent = draw(runtime, encoding, pick_absent(encoding, pairs.labels)[:, None])
     masks = find_masks(images[:, 0], drawn, threshold=mask_threshold)
-    named = longest(encoding.lengths, 2)
     return {
         "lengths": encoding.lengths,
         "wrong": is_wrong(encoding.lengths, pairs.labels),
-        "missed": (pairs.labels[:, :, None] != named[:, None, :]).all(axis=2),
+        "missed": is_missed(encoding.lengths, pairs.labels),
         "squared_error": np.square(drawn - layers).sum(axis=(2, 3)),
         "mask_iou": measure_overlap(masks, layers),
         "true_ink": layers.sum(axis=(2, 3)),

@@ -87,7 +87,7 @@ ROWS = {row.name: row for row in (*(row for size in SIZES for row in _rows(size)
 SECTIONS = (
     Section(
         "MNIST",
-        "The paper's figures are means of three trainings of about 640 epochs.",
+        "The paper's figures are means of three trainings; its code runs for about 640 epochs.",
         _stems("mnist"),
         {"plain": "error, %"},
         {

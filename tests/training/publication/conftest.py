@@ -48,6 +48,8 @@ def manifest() -> Manifest:
         primary_types=2,
         primary_grid=6,
         opset=20,
+        primary_field_px=17,
+        primary_stride_px=2,
     )
 
 
