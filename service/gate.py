@@ -1,15 +1,10 @@
-"""What stands before every handler that looks at something: is there a network, is there time?
-
-And a way past the reading of queries that were read before, which would take longer than the rest.
-"""
+"""What stands before every handler that looks at something: is there a network, is there time?"""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import math
 from collections.abc import Callable, Coroutine
-from functools import wraps
 from typing import Any
 
 from fastapi import Request, Response
@@ -21,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from service.inspector import Inspector
 from service.negotiation import JSON
 from service.problems import InvalidParameter, Problem, TooLate
+from service.remembered import Endpoint, RememberedQueries
 from service.serving import Serving
 
 TIMEOUT_HEADER = "X-Request-Timeout"
@@ -31,21 +27,14 @@ _TIMEOUT_PARAMETER = {
     "schema": {"type": "number", "exclusiveMinimum": 0},
     "description": "Seconds after which the answer is of no use; at most the service's own.",
 }
-
-_MAX_QUERIES = 256
-"""Different query strings that a route remembers."""
-_MAX_QUERY_BYTES = 256
-
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-Endpoint = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class GatedRoute(APIRoute):
     """Hands its handler the inspector, and ends it when the request's time is over.
 
-    The limit is on making the answer; how fast the client takes it is the client's affair. FastAPI
-    reads a query string once: what it made of it, which never changes, is kept for the next request
-    with the same one.
+    The limit is on making the answer; how fast the client takes it is the client's affair. A query
+    string is read by FastAPI once: see `RememberedQueries`.
     """
 
     def __init__(
@@ -57,9 +46,9 @@ class GatedRoute(APIRoute):
         **more: Any,
     ) -> None:
         self._look = endpoint
-        self._queries: dict[bytes, BaseModel] = {}
+        self._queries = RememberedQueries(endpoint)
         extra = {"parameters": [_TIMEOUT_PARAMETER], **(openapi_extra or {})}
-        super().__init__(path, self._remembering(endpoint), openapi_extra=extra, **more)
+        super().__init__(path, self._queries.noting(), openapi_extra=extra, **more)
 
     def get_route_handler(self) -> Handler:
         """Wrap what parses the request and calls the handler."""
@@ -72,10 +61,9 @@ class GatedRoute(APIRoute):
                 request.state.inspector = inspector
                 try:
                     async with asyncio.timeout(limit_s):
-                        query = self._queries.get(request.scope["query_string"])
-                        if query is None:
-                            return await read_and_handle(request)
-                        return self._respond(await self._look(request, query))
+                        if query := self._queries.of(request):
+                            return self._respond(await self._look(request, query))
+                        return await read_and_handle(request)
                 except TimeoutError as error:
                     raise TooLate(f"no answer within {limit_s:g} s") from error
                 except HTTPException as error:
@@ -87,22 +75,6 @@ class GatedRoute(APIRoute):
                     del request.state.inspector  # an idle connection keeps its last request
 
         return handle_in_time
-
-    def _remembering(self, endpoint: Endpoint) -> Endpoint:
-        """The same endpoint; if a query is all that it reads, this remembers it."""
-        if list(inspect.signature(endpoint).parameters) != ["request", "query"]:
-            return endpoint
-
-        @wraps(endpoint)
-        async def look(request: Request, query: BaseModel) -> Any:
-            raw = request.scope["query_string"]
-            if len(raw) <= _MAX_QUERY_BYTES:
-                if len(self._queries) >= _MAX_QUERIES:
-                    self._queries.clear()
-                self._queries[raw] = query
-            return await endpoint(request, query)
-
-        return look
 
     def _respond(self, answer: BaseModel | Response) -> Response:
         """As FastAPI does it."""

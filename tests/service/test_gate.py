@@ -3,14 +3,23 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from service import gate
+from service import remembered
 from service.routes import router
 
 PNG = {"Content-Type": "image/png"}
 
 
 @pytest.mark.parametrize(
-    "path", ["/classify", "/classify?poses=true&fit=none", "/perturb?dim=3&delta=0.1"]
+    "path",
+    [
+        "/classify",
+        "/classify?poses=true&fit=none",
+        "/reconstruct?target=3",
+        "/perturb?dim=3&delta=0.1",
+        "/perturb/sweep?dims=3",
+        "/routing?detail=false",
+        "/equivariance?transform=turn&steps=3",
+    ],
 )
 def test_a_query_that_was_read_before_means_the_same(
     path: str, client: TestClient, digits: list[bytes]
@@ -40,7 +49,7 @@ def test_only_so_many_queries_are_remembered(
     client: TestClient, digits: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients cannot fill the memory with queries, and forgotten ones are read again."""
-    monkeypatch.setattr(gate, "_MAX_QUERIES", 2)
+    monkeypatch.setattr(remembered, "MAX_QUERIES", 2)
     for _ in range(2):
         for dim in range(5):
             path = f"/perturb?dim={dim}&delta=0.1"
