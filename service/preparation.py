@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from model.bundle import Manifest, PreprocessRule
-from model.preprocess import Box, Fit, Polarity, Prepared, PreprocessError, prepare
+from model.preprocess import Fit, Polarity, Prepared, PreprocessError, prepare
 from service.images import decode, plain_png_size
 from service.problems import InvalidParameter, Problem, release
 from service.uploads import Upload
@@ -105,7 +105,7 @@ class Preparation:
         )
         if prepared.box is None:
             return prepared
-        return replace(prepared, box=Box(*(round(edge * shrink) for edge in prepared.box)))
+        return replace(prepared, box=prepared.box.scaled(shrink, shrink))
 
 
 def _is_quick(content: bytes, frame: Frame, fitting: Fitting) -> bool:

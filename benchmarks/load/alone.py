@@ -27,7 +27,8 @@ def rate_alone(bundle: Path, *, batch: int, seconds: float, at_once: int = 1) ->
         bundle: folder.
         batch: images of one inference.
         seconds: of the measurement.
-        at_once: inferences that run side by side, each on its share of the cores.
+        at_once: inferences that run side by side, on all cores together: the threads that run them,
+            and those of their session, one of which each of the first stands for.
     """
     arguments = (bundle, str(batch), str(seconds), str(at_once))
     finished = subprocess.run(
@@ -47,7 +48,7 @@ def measure(
 ) -> None:
     """Print the rate."""
     graph = bundle / (ENCODER if batch < BATCH_ROWS else ENCODER_BATCH)
-    session = open_session(graph, threads=max(1, cpu_quota() // at_once))
+    session = open_session(graph, threads=max(1, cpu_quota() - at_once + 1))
     side = session.get_inputs()[0].shape[-1]
     images = np.random.default_rng(0).random((batch, 1, side, side), dtype=np.float32)
 

@@ -22,6 +22,8 @@ CORES = str(cpu_quota())
 
 ONE_COPY = {"WORKERS": "1", "THREADS": CORES, "SPIN": "0"}
 """Idle onnxruntime threads sleep: where they spin, the server's own threads lack the core."""
+SPINNING = ONE_COPY | {"SPIN": "1"}
+"""As onnxruntime has it by default, and this service where a request comes alone."""
 COPIES = {"WORKERS": CORES, "THREADS": "1"}
 SHARED = {"WORKERS": "1", "THREADS": "1"}
 """One copy that several threads of the server call at once."""
@@ -55,7 +57,7 @@ def baselines(bundle: Path) -> dict[str, list[Setting]]:
                 label,
                 command,
                 FOLDER,
-                {"BUNDLE": str(bundle), "PORT": "{port}", **variables},
+                {"BUNDLE": str(bundle), "PORT": "{port}", "CORES": CORES, **variables},
                 form,
                 pattern,
             )
@@ -87,7 +89,7 @@ def fastapi() -> list[Tried]:
         tried(
             f"async, 1 thread of {CORES} ORT threads that spin",
             "fastapi_executor",
-            ONE_COPY | {"SPIN": "1"},
+            SPINNING,
         ),
     ]
 
@@ -104,6 +106,7 @@ def bentoml() -> list[Tried]:
         ("adaptive batching, 1 worker", command, patient | ONE_COPY, batched, LABEL),
         (f"adaptive batching, {CORES} workers", command, patient | COPIES, batched, LABEL),
         ("1 worker", command, quiet | ONE_COPY, single, LABEL),
+        ("1 worker, threads spin", command, quiet | SPINNING, single, LABEL),
         (f"{CORES} workers", command, quiet | COPIES, single, LABEL),
     ]
 
@@ -120,6 +123,7 @@ def litserve() -> list[Tried]:
         tried("batches within 10 ms, 1 worker", ONE_COPY | {"DELAY_MS": "10"}),
         tried(f"batches within 1 ms, {CORES} workers", COPIES | {"DELAY_MS": "1"}),
         tried("1 worker", ONE_COPY | {"MAX_BATCH": "1"}),
+        tried("1 worker, threads spin", SPINNING | {"MAX_BATCH": "1"}),
         tried(f"{CORES} workers", COPIES | {"MAX_BATCH": "1"}),
     ]
 
@@ -135,6 +139,9 @@ def ray_serve() -> list[Tried]:
     return [
         tried("batches at once, 1 replica", ONE_COPY),
         tried("throughput-optimised, batches at once, 1 replica", ONE_COPY | optimised),
+        tried(
+            "throughput-optimised, batches at once, 1 replica, threads spin", SPINNING | optimised
+        ),
         tried(
             "throughput-optimised, batches within 5 ms, 1 replica",
             ONE_COPY | optimised | {"DELAY_MS": "5"},
@@ -153,6 +160,7 @@ def triton() -> list[Tried]:
 
     return [
         tried("batches at once, 1 instance", ONE_COPY),
+        tried("batches at once, 1 instance, threads spin", SPINNING),
         tried("batches within 2 ms, 1 instance", ONE_COPY | {"DELAY_MS": "2"}),
         tried(f"batches at once, {CORES} instances", COPIES),
     ]

@@ -78,7 +78,8 @@ def _compare(values: dict[str, Any], bundle: str) -> Iterable[str]:
         if OURS not in found:
             continue
         ours = median(found[OURS].rates)
-        ratio = ours / median(alone[connections, 1])
+        most = max(median(rates) for (batch, _), rates in alone.items() if batch == connections)
+        ratio = ours / most
         aim = AIMS_ALONE[connections] if bundle == FULL else None
         ratios.append(_ratio(f"{connections} / onnxruntime alone", ratio, aim))
         others = {name: median(one.rates) for name, one in found.items() if name != OURS}

@@ -89,7 +89,7 @@ class Turns:
         rates: dict[int, dict[str, float]] = {connections: {} for connections in CONNECTIONS}
         for setting in settings:
             if time.monotonic() > until and rates[CONNECTIONS[0]]:
-                self._console.print(f"no time to try {setting.server}, {setting.label}")
+                self._note_fault(setting, "no time was left to try it")
                 continue
             for connections, rate in self._measure(
                 "trials", bundle, setting, CONNECTIONS, seconds=TRIAL_S

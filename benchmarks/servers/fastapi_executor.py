@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 
 app = FastAPI()
 classifier = Classifier()
-pool = ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // THREADS))
+pool = ThreadPoolExecutor(max(1, int(os.environ["CORES"]) // THREADS))
 
 
 @app.post("/classify")

@@ -6,11 +6,14 @@ import numpy as np
 
 from model.preprocess.median import median
 from model.preprocess.pixels import Floats, shrink
+from model.preprocess.polarity import Polarity
 
 _THUMBNAIL_SIZE = 48
 """Longest side, in pixels, at which the ground's light is measured."""
 _BORDER = 0.85
 """Pixels further out than this, of 1, are the border."""
+_EXTREME = 2
+"""Percent of the pixels that are darker, or lighter, than an even ground."""
 _STROKE_CONTRAST = 0.35
 """Border pixels further than this from their median, of 1, are strokes."""
 
@@ -45,6 +48,17 @@ def illumination(grey: Floats) -> Floats:
     return np.asarray(
         level + x * (across + across_squared * x) + y * (down + down_squared * y) + twist * (x * y)
     )
+
+
+def flat_ground(grey: Floats, polarity: Polarity) -> float:
+    """The ground's light where it is even: all but the darkest, or lightest, of the picture.
+
+    Strokes of unknown polarity are taken for the smaller part.
+    """
+    dark, light = np.percentile(grey, (_EXTREME, 100 - _EXTREME))
+    if polarity == "auto":
+        polarity = "light-on-dark" if median(grey.ravel()) < (dark + light) / 2 else "dark-on-light"
+    return float(dark if polarity == "light-on-dark" else light)
 
 
 def _coordinates(grey: Floats) -> tuple[Floats, Floats]:

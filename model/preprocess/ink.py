@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import ImageFilter
 
-from model.preprocess.ground import illumination
+from model.preprocess.ground import flat_ground, illumination
 from model.preprocess.median import median
 from model.preprocess.pixels import Floats, to_floats, to_image
 from model.preprocess.polarity import FoundPolarity, Polarity
@@ -21,7 +21,15 @@ def find_ink(grey: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
         (H, W) ink in [0, 1], all zero if the picture is blank; and the polarity found or given.
     """
     smooth = to_floats(to_image(grey).filter(ImageFilter.BoxBlur(1)))
-    residual = smooth - illumination(smooth)
+    ink, found = _separate(smooth - illumination(smooth), polarity)
+    if ink.any():
+        return ink, found
+    # A picture cut close around its strokes has more of them on its border than ground.
+    return _separate(smooth - flat_ground(smooth, polarity), polarity)
+
+
+def _separate(residual: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
+    """What `find_ink` returns, of how much lighter than the ground (H, W) pixels are."""
     if polarity == "auto":
         lighter = np.square(residual.clip(min=0)).sum()
         darker = np.square(residual.clip(max=0)).sum()

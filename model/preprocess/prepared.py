@@ -17,6 +17,15 @@ class Box(NamedTuple):
     right: int
     bottom: int
 
+    def scaled(self, across: float, down: float) -> Box:
+        """The same rectangle in a picture so many times as wide and as high."""
+        return Box(
+            round(self.left * across),
+            round(self.top * down),
+            round(self.right * across),
+            round(self.bottom * down),
+        )
+
 
 @dataclass(frozen=True)
 class Prepared:

@@ -39,12 +39,11 @@ def fit_strokes(
             of mass the centre, as MNIST does; `pair` makes it 23 of 36, and its middle the centre.
     """
     small = shrink(grey, _WORKING_SIZE)
-    shrunk = max(small.shape) / max(grey.shape)
     ink, found = find_ink(small, polarity)
     box = _box(ink)
     if box is None:
         return Prepared(np.zeros((1, size, size), np.float32), rule, found, None)
-    source = Box(*(round(edge / shrunk) for edge in box))
+    source = box.scaled(grey.shape[1] / small.shape[1], grey.shape[0] / small.shape[0])
     target = _BOX[rule] * size
     ink = _thicken(ink, box, target)
     box = cast("Box", _box(ink))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.runtime import Floats
 from service.inside.affine import Transform, transform_image
@@ -81,6 +82,16 @@ def plan_walk(transform: Transform, *, start: float | None, stop: float | None, 
 
 
 def angles_deg(poses: Floats, still: Floats) -> Floats:
-    """Angles between poses (S, D) and one pose (D,), in degrees."""
-    sizes = np.linalg.norm(poses, axis=1) * np.linalg.norm(still) + _TINY
-    return np.asarray(np.degrees(np.arccos((poses @ still / sizes).clip(-1, 1))))
+    """Angles between poses (S, D) and one pose (D,), in degrees.
+
+    By Kahan's formula for unit vectors: the cosine of a small angle is 1 for all floats know.
+    """
+    ones, other = _unit(poses), _unit(still)
+    apart = np.linalg.norm(ones - other, axis=1)
+    together = np.linalg.norm(ones + other, axis=1)
+    return np.asarray(np.degrees(2 * np.arctan2(apart, together)))
+
+
+def _unit(vectors: Floats) -> NDArray[np.float64]:
+    exact = vectors.astype(np.float64)
+    return np.asarray(exact / (np.linalg.norm(exact, axis=-1, keepdims=True) + _TINY))
