@@ -16,10 +16,18 @@ export class Problem extends Error {
   }
 }
 
+/** Thrown instead of asking again for what nobody wants any more. */
+export class Overtaken extends Error {}
+
 /** What the page does while it waits for room or needs a key; set once, by `notice.js`. */
 export const listener = {
-  /** @param {Problem} problem @param {number} seconds @returns {Promise<void>} when to try again */
-  waiting: (problem, seconds) => pause(seconds),
+  /**
+   * @param {Problem} problem
+   * @param {number} seconds
+   * @param {() => boolean} wanted whether it is still worth waiting
+   * @returns {Promise<void>} when to try again
+   */
+  waiting: (problem, seconds, wanted) => pause(seconds),
   /** Called when the service has answered after all. */
   served: () => {},
   /** @param {Problem} problem @returns {Promise<string>} a key */
@@ -30,10 +38,11 @@ export const listener = {
  * Ask the service; tries again for as long as it says when to, with the key where it wants one.
  *
  * @param {string} path
- * @param {{query?: object, body?: FormData | object, accept?: string}} [options]
+ * @param {{query?: object, body?: FormData | object, accept?: string, wanted?: () => boolean}} [options]
+ *   `wanted` says whether the answer is still of use, before it is asked for again
  * @returns {Promise<any>} JSON, or a Blob where `accept` is another type
  */
-export async function ask(path, { query = {}, body, accept = "application/json" } = {}) {
+export async function ask(path, { query = {}, body, accept = "application/json", wanted = () => true } = {}) {
   const url = `${path}${search(query)}`;
   let waited = false;
   for (;;) {
@@ -47,7 +56,8 @@ export async function ask(path, { query = {}, body, accept = "application/json" 
     if (answer.status === 401) {
       sessionStorage.setItem(KEY, await listener.askForKey(problem));
     } else if (WAITING.has(answer.status) && seconds) {
-      await listener.waiting(problem, seconds);
+      await listener.waiting(problem, seconds, wanted);
+      if (!wanted()) throw new Overtaken(problem.title);
       waited = true;
     } else {
       throw problem;

@@ -2,23 +2,24 @@
 
 import { make } from "./dom.js";
 import { latest } from "./latest.js";
-import { complain } from "./notice.js";
+import { calm, complain } from "./notice.js";
 
 /**
  * @param {HTMLElement} panel
- * @param {(scene: any) => Promise<Node[]>} draw asks the service and gives what is to be seen
+ * @param {(scene: any, wanted: () => boolean) => Promise<Node[]>} draw asks the service and gives what is to be seen
  * @returns {{show: (scene: any) => void}}
  */
 export function lens(panel, draw) {
   let shown;
 
-  const fill = latest(async (scene) => {
+  const fill = latest(async (scene, wanted) => {
     if (!scene) return empty();
     if (scene === shown) return;
     panel.setAttribute("aria-busy", "true");
     try {
-      panel.replaceChildren(...(await draw(scene)));
+      panel.replaceChildren(...(await draw(scene, wanted)));
       shown = scene;
+      calm();
     } catch (error) {
       shown = null;
       panel.replaceChildren();

@@ -1,6 +1,6 @@
 /** Wires the page: a picture goes to the service, its answers to the parts of the page. */
 
-import { ask, upload } from "./api.js";
+import { ask, pause, upload } from "./api.js";
 import { find, make, show } from "./dom.js";
 import { latest } from "./latest.js";
 import { markTarget, showClasses, showPrediction } from "./lengths.js";
@@ -16,6 +16,7 @@ import { tabs } from "./tabs.js";
 import { drawWalk } from "./walk.js";
 
 const GLANCE_MS = 150;
+const RETRY_S = 3;
 /** Data sets of which the service has samples. */
 const SAMPLED = new Set(["mnist", "fashion-mnist"]);
 const whole = find("digit");
@@ -32,6 +33,7 @@ const lenses = {
   walk: lens(find("walk"), drawWalk),
 };
 const decode = decoder((image, { scene: moved }) => {
+  calm();
   if (moved === scene) showImagined(image, imagined.alt);
 }, complain);
 
@@ -41,16 +43,20 @@ let scene = null;
 let active = "pose";
 let glancing = null;
 
-const look = latest(async ({ model, target, settled }) => {
-  if (pad.empty) return showScene(null);
+const look = latest(async ({ model, target, settled }, wanted) => {
+  if (pad.empty) {
+    calm();
+    return showScene(null);
+  }
   const query = { model: model.name };
   const known = model.known ? true : undefined;
   try {
     const picture = await pad.picture();
     const [answer, portrait] = await Promise.all([
-      ask("/classify", { query: { ...query, poses: true, known }, body: upload(picture) }),
-      ask("/reconstruct", { query: { ...query, target }, body: upload(picture) }),
+      ask("/classify", { query: { ...query, poses: true, known }, body: upload(picture), wanted }),
+      ask("/reconstruct", { query: { ...query, target }, body: upload(picture), wanted }),
     ]);
+    if (model !== chosenModel()) return;
     calm();
     const [prediction] = answer.predictions;
     showScene({ model, picture, prediction, portrait, target: portrait.label }, settled);
@@ -67,7 +73,7 @@ function showScene(next, settled = true) {
   const { portrait } = scene ?? {};
   showImagined(portrait?.reconstruction, portrait && `what it imagined: a ${portrait.class_name}`);
   show(fitted, portrait?.input, "the picture, made to look like those of the training");
-  find("error").textContent = portrait ? `squared error ${portrait.error.toFixed(3)}` : "";
+  find("error").textContent = portrait ? `mean squared error ${portrait.error.toFixed(3)}` : "";
   targetChoice.disabled = !scene;
   if (scene) targetChoice.value = String(scene.target);
   if (settled) lenses[active].show(scene);
@@ -114,6 +120,7 @@ function showModel() {
   const lookAs = (target) => scene && lookAgain({ target });
   showClasses(names, lookAs);
   targetChoice.replaceChildren(...names.map((name, label) => make("option", { value: label }, name)));
+  showScene(null);
   lookAgain();
 }
 
@@ -124,10 +131,25 @@ async function start() {
   modelChoice.value = (single.find((model) => model.default) ?? single[0])?.name;
   modelChoice.disabled = single.length < 2;
   if (single.length) showModel();
+  else find("tab-pair").click();
+  find("tab-digit").hidden = !single.length;
   return models.filter(forPairs);
 }
 
-const pairs = pairPads(find("pair"), { models: start().catch(complain), fail: complain });
+async function startUntilItWorks() {
+  for (;;) {
+    try {
+      const found = await start();
+      calm();
+      return found;
+    } catch (error) {
+      complain(error);
+      await pause(RETRY_S);
+    }
+  }
+}
+
+const pairs = pairPads(find("pair"), { models: startUntilItWorks(), fail: complain });
 pad.addEventListener("stroke", glance);
 pad.addEventListener("change", () => lookAgain());
 modelChoice.addEventListener("change", showModel);

@@ -29,11 +29,11 @@ function sentence(text) {
 }
 
 /** Says what is waited for once, and counts the seconds without reading them aloud. */
-listener.waiting = async (problem, seconds) => {
+listener.waiting = async (problem, seconds, wanted) => {
   const reason = problem.status === 503 ? (problem.detail ?? problem.title) : problem.title;
   const said = countdown.isConnected && box.firstChild.textContent === sentence(reason);
   if (!said) say("waiting", reason, "Trying again ", countdown);
-  for (let left = Math.ceil(seconds); left > 0; left -= 1) {
+  for (let left = Math.ceil(seconds); left > 0 && wanted(); left -= 1) {
     countdown.textContent = `in ${left} s.`;
     await pause(1);
   }

@@ -45,6 +45,10 @@ export class Pad extends EventTarget {
     return !this.file && this.drawing.empty;
   }
 
+  get pointedAt() {
+    return this.paper.matches(":hover, :focus-within");
+  }
+
   /** @returns {Promise<Blob>} the picture, as the service gets it */
   async picture() {
     return this.file ?? this.drawing.toBlob();
@@ -53,7 +57,7 @@ export class Pad extends EventTarget {
   /** Take a picture file instead of a drawing. */
   take(file, alt = "the picture that was taken", className = "taken") {
     this.drawing.wipe();
-    if (this.address) URL.revokeObjectURL(this.address);
+    URL.revokeObjectURL(this.address);
     this.file = file;
     this.address = URL.createObjectURL(file);
     this.image.className = className;
@@ -85,6 +89,7 @@ export class Pad extends EventTarget {
   }
 
   #dropFile() {
+    URL.revokeObjectURL(this.address);
     this.file = null;
     show(this.image, null);
   }
@@ -103,7 +108,11 @@ export class Pad extends EventTarget {
       class: "unseen",
       tabindex: "-1",
       "aria-hidden": "true",
-      onchange: () => chooser.files[0] && this.take(chooser.files[0]),
+      onchange: () => {
+        const [file] = chooser.files;
+        chooser.value = ""; // so that the same file can be chosen again
+        if (file) this.take(file);
+      },
     });
     this.erasers = [
       make("button", { type: "button", disabled: true, onclick: () => this.undo() }, "Undo"),
@@ -129,11 +138,12 @@ export class Pad extends EventTarget {
   }
 }
 
-/** Pictures that are pasted anywhere go to the pad that is in view. */
+/** Pictures that are pasted go to the pad that is pointed at, else to an empty one in view. */
 export function takePastes(pads) {
   document.addEventListener("paste", (event) => {
     const [file] = event.clipboardData.files;
-    const pad = pads.find((one) => one.paper.offsetParent !== null);
+    const inView = pads.filter((one) => one.paper.offsetParent !== null);
+    const pad = inView.find((one) => one.pointedAt) ?? inView.find((one) => one.empty) ?? inView[0];
     if (file && pad) pad.take(file);
   });
 }

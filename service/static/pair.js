@@ -21,30 +21,31 @@ export function pairPads(panel, { models, fail }) {
   const result = make("div", { class: "apart", "aria-live": "polite" });
   const message = make("p", { class: "lead" }, "Two digits over one another. Which strokes are whose?");
 
-  const segment = latest(async () => {
+  const segment = latest(async (_, wanted) => {
     const [model] = (await models) ?? [];
     hint.hidden = !pads.some((pad) => pad.empty);
     if (!model || !hint.hidden) return clear();
     try {
-      await takeApart(model);
+      await takeApart(model, wanted);
     } catch (error) {
       clear();
       throw error;
     }
   }, fail);
 
-  async function takeApart(model) {
+  async function takeApart(model, wanted) {
     const query = { dx: right.input.value, dy: down.input.value };
     const pictures = await Promise.all(pads.map((pad) => pad.picture()));
-    const overlay = await ask("/overlay", { query, body: upload(...pictures), accept: "image/png" });
+    const overlay = await ask("/overlay", { query, body: upload(...pictures), accept: "image/png", wanted });
     URL.revokeObjectURL(image.src);
     show(image, URL.createObjectURL(overlay), "both digits in one picture");
-    const answer = await ask("/segment", { query: { model: model.name }, body: upload(overlay) });
+    const answer = await ask("/segment", { query: { model: model.name }, body: upload(overlay), wanted });
     calm();
     result.replaceChildren(...(await apart(answer)));
   }
 
   function clear() {
+    URL.revokeObjectURL(image.src);
     show(image, null);
     result.replaceChildren();
   }

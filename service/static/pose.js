@@ -106,9 +106,9 @@ export function signed(value) {
  * @returns {(request: {model: string, label: number, pose: number[], scene?: any}) => Promise<void>}
  */
 export function decoder(drawn, fail) {
-  return latest(async (request) => {
+  return latest(async (request, wanted) => {
     const { model, label, pose } = request;
-    const answer = await ask("/decode", { query: { model }, body: { pose, label } });
+    const answer = await ask("/decode", { query: { model }, body: { pose, label }, wanted });
     drawn(answer.images[0], request);
   }, fail);
 }

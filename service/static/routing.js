@@ -4,9 +4,9 @@ import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
 
 /** @returns {Promise<Node[]>} */
-export async function drawRouting({ model, picture, target, portrait }) {
+export async function drawRouting({ model, picture, target, portrait }, wanted) {
   const query = { model: model.name, target, detail: false };
-  const routing = await ask("/routing", { query, body: upload(picture) });
+  const routing = await ask("/routing", { query, body: upload(picture), wanted });
   const maps = routing.heat_maps.grid; // [iteration][class][row][column]
   const strongest = Math.max(...maps.flat(3).map(Math.abs)) || 1;
   const large = new HeatMap(model, portrait.input, strongest);
@@ -82,7 +82,7 @@ class HeatMap {
     this.cells = Array.from({ length: count * count }, () => make("span"));
     this.grid = make("div", { class: "heat", "aria-hidden": "true" }, ...this.cells);
     this.grid.style.setProperty("--count", String(count));
-    this.grid.style.setProperty("--start", share(Math.floor((field - stride) / 2)));
+    this.grid.style.setProperty("--start", share((field - stride) / 2));
     this.grid.style.setProperty("--extent", share(stride * count));
     this.paper = make("div", { class: "paper" }, pixels(input), this.grid);
   }

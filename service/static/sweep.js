@@ -5,9 +5,9 @@ import { make, pixels } from "./dom.js";
 import { signed, title } from "./pose.js";
 
 /** @returns {Promise<Node[]>} */
-export async function drawSweep({ model, picture, target }) {
+export async function drawSweep({ model, picture, target }, wanted) {
   const query = { model: model.name, target };
-  const sweep = await ask("/perturb/sweep", { query, body: upload(picture) });
+  const sweep = await ask("/perturb/sweep", { query, body: upload(picture), wanted });
   const head = sweep.deltas.map((delta) => make("th", { scope: "col" }, signed(delta)));
   const middle = (column) => (sweep.deltas[column] === 0 ? "unmoved" : null);
   const rows = sweep.images.map((images, row) => {

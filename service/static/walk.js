@@ -3,6 +3,7 @@
 import { ask, upload } from "./api.js";
 import { chart } from "./chart.js";
 import { make, pixels } from "./dom.js";
+import { latest } from "./latest.js";
 import { complain } from "./notice.js";
 
 const TRANSFORMS = {
@@ -13,18 +14,28 @@ const TRANSFORMS = {
 };
 const THUMBNAILS = 7;
 
+let chosen = "turn";
+
 /** @returns {Promise<Node[]>} */
-export async function drawWalk(scene) {
+export async function drawWalk(scene, wanted) {
   const result = make("div", { class: "walk" });
   const choice = make("select", { id: "transform" });
   choice.append(...Object.entries(TRANSFORMS).map(([value, { name }]) => make("option", { value }, name)));
-  const fill = async () => {
-    const transform = choice.value;
-    const nodes = await curves(scene, transform);
-    if (transform === choice.value) result.replaceChildren(...nodes);
-  };
-  choice.addEventListener("change", () => fill().catch(complain));
-  await fill();
+  choice.value = chosen;
+  const fill = latest(async (transform, stillWanted) => {
+    chosen = transform;
+    result.setAttribute("aria-busy", "true");
+    try {
+      result.replaceChildren(...(await curves(scene, transform, stillWanted)));
+    } catch (error) {
+      result.replaceChildren();
+      throw error;
+    } finally {
+      result.removeAttribute("aria-busy");
+    }
+  }, complain);
+  choice.addEventListener("change", () => fill(choice.value));
+  result.replaceChildren(...(await curves(scene, chosen, wanted)));
   return [
     make("p", { class: "lead" }, "As the picture moves, the length should stay and the pose should turn."),
     make("p", { class: "choice" }, make("label", { for: "transform" }, "what is done to it"), " ", choice),
@@ -32,9 +43,9 @@ export async function drawWalk(scene) {
   ];
 }
 
-async function curves({ model, picture, target, portrait }, transform) {
+async function curves({ model, picture, target, portrait }, transform, wanted) {
   const query = { model: model.name, target, transform, steps: 25 };
-  const walk = await ask("/equivariance", { query, body: upload(picture) });
+  const walk = await ask("/equivariance", { query, body: upload(picture), wanted });
   const { unit, css } = TRANSFORMS[transform];
   const label = (value) => `${Math.round(value * 100) / 100}${unit}`.replace("-", "−");
   const marked = walk.labels.map((longest) => longest !== walk.label);

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from model.bundle import MANIFEST, Bundle
+from service.documentation import SAMPLES
 from service.settings import Settings
 from tests.browser.playground import Playground, open_playground
+from tests.browser.test_visitors import HAND_OVER
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
@@ -82,6 +84,18 @@ def test_a_drawing_may_be_one_of_the_two(playground: Playground) -> None:
     playground.settle()
     assert 0 == playground.page.locator("#pair .apart figure").count()
     assert playground.page.get_by_text("needs two digits").is_visible()
+
+
+def test_two_pastes_fill_two_pads(playground: Playground) -> None:
+    """The second goes to the one that is empty."""
+    page = playground.page
+    for pad in (FIRST, SECOND):
+        page.locator(pad).get_by_role("button", name="Clear").click()
+    page.mouse.move(0, 0)
+    for _ in range(2):
+        page.evaluate(HAND_OVER, ["paste", list((SAMPLES / "7.png").read_bytes())])
+        playground.settle()
+    assert 3 == page.locator("#pair .apart figure").count()
 
 
 @pytest.mark.parametrize("name", PAIRS)
