@@ -52,9 +52,9 @@ for part in ${*:-tests speed mnist fashion-mnist multimnist}; do
         for preset in mnist multimnist mnist-compact multimnist-compact; do measure $preset; done
         ;;
     mnist)
-        for seed in 1 2 3; do train mnist $seed; done
-        train mnist-compact 1
-        train mnist-compact-strided 1
+        for seed in 1 2 3; do train mnist-distorted $seed; done
+        train mnist 1
+        train mnist-compact-strided-distorted 1
         finish
         ;;
     fashion-mnist)

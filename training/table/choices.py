@@ -80,7 +80,7 @@ CHOICE_SECTIONS = (
         "Sizes of the compact network",
         "The preset `mnist-compact` has 64 channels and 8 types of 8 dimensions; what ships under "
         "that name is the 64 channels strided before 5x5 kernels, trained for 30 epochs "
-        "(`mnist-compact-strided`). Parameters, megabytes as "
+        "(`mnist-compact-strided-distorted`). Parameters, megabytes as "
         "exported and images per second are those of the encoder, on one CPU thread, in turn with "
         "that of `mnist` in one run of `python -m benchmarks.sizes`; the ratios are to it. Of "
         "5,000 held-out digits one is 0.02 points: errors of one seed that lie within "
