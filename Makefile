@@ -18,6 +18,8 @@ TARGET ?= cpu
 IMAGE ?= localhost/capsnet-service:$(TARGET)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 REVISION = $(shell git rev-parse HEAD 2>/dev/null)
+NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
+	"Python 3.11 or later is needed, this is " + sys.version.split()[0] + "; PYTHON=... takes another")
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
@@ -62,6 +64,7 @@ evaluate: $(VENV)/.dev ## Score BUNDLE on the test split.
 	$(BIN)/python -m training evaluate $(BUNDLE) $(ARGS)
 
 release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect evaluate's score.
+	@test -n "$$CAPSNET_DATA_DIR" || { echo "CAPSNET_DATA_DIR must name the data sets' folder"; exit 1; }
 	$(BIN)/python -m pytest -m release $(ARGS)
 
 sbom: $(VENV)/.dev ## Write sbom-TARGET.cdx.json, what an image holds.
@@ -92,7 +95,8 @@ clean: ## Remove the environment.
 
 # The gpu extra where an NVIDIA driver new enough for CUDA 13 answers, the cpu extra elsewhere.
 $(VENV)/.serve: pyproject.toml constraints.txt tools/choose_extra.sh
-	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c '$(NEW_ENOUGH)' 2>/dev/null || { $(PYTHON) -c '$(NEW_ENOUGH)' && \
+		$(PYTHON) -m venv --clear $(VENV); }
 	@extra=$$(sh tools/choose_extra.sh) && \
 		$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$$extra]"
 	@touch $@

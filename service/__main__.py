@@ -22,8 +22,16 @@ KEEP_ALIVE_S = 75
 theirs. Who comes back then does not send a request into a connection that is closing."""
 
 
+USAGE = """usage: python -m service
+
+Settings are environment variables, such as CAPSNET_PORT=8000: see docs/configuration.md."""
+
+
 def main() -> None:
     """Serve until SIGTERM or SIGINT; the exit code is 0 unless something failed."""
+    if sys.argv[1:]:
+        print(USAGE, file=sys.stderr)
+        sys.exit(0 if sys.argv[1] in ("-h", "--help") else 2)
     lifecycle, metrics = Lifecycle(), Metrics()
     try:
         settings = Settings.from_environment()

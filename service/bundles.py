@@ -34,7 +34,7 @@ def load_runtimes(
         NothingToServe: the default bundle is not among the loaded ones.
         model.runtime.DeviceError: the device that was asked for does not work.
     """
-    runtimes = {}
+    runtimes: dict[str, Runtime] = {}
     for path in _folders(settings):
         try:
             bundle = Bundle.open(path)
@@ -49,9 +49,11 @@ def load_runtimes(
             on_refusal(str(error))
             continue
         if bundle.manifest.name in runtimes:
-            on_refusal(f"{path}: its name, {bundle.manifest.name}, is taken")
+            on_refusal(f"{path}: its name is that of {runtimes[bundle.manifest.name].bundle.path}")
             continue
         runtimes[bundle.manifest.name] = runtime
+    if not settings.bundles.is_dir():
+        raise NothingToServe(f"there is no folder of bundles {settings.bundles}")
     if settings.default_model not in runtimes:
         raise NothingToServe(
             f"the default model {settings.default_model!r} is not among the loaded bundles "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import threading
@@ -22,7 +23,8 @@ class Server(uvicorn.Server):
     """Listens before it can answer, and stops in bounded time without losing accepted work.
 
     The port opens at once, so that probes can tell a process that starts from one that is dead;
-    what takes long is loaded meanwhile. SIGHUP loads it anew while requests are answered.
+    what takes long is loaded meanwhile. SIGHUP loads it anew while requests are answered; where a
+    terminal started the process and was closed, it is as SIGTERM.
 
     SIGTERM or SIGINT turns `/readyz` to 503. For the grace period requests are still taken, because
     load balancers need a moment to notice; then the listener closes, what was accepted is finished,
@@ -51,6 +53,7 @@ class Server(uvicorn.Server):
         self._loader = loader
         self._end = end
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._has_terminal = _is_terminal()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until there is a reason to stop, and end."""
@@ -60,9 +63,10 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """Start listening, then loading."""
         self._loop = asyncio.get_running_loop()
+        self._loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        log.info("opening http://%s:%d", self.config.host, self.config.port)
         await super().startup(sockets)  # type: ignore[arg-type]
-        log.info("listening on http://%s:%d", self.config.host, self.config.port)
-        self._loop.add_signal_handler(signal.SIGHUP, _run_aside, self._loader.reload_and_log)
+        log.info("listening")
         _run_aside(self._loader.load)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -81,8 +85,24 @@ class Server(uvicorn.Server):
         """Whether to stop, asked ten times a second: a failure ends the process."""
         return self._lifecycle.failure is not None or await super().on_tick(counter)
 
+    def _hang_up(self) -> None:
+        """Reload; or end, where the signal says that the terminal was closed."""
+        if self._has_terminal and not _is_terminal():
+            self.handle_exit(signal.SIGHUP, None)
+        else:
+            _run_aside(self._loader.reload_and_log)
+
     def _stop(self) -> None:
         self.should_exit = True
+
+
+def _is_terminal() -> bool:
+    """Whether standard input is a terminal that is still there."""
+    try:
+        os.tcgetpgrp(0)
+    except OSError:
+        return False
+    return True
 
 
 def _run_aside(load: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Self
@@ -140,11 +141,18 @@ class Settings(BaseSettings):
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False, include_input=False)
             raise SettingsError("; ".join(_describe(fault) for fault in faults)) from None
-        except ValueError as error:  # a list that is not JSON
-            raise SettingsError(str(error)) from error
+        except ValueError as error:
+            raise SettingsError(_describe_no_list(error)) from None
 
 
 def _describe(fault: ErrorDetails) -> str:
     """What is wrong with which variable, but not its value: that may be a key."""
     names = [f"{_PREFIX}{str(name).upper()}: " for name in fault["loc"][:1]]
     return "".join([*names, fault["msg"]])
+
+
+def _describe_no_list(error: ValueError) -> str:
+    """What pydantic-settings raises of a variable that is not JSON, in words for people."""
+    named = re.search(r'field "(\w+)"', str(error))
+    name = f"{_PREFIX}{named[1].upper()}: " if named else ""
+    return f'{name}a JSON list is needed, such as ["one", "another"]'

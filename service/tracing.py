@@ -14,8 +14,9 @@ from fastapi.telemetry import TelemetryConfig
 from service.problems import PROBES
 from service.settings import Settings, SettingsError
 
-_PATIENCE_S = 2
-"""For the collector, when nothing else is said: the last spans are sent while the process ends."""
+_DEFAULTS = {"OTEL_SERVICE_NAME": "capsnet", "OTEL_EXPORTER_OTLP_TIMEOUT": "2"}
+"""What OpenTelemetry is told where the environment says nothing. Seconds of patience with the
+collector are few, because the last spans are sent while the process ends."""
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
@@ -29,7 +30,10 @@ def telemetry(settings: Settings) -> TelemetryConfig:
     """
     if settings.otel:
         _check()
-        os.environ.setdefault("OTEL_EXPORTER_OTLP_TIMEOUT", str(_PATIENCE_S))
+        for name in [name for name, value in os.environ.items() if _is_unset(name, value)]:
+            del os.environ[name]
+        for name, value in _DEFAULTS.items():
+            os.environ.setdefault(name, value)
     return {
         "tracing": settings.otel,
         "metrics": False,
@@ -46,6 +50,11 @@ def _check() -> None:
         raise SettingsError("CAPSNET_OTEL needs the extra otel: install capsnet-service[otel]")
     if not any(os.environ.get(name) for name in _ENDPOINTS):
         raise SettingsError(f"CAPSNET_OTEL needs to know where to send traces: {_ENDPOINTS[0]}")
+
+
+def _is_unset(name: str, value: str) -> bool:
+    """Whether a variable is empty, which OpenTelemetry's packages do not take for unset."""
+    return name.startswith("OTEL_") and not value
 
 
 def _is_probe(scope: Any) -> bool:

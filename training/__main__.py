@@ -140,6 +140,8 @@ def evaluate(
         record_scores(bundle, scores)
     console.print(f"{bundle.manifest.name}: {scores.headline()}")
     console.print(scores.table(bundle.manifest.class_names))
+    if not record:
+        console.print("not recorded: --record keeps it in manifest and card")
 
 
 @figures.command("segmentation")

@@ -15,8 +15,6 @@ RECONSTRUCTION_WEIGHTS = {"none": 0.0, "paper": 0.0005, "paper-code": 0.01}
 `paper` is the text's 0.0005. The paper's released code halves the margin loss and averages it over
 the ten classes too, which makes its reconstruction term twenty times stronger: `paper-code`.
 """
-DISTORTED: dict[str, Any] = {"affine": 0.5, "elastic_px": 1.25}
-"""What is added to the recipes of presets that are called `distorted`."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +127,7 @@ _MULTIMNIST_COMPACT = replace(
     batch_size=64,
     warmup_steps=300,
 )
+_DISTORTED: dict[str, Any] = {"affine": 0.5, "elastic_px": 1.25}
 _CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True, "average_decay": 0.999}
 _PAIR_BASELINE = BaselineConfig(
     channels=(512, 256), kernels=(9, 5), pooling=True, hidden=(1024,), dropout=0
@@ -147,12 +146,12 @@ PRESETS = {
             ),
         ),
         _MNIST,
-        replace(_MNIST, name="mnist-distorted", **DISTORTED),
+        replace(_MNIST, name="mnist-distorted", **_DISTORTED),
         _MNIST_CPU,
-        replace(_MNIST_CPU, name="mnist-cpu-distorted", **DISTORTED),
+        replace(_MNIST_CPU, name="mnist-cpu-distorted", **_DISTORTED),
         _MNIST_COMPACT,
         _MNIST_STRIDED,
-        replace(_MNIST_STRIDED, name="mnist-compact-strided-distorted", **DISTORTED),
+        replace(_MNIST_STRIDED, name="mnist-compact-strided-distorted", **_DISTORTED),
         _MULTIMNIST,
         _MULTIMNIST_COMPACT,
         replace(

@@ -67,7 +67,7 @@ def take_a_name(folder: Path) -> None:
     ("damage", "reason"),
     [
         pytest.param(replace_graph, "encoder.onnx cannot be loaded", id="no graph"),
-        pytest.param(take_a_name, "its name, mnist, is taken", id="a name twice"),
+        pytest.param(take_a_name, "its name is that of", id="a name twice"),
         pytest.param(alter_weights, "weights.bin is not the file", id="altered weights"),
         pytest.param(remove_encoder, "encoder.onnx cannot be read", id="missing graph"),
         pytest.param(cut_manifest, "manifest.json is not JSON", id="broken manifest"),
@@ -129,10 +129,14 @@ def test_nothing_is_served_without_the_default_bundle(
         load_runtimes(settings(tmp_path))
 
 
-def test_nothing_is_served_from_an_empty_folder(tmp_path: Path) -> None:
-    """The message names the folder."""
-    with pytest.raises(NothingToServe, match=r"\(none\) of .*nowhere"):
-        load_runtimes(settings(tmp_path / "nowhere"))
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [(".", r"\(none\) of"), ("nowhere", "there is no folder of bundles .*nowhere")],
+)
+def test_nothing_is_served_from_an_empty_folder(name: str, expected: str, tmp_path: Path) -> None:
+    """Nor from none; the message names it."""
+    with pytest.raises(NothingToServe, match=expected):
+        load_runtimes(settings(tmp_path / name))
 
 
 def test_nothing_is_served_if_the_default_bundle_is_broken(

@@ -126,7 +126,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
 
 def _protocol(metrics: dict[str, Any]) -> str:
     if not metrics:
-        return "Not measured yet: `make evaluate`."
+        return "Not measured yet: `python -m training evaluate FOLDER --record`."
     if not (earlier := metrics.get("earlier_errors")):
         return f"{metrics['protocol']}. Read once."
     wrong = ", ".join(f"{errors:,}" for errors in earlier)

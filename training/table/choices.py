@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from training.recipes import DISTORTED
 from training.table.row import Row, Section, make_row
 
 _STRIDED = {"conv_stride": 2, "primary_kernel": 5, "primary_stride": 1}
@@ -34,9 +33,6 @@ _PARTS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "no-warmup": ("no warm-up", {"warmup_steps": 0}),
         "averaged": ("weights averaged (0.999)", {"average_decay": 0.999}),
         "no-shift": ("no shifts", {"shift_px": 0}),
-        "affine": ("turned, scaled, sheared", {"affine": DISTORTED["affine"]}),
-        "elastic": ("bent", {"elastic_px": DISTORTED["elastic_px"]}),
-        "distorted": ("turned, scaled, sheared and bent", DISTORTED),
     },
     "fashion-mnist": {
         "paper-decay": _DECAY,
