@@ -15,7 +15,13 @@ import pytest
 from model.bundle import MANIFEST
 from service.documentation import SAMPLES
 from service.settings import Settings
+from tests.processes import SOURCE, free_port, wait_until_ok
 
+TAKE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 
 
@@ -32,6 +38,22 @@ def test_sigterm_drains_and_ends_with_zero(start_service: Start) -> None:
                 answer = client.post("/classify", files={"file": picture})
                 assert 7 == answer.json()["predictions"][0]["label"]
     assert httpx.codes.SERVICE_UNAVAILABLE == statuses[-1]
+    assert 0 == process.wait(timeout=60)
+
+
+def test_a_closed_terminal_ends_it(container: object) -> None:
+    """Who started it there and closes the window does not leave it behind."""
+    if container:
+        pytest.skip("a container has no terminal of ours")
+    port = free_port()
+    environment = {**os.environ, "PORT": str(port), "CAPSNET_DRAIN_GRACE_S": "0"}
+    ours, its = os.openpty()
+    take = [sys.executable, "-c", TAKE_TERMINAL, *SOURCE]
+    process = subprocess.Popen(take, env=environment, stdin=its, start_new_session=True)
+    os.close(its)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        wait_until_ok(client, process, "/readyz")
+    os.close(ours)
     assert 0 == process.wait(timeout=60)
 
 
