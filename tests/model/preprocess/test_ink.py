@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from model.preprocess import prepare
+from service.documentation import SAMPLES
 
 
 @pytest.mark.parametrize("grey", [0, 128, 255])
@@ -20,3 +21,14 @@ def test_noise_alone_gives_an_empty_image() -> None:
     """Sensor noise on blank paper is not taken for strokes."""
     noise = np.random.default_rng(0).normal(200, 6, (300, 300)).clip(0, 255).astype(np.uint8)
     assert prepare(Image.fromarray(noise), 28).box is None
+
+
+def test_strokes_that_fill_their_frame_are_found() -> None:
+    """A picture cut close around a digit has hardly any ground on its border."""
+    one = Image.open(SAMPLES / "1.png")
+    cut = one.crop(one.getbbox())
+    enlarged = cut.resize((9 * cut.width, 9 * cut.height), Image.Resampling.BICUBIC)
+    prepared = prepare(enlarged, 28, polarity="light-on-dark")
+    assert prepared.box is not None
+    apart = np.abs(prepared.image[0] - np.asarray(one) / 255)
+    assert apart.mean() < 0.05
