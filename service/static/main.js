@@ -73,7 +73,7 @@ function showScene(next, settled = true) {
   const { portrait } = scene ?? {};
   showImagined(portrait?.reconstruction, portrait && `what it imagined: a ${portrait.class_name}`);
   show(fitted, portrait?.input, "the picture, made to look like those of the training");
-  find("error").textContent = portrait ? `mean squared error ${portrait.error.toFixed(3)}` : "";
+  find("error").textContent = portrait ? `mean sq. error ${portrait.error.toFixed(3)}` : "";
   targetChoice.disabled = !scene;
   if (scene) targetChoice.value = String(scene.target);
   if (settled) lenses[active].show(scene);

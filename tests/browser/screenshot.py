@@ -29,9 +29,9 @@ def take(target: Path) -> None:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         with open_playground(browser, str(client.base_url), viewport=WINDOW) as playground:
             playground.draw(HANDS["slanted"].draw(THREE))
-            slider = playground.page.get_by_role("slider", name="slant").first
+            slider = playground.page.get_by_role("slider", name="thickness").first
             with playground.page.expect_response("**/decode*"):
-                slider.fill("0.12")
+                slider.fill("-0.08")
             slider.evaluate("element => element.blur()")
             playground.page.wait_for_timeout(500)  # transitions end
             target.parent.mkdir(parents=True, exist_ok=True)
