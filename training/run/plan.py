@@ -15,7 +15,7 @@ from training.recipes import Recipe
 CHECKPOINT = "checkpoint.pt"
 METRICS = "metrics.jsonl"
 CURVES = "curves.png"
-_LOCK = ".lock"
+LOCK = ".lock"
 
 
 class TrainingError(Exception):
@@ -46,7 +46,7 @@ class Plan:
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
-            with FileLock(self.directory / _LOCK, blocking=False):
+            with FileLock(self.directory / LOCK, blocking=False):
                 yield
         except Timeout as error:
             raise TrainingError(f"another process trains in {self.directory}") from error
