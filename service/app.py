@@ -25,6 +25,7 @@ from service.middleware import BodyLimit, Disconnect, Failures, Head, RequestId,
 from service.page import add_page
 from service.pairs import routes as pairs
 from service.preparation import Preparation
+from service.remembered import Shortcut, Ways
 from service.routes import administration, probes, router, surroundings
 from service.serving import Serving
 from service.settings import Settings
@@ -53,7 +54,7 @@ def create_app(
         service.settings.SettingsError: the API keys cannot be used, or traces cannot be sent.
     """
     lifecycle, metrics = lifecycle or Lifecycle(), metrics or Metrics()
-    keys = read_keys(settings)
+    keys, ways = read_keys(settings), Ways()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -68,12 +69,13 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
-        middleware=_middleware(settings, keys, metrics),
+        middleware=_middleware(settings, keys, metrics, ways),
         telemetry=telemetry(settings),
     )
     app.state.settings = settings
     app.state.serving = Serving()
     app.state.metrics = metrics
+    app.state.ways = ways
     app.state.lifecycle = lifecycle
     app.state.loader = Loader(settings, partial(attach, app), lifecycle=lifecycle, metrics=metrics)
     problems.install(app)
@@ -111,7 +113,9 @@ def attach(app: FastAPI, engine: Engine) -> None:
     app.state.serving.exchange(inspector)
 
 
-def _middleware(settings: Settings, keys: ApiKeys, metrics: Metrics) -> list[Middleware]:
+def _middleware(
+    settings: Settings, keys: ApiKeys, metrics: Metrics, ways: Ways
+) -> list[Middleware]:
     """From the outermost to the innermost."""
     return [
         Middleware(Head),
@@ -128,4 +132,5 @@ def _middleware(settings: Settings, keys: ApiKeys, metrics: Metrics) -> list[Mid
             max_total_bytes=settings.max_waiting_bytes,
             of_paths={"/decode": MAX_POSES_BYTES},
         ),
+        *([] if settings.otel else [Middleware(Shortcut, ways=ways)]),  # spans name FastAPI's route
     ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 from collections.abc import Callable, Coroutine
+from functools import partial, wraps
 from typing import Any
 
 from fastapi import Request, Response
@@ -16,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from service.inspector import Inspector
 from service.negotiation import JSON
 from service.problems import InvalidParameter, Problem, TooLate
-from service.remembered import Endpoint, RememberedQueries
+from service.remembered import Ways
 from service.serving import Serving
 
 TIMEOUT_HEADER = "X-Request-Timeout"
@@ -27,14 +29,14 @@ _TIMEOUT_PARAMETER = {
     "schema": {"type": "number", "exclusiveMinimum": 0},
     "description": "Seconds after which the answer is of no use; at most the service's own.",
 }
+Endpoint = Callable[..., Coroutine[Any, Any, Any]]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class GatedRoute(APIRoute):
     """Hands its handler the inspector, and ends it when the request's time is over.
 
-    The limit is on making the answer; how fast the client takes it is the client's affair. A query
-    string is read by FastAPI once: see `RememberedQueries`.
+    The limit is on making the answer; how fast the client takes it is the client's affair.
     """
 
     def __init__(
@@ -46,42 +48,64 @@ class GatedRoute(APIRoute):
         **more: Any,
     ) -> None:
         self._look = endpoint
-        self._queries = RememberedQueries(endpoint)
         extra = {"parameters": [_TIMEOUT_PARAMETER], **(openapi_extra or {})}
-        super().__init__(path, self._queries.noting(), openapi_extra=extra, **more)
+        super().__init__(path, self._noting(), openapi_extra=extra, **more)
 
     def get_route_handler(self) -> Handler:
         """Wrap what parses the request and calls the handler."""
         read_and_handle = super().get_route_handler()
 
         async def handle_in_time(request: Request) -> Response:
-            limit_s = _limit_s(request)
-            serving: Serving = request.app.state.serving
-            with serving.inspector() as inspector:
-                request.state.inspector = inspector
-                try:
-                    async with asyncio.timeout(limit_s):
-                        if query := self._queries.of(request):
-                            return self._respond(await self._look(request, query))
-                        return await read_and_handle(request)
-                except TimeoutError as error:
-                    raise TooLate(f"no answer within {limit_s:g} s") from error
-                except HTTPException as error:
-                    # FastAPI's, of whatever is raised while it reads a body
-                    if isinstance(error.__cause__, Problem | ClientDisconnect):
-                        raise error.__cause__ from None
-                    raise
-                finally:
-                    del request.state.inspector  # an idle connection keeps its last request
+            try:
+                return await _in_time(request, read_and_handle)
+            except HTTPException as error:
+                # FastAPI's, of whatever is raised while it reads a body
+                if isinstance(error.__cause__, Problem | ClientDisconnect):
+                    raise error.__cause__ from None
+                raise
 
         return handle_in_time
 
-    def _respond(self, answer: BaseModel | Response) -> Response:
+    def _noting(self) -> Endpoint:
+        """The endpoint, for FastAPI to call; has requests of which it reads no more remembered."""
+        endpoint = self._look
+        if list(inspect.signature(endpoint).parameters) != ["request", "query"]:
+            return endpoint
+
+        @wraps(endpoint)
+        async def note_and_look(request: Request, query: BaseModel) -> Any:
+            ways: Ways = request.app.state.ways
+            ways.note(request.scope, lambda later: _in_time(later, partial(self._respond, query)))
+            return await endpoint(request, query)
+
+        return note_and_look
+
+    async def _respond(self, query: BaseModel, request: Request) -> Response:
         """As FastAPI does it."""
+        answer: BaseModel | Response = await self._look(request, query)
         if isinstance(answer, Response):
             return answer
         content = answer.model_dump_json(exclude_defaults=self.response_model_exclude_defaults)
         return Response(content, media_type=JSON)
+
+
+async def _in_time(request: Request, handle: Handler) -> Response:
+    """Handle a request with the inspector that is in use.
+
+    Raises:
+        TooLate: it takes longer than it may.
+    """
+    limit_s = _limit_s(request)
+    serving: Serving = request.app.state.serving
+    with serving.inspector() as inspector:
+        request.state.inspector = inspector
+        try:
+            async with asyncio.timeout(limit_s):
+                return await handle(request)
+        except TimeoutError as error:
+            raise TooLate(f"no answer within {limit_s:g} s") from error
+        finally:
+            del request.state.inspector  # an idle connection keeps its last request
 
 
 def inspector_of(request: Request) -> Inspector:

@@ -26,6 +26,9 @@ def configure(log_format: LogFormat) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(_TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # What no format shows need not be found out for every event (Python's Logging HOWTO).
+    logging._srcfile = None  # noqa: SLF001
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.captureWarnings(capture=True)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # one for each odd tag of a picture
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from prometheus_client import (
     CollectorRegistry,
@@ -25,48 +26,35 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "capsnet_requests", "Answered requests.", ("route", "status"), registry=registry
+
+        def counter(name: str, text: str, labels: Sequence[str]) -> Callable[..., Counter]:
+            return cache(Counter(name, text, labels, registry=registry).labels)
+
+        def histogram(
+            name: str, text: str, labels: Sequence[str], buckets: Sequence[float] = _SECONDS
+        ) -> Callable[..., Histogram]:
+            metric = Histogram(name, text, labels, buckets=buckets, registry=registry)
+            return cache(metric.labels)
+
+        self._requests = counter("capsnet_requests", "Answered requests.", ("route", "status"))
+        self._seconds = histogram(
+            "capsnet_request_seconds", "From request to the beginning of its answer.", ("route",)
         )
-        self._seconds = Histogram(
-            "capsnet_request_seconds",
-            "From request to the beginning of its answer.",
-            ("route",),
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._stages = Histogram(
+        self._stages = histogram(
             "capsnet_stage_seconds",
             "Time of one request in a stage: preprocess, queue or compute.",
             ("stage",),
-            buckets=_SECONDS,
-            registry=registry,
         )
-        self._batch_seconds = Histogram(
-            "capsnet_batch_seconds",
-            "One inference.",
-            ("model", "graph"),
-            buckets=_SECONDS,
-            registry=registry,
+        graphs = ("model", "graph")
+        self._batch_seconds = histogram("capsnet_batch_seconds", "One inference.", graphs)
+        self._batch_rows = histogram(
+            "capsnet_batch_rows", "Rows of one inference.", graphs, buckets=_ROWS
         )
-        self._batch_rows = Histogram(
-            "capsnet_batch_rows",
-            "Rows of one inference.",
-            ("model", "graph"),
-            buckets=_ROWS,
-            registry=registry,
+        self._padding = counter(
+            "capsnet_padding_rows", "Rows that were computed to fill batches up.", graphs
         )
-        self._padding = Counter(
-            "capsnet_padding_rows",
-            "Rows that were computed to fill batches up.",
-            ("model", "graph"),
-            registry=registry,
-        )
-        self._refusals = Counter(
-            "capsnet_rejections",
-            "Refused requests, by the problem's slug.",
-            ("reason",),
-            registry=registry,
+        self._refusals = counter(
+            "capsnet_rejections", "Refused requests, by the problem's slug.", ("reason",)
         )
         self._waiting = Gauge(
             "capsnet_waiting_rows", "Rows that wait for a batch.", registry=registry
@@ -80,23 +68,23 @@ class Metrics:
 
     def note_request(self, route: str, status: int, seconds: float) -> None:
         """Count an answer. `route` is the path's template, never what the client typed."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        self._requests(route, status).inc()
+        self._seconds(route).observe(seconds)
 
     def note_stage(self, stage: str, seconds: float) -> None:
         """Count one request's time in a stage."""
-        self._stages.labels(stage).observe(seconds)
+        self._stages(stage).observe(seconds)
 
     def note_rejection(self, reason: str) -> None:
         """Count a request that was not taken or not answered in time."""
-        self._refusals.labels(reason).inc()
+        self._refusals(reason).inc()
 
     def note_batch(self, report: BatchReport) -> None:
         """Count an inference. Called on the inference thread."""
         model, graph = report.key
-        self._batch_rows.labels(model, graph).observe(report.rows)
-        self._batch_seconds.labels(model, graph).observe(report.seconds)
-        self._padding.labels(model, graph).inc(report.padding)
+        self._batch_rows(model, graph).observe(report.rows)
+        self._batch_seconds(model, graph).observe(report.seconds)
+        self._padding(model, graph).inc(report.padding)
 
     def render(self) -> bytes:
         """All metrics in Prometheus' text format."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import secrets
 import time
-import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 
@@ -33,10 +33,10 @@ class HttpMiddleware(ABC):
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Handle one ASGI connection."""
         wrapped = self.handle if scope["type"] == "http" else self.app
-        await wrapped(scope, receive, send)
+        return wrapped(scope, receive, send)
 
     @abstractmethod
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +64,7 @@ class RequestId(HttpMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         sent = Headers(scope=scope).get(REQUEST_ID, "")
-        request_id = sent if _ACCEPTED_ID.fullmatch(sent) else uuid.uuid4().hex
+        request_id = sent if _ACCEPTED_ID.fullmatch(sent) else secrets.token_hex(16)
         scope.setdefault("state", {})["request_id"] = request_id
         logs.request_id.set(request_id)
 

@@ -1,56 +1,58 @@
-"""A way past the reading of queries that were read before, which takes longer than the rest."""
+"""A way past FastAPI's routing and reading of queries, which take longer than most of the rest."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any
+from collections.abc import Awaitable, Callable
 
-from fastapi import Request
-from pydantic import BaseModel
+from fastapi import Request, Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-Endpoint = Callable[..., Coroutine[Any, Any, Any]]
-MAX_QUERIES = 256
-"""Different query strings that are remembered for a route."""
-_MAX_QUERY_BYTES = 256
+from service.middleware import HttpMiddleware
+
+Respond = Callable[[Request], Awaitable[Response]]
+MAX_LINES = 1024
+"""How many request lines are remembered."""
+_MAX_LENGTH = 256
+"""Of a path and a query string together."""
 
 
-class RememberedQueries:
-    """What FastAPI made of an endpoint's query strings, which never changes.
+class Ways:
+    """What FastAPI made of request lines, which never changes: a route, and a query for it."""
 
-    Args:
-        endpoint: called with a request and its query. One that reads anything else has nothing
-            remembered.
-    """
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._queries: dict[bytes, BaseModel] = {}
+    def __init__(self) -> None:
+        self._ways: dict[tuple[str, str, bytes], tuple[BaseRoute, Respond]] = {}
 
     def __len__(self) -> int:
         """How many are remembered."""
-        return len(self._queries)
+        return len(self._ways)
 
-    def of(self, request: Request) -> BaseModel | None:
-        """The query of a request, if one with the same string was read before."""
-        return self._queries.get(request.scope["query_string"])
+    def of(self, scope: Scope) -> tuple[BaseRoute, Respond] | None:
+        """The route of a request and what responds to it, if there was one with the same line."""
+        return self._ways.get((scope["method"], scope["path"], scope["query_string"]))
 
-    def noting(self) -> Endpoint:
-        """The same endpoint, for FastAPI to call; notes each query that it is called with."""
-        endpoint = self._endpoint
-        if list(inspect.signature(endpoint).parameters) != ["request", "query"]:
-            return endpoint
+    def note(self, scope: Scope, respond: Respond) -> None:
+        """Remember what responds to requests with the line of one that was routed."""
+        method, path, query = scope["method"], scope["path"], scope["query_string"]
+        if len(path) + len(query) <= _MAX_LENGTH:
+            if len(self._ways) >= MAX_LINES:
+                self._ways.clear()
+            self._ways[method, path, query] = scope["route"], respond
 
-        @wraps(endpoint)
-        async def note_and_look(request: Request, query: BaseModel) -> Any:
-            self._note(request.scope["query_string"], query)
-            return await endpoint(request, query)
 
-        return note_and_look
+class Shortcut(HttpMiddleware):
+    """Takes requests the ways that are remembered; all others through the app."""
 
-    def _note(self, raw: bytes, query: BaseModel) -> None:
-        if len(raw) <= _MAX_QUERY_BYTES:
-            if len(self._queries) >= MAX_QUERIES:
-                self._queries.clear()
-            self._queries[raw] = query
+    def __init__(self, app: ASGIApp, *, ways: Ways) -> None:
+        super().__init__(app)
+        self._ways = ways
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        way = self._ways.of(scope)
+        if way is None:
+            await self.app(scope, receive, send)
+            return
+        scope["route"], respond = way
+        response = await respond(Request(scope, receive, send))
+        await response(scope, receive, send)

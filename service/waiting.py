@@ -163,16 +163,18 @@ class Waiting:
 
     def __init__(self, runners: Mapping[Hashable, Runner], *, max_delay_s: float = 0) -> None:
         self._queues = {key: _Queue(runner) for key, runner in runners.items()}
+        self._filled: dict[Hashable, _Queue] = {}
+        """Those that submissions wait in, or did until the last batch was formed."""
         self._max_delay_s = max_delay_s
 
     def __repr__(self) -> str:
-        depths = {key: len(one.submissions) for key, one in self._queues.items() if one.rows}
+        depths = {key: len(one.submissions) for key, one in self._filled.items() if one.rows}
         return f"Waiting(rows={self.rows}, submissions={depths})"
 
     @property
     def rows(self) -> int:
         """In all queues."""
-        return sum(queue.rows for queue in self._queues.values())
+        return sum([queue.rows for queue in self._filled.values()])
 
     def runner(self, key: Hashable) -> Runner:
         """Of a queue."""
@@ -180,7 +182,8 @@ class Waiting:
 
     def add(self, key: Hashable, submission: Submission) -> None:
         """Put a submission at the end of a queue."""
-        self._queues[key].add(submission)
+        queue = self._filled[key] = self._queues[key]
+        queue.add(submission)
 
     def ready(self, key: Hashable, *, running: int = 0) -> bool:
         """Whether enough rows wait in a queue to begin a batch beside so many that run."""
@@ -194,13 +197,14 @@ class Waiting:
             running: batches that have begun and not ended.
             idle: threads that could begin one, the caller's among them.
         """
-        for queue in self._queues.values():
+        for key, queue in list(self._filled.items()):
             queue.drop_abandoned()
-        ready = [key for key, queue in self._queues.items() if queue.ready(running)]
+            if not queue.submissions:
+                del self._filled[key]
+        ready = [item for item in self._filled.items() if item[1].ready(running)]
         if not ready:
             return None
-        key = min(ready, key=lambda one: self._queues[one].submissions[0].arrived)
-        queue = self._queues[key]
+        key, queue = min(ready, key=lambda item: item[1].submissions[0].arrived)
         runner = queue.runner
         wait_s = queue.submissions[0].arrived + self._max_delay_s - now
         if wait_s > 0 and queue.rows < runner.max_rows:
@@ -210,6 +214,7 @@ class Waiting:
 
     def clear(self) -> list[Submission]:
         """Take everything out."""
-        left = [submission for queue in self._queues.values() for submission in queue.submissions]
+        left = [submission for queue in self._filled.values() for submission in queue.submissions]
         self._queues = {key: _Queue(queue.runner) for key, queue in self._queues.items()}
+        self._filled = {}
         return left

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from service import remembered
-from service.routes import router
 
 PNG = {"Content-Type": "image/png"}
+COUNTED = 'capsnet_requests_total{route="/reconstruct",status="200"}'
 
 
 @pytest.mark.parametrize(
@@ -45,15 +46,69 @@ def test_a_bad_query_is_refused_every_time(client: TestClient, digits: list[byte
     assert [422, 422, 422] == statuses
 
 
-def test_only_so_many_queries_are_remembered(
+def test_a_line_that_came_before_does_not_go_through_fastapi(
+    client: TestClient, digits: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its route and query are known."""
+    client.post("/classify?poses=true", content=digits[0], headers=PNG)
+    monkeypatch.setattr(APIRoute, "handle", None)  # whoever goes there fails
+    answer = client.post("/classify?poses=true", content=digits[0], headers=PNG)
+    assert 200 == answer.status_code
+    assert 16 == len(answer.json()["predictions"][0]["poses"][0])
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"\x89PNG\r\n\x1a\n", {}, 422),
+        (b"", {}, 400),
+        (None, {"Accept": "image/png"}, 406),
+        (None, {"X-Request-Timeout": "soon"}, 422),
+        (None, {"X-Request-Timeout": "1e-9"}, 504),
+    ],
+)
+def test_what_goes_wrong_is_answered_the_same_the_second_time(
+    client: TestClient, digits: list[bytes], body: bytes | None, headers: dict, status: int
+) -> None:
+    """A remembered line changes nothing about the rest of a request."""
+    content = digits[0] if body is None else body
+    sent = PNG | headers | {"X-Request-ID": "the-same"}
+    before = client.post("/classify?fit=stretch", content=content, headers=sent)
+    client.post("/classify?fit=stretch", content=digits[0], headers=PNG)
+    after = client.post("/classify?fit=stretch", content=content, headers=sent)
+    assert status == before.status_code == after.status_code
+    assert before.json() == after.json()
+
+
+def test_requests_are_counted_by_route_however_they_came_there(
+    client: TestClient, digits: list[bytes]
+) -> None:
+    """The second goes past FastAPI."""
+    counts = []
+    for _ in range(3):
+        client.post("/reconstruct?target=3", content=digits[0], headers=PNG)
+        lines = client.get("/metrics").text.splitlines()
+        (count,) = (line for line in lines if line.startswith(COUNTED))
+        counts.append(float(count.removeprefix(COUNTED)))
+    assert [counts[0], counts[0] + 1, counts[0] + 2] == counts
+
+
+def test_only_so_many_lines_are_remembered(
     client: TestClient, digits: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients cannot fill the memory with queries, and forgotten ones are read again."""
-    monkeypatch.setattr(remembered, "MAX_QUERIES", 2)
+    monkeypatch.setattr(remembered, "MAX_LINES", 2)
     for _ in range(2):
         for dim in range(5):
             path = f"/perturb?dim={dim}&delta=0.1"
             answer = client.post(path, content=digits[0], headers=PNG)
             assert dim == answer.json()["dim"]
-    (route,) = (one for one in router.routes if one.path == "/perturb")
-    assert len(route._queries) <= 2
+    assert len(client.app.state.ways) <= 2
+
+
+def test_long_lines_are_not_remembered(client: TestClient, digits: list[bytes]) -> None:
+    """They would take more memory than their reading takes time."""
+    before = len(client.app.state.ways)
+    path = "/perturb?dim=3&delta=0." + 256 * "1"
+    assert 200 == client.post(path, content=digits[0], headers=PNG).status_code
+    assert before == len(client.app.state.ways)

@@ -67,6 +67,16 @@ def test_a_request_is_a_span_with_its_stages(
     assert sorted(starts) == starts
 
 
+def test_the_second_request_of_a_line_is_traced_as_the_first(
+    traced: TestClient, exporter: InMemorySpanExporter
+) -> None:
+    """Its span bears the name of its route, which FastAPI gives it."""
+    for _ in range(2):
+        traced.post("/classify", files=SEVEN)
+    names = [span.name for span in exporter.get_finished_spans()]
+    assert 2 == names.count("POST /classify")
+
+
 def test_a_caller_s_trace_goes_on(traced: TestClient, exporter: InMemorySpanExporter) -> None:
     """Who sends a trace finds the service in it."""
     traced.post("/classify", files=SEVEN, headers={"traceparent": CALLER})
