@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from onnxruntime import InferenceSession, SessionOptions
 
+from model.bundle import BundleError
 from model.sessions import DTYPES, PlainSession, load
 
 PROVIDER = "CPUExecutionProvider"
@@ -39,10 +41,14 @@ class CpuDevice:
         to run on because the machine does something else.
 
         Raises:
-            BundleError: onnxruntime cannot load it.
+            BundleError: onnxruntime cannot load it or run it.
         """
         session = open_session(graph, threads=1)
-        if self.threads > 1 and _seconds_of_a_row(session) > QUICK_S:
+        try:
+            seconds = _seconds_of_a_row(session)
+        except Exception as error:  # onnxruntime's errors have no common class
+            raise BundleError(f"{graph}: onnxruntime cannot run it: {error}") from error
+        if self.threads > 1 and seconds > QUICK_S:
             session = open_session(graph, threads=self.threads)
         return PlainSession(session)
 
@@ -86,30 +92,51 @@ def _seconds_of_a_row(session: InferenceSession) -> float:
     return min(seconds)
 
 
-def cpu_quota(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """How many CPUs this process may use at once: its container's quota, rounded up.
+def cpu_quota(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """How many CPUs this process may use at once: the smallest quota on it, rounded up.
 
-    Reads cgroups of both versions, as a container sees its own.
+    Args:
+        cgroups: where control groups of either version are mounted.
+        own: names the groups of this process. A container sees its own as the root; a unit of
+            systemd lies in others, each of which may have a quota.
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    quota = _quota_of_version_2(cgroups) or _quota_of_version_1(cgroups) or math.inf
-    return max(1, math.ceil(min(usable or 1, quota)))
+    folders = [folder for group in _groups(own) for folder in (group, *group.parents)]
+    quotas = [
+        read(cgroups / folder)
+        for folder in folders
+        for read in (_quota_of_version_2, _quota_of_version_1)
+    ]
+    return max(1, math.ceil(min(usable or 1, *(quota for quota in quotas if quota), math.inf)))
 
 
-def _quota_of_version_2(cgroups: Path) -> float | None:
+def _groups(own: Path) -> list[Path]:
+    """The groups that may limit this process, relative to where they are mounted."""
+    groups = [Path(), Path("cpu")]
+    with suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                groups.append(Path(path.lstrip("/")))
+            elif "cpu" in controllers.split(","):
+                groups.append(Path("cpu", path.lstrip("/")))
+    return groups
+
+
+def _quota_of_version_2(folder: Path) -> float | None:
     """`cpu.max` holds "quota period", in microseconds, or "max period"."""
     try:
-        quota, period = (cgroups / "cpu.max").read_text().split()
+        quota, period = (folder / "cpu.max").read_text().split()
         return int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):
         return None
 
 
-def _quota_of_version_1(cgroups: Path) -> float | None:
+def _quota_of_version_1(folder: Path) -> float | None:
     """The quota is -1 where there is none."""
     try:
-        quota = int((cgroups / "cpu" / "cpu.cfs_quota_us").read_text())
-        period = int((cgroups / "cpu" / "cpu.cfs_period_us").read_text())
+        quota = int((folder / "cpu.cfs_quota_us").read_text())
+        period = int((folder / "cpu.cfs_period_us").read_text())
     except (OSError, ValueError):
         return None
     return quota / period if quota > 0 and period > 0 else None

@@ -21,6 +21,7 @@ from model.bundle import (
     ENCODER_HALF,
     ROUTING,
     Bundle,
+    BundleError,
 )
 from model.cpu import CpuDevice
 from model.cuda import CudaDevice, CudaOptions, DeviceError, DeviceLostError
@@ -153,7 +154,11 @@ class Runtime:
         return np.asarray(images)
 
     def route(self, images: Floats) -> Routing:
-        """What routing did with images (N, 1, H, W). Its session opens at the first call."""
+        """What routing did with images (N, 1, H, W).
+
+        Raises:
+            BundleError: the bundle's files are not those any more that were loaded.
+        """
         return Routing(*self._run(self._routing, images=images))
 
     def encoder_graph(self, rows: int) -> str:
@@ -172,7 +177,7 @@ class Runtime:
 
     def _use_cpu(self) -> None:
         """Batches run as they come."""
-        self._cuda = None
+        self._cuda = self._router = None
         cpu = self._cpu
         self._encoders: dict[str, Session] = {
             graph: (cpu.open_side_by_side if graph == ENCODER_BATCH else cpu.open)(
@@ -190,12 +195,16 @@ class Runtime:
             for graph in self._encoder_graphs()
         }
         self._decoder = cuda.open_bucketed(self._path(DECODER), max_rows=self.max_decode_rows)
+        self._router = cuda.open(self._path(ROUTING))
 
     @property
     def _routing(self) -> Session:
+        """On the CPU it is opened when it is first needed: it takes memory, and few ask for it."""
         with self._opening:
             if self._router is None:
-                self._router = (self._cuda or self._cpu).open(self._path(ROUTING))
+                if Bundle.open(self.bundle.path).manifest != self.bundle.manifest:
+                    raise BundleError(f"{self.bundle.path}: another bundle is there now; reload")
+                self._router = self._cpu.open(self._path(ROUTING))
             return self._router
 
     def _encoder_graphs(self) -> set[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 import uvicorn
@@ -32,6 +34,7 @@ def main() -> None:
     if sys.argv[1:]:
         print(USAGE, file=sys.stderr)
         sys.exit(0 if sys.argv[1] in ("-h", "--help") else 2)
+    allow_many_connections()
     lifecycle, metrics = Lifecycle(), Metrics()
     try:
         settings = Settings.from_environment()
@@ -59,6 +62,16 @@ def main() -> None:
         end=lambda: end(lifecycle.failure),
     )
     server.run()
+
+
+def allow_many_connections() -> None:
+    """Have as many file descriptors as the system lets this process have without asking.
+
+    Where they run out no connection is accepted, and supervisors kill what answers no probe.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS: fewer than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def end(failure: str | None) -> NoReturn:

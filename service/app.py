@@ -25,7 +25,7 @@ from service.middleware import BodyLimit, Disconnect, Failures, Head, RequestId,
 from service.page import add_page
 from service.pairs import routes as pairs
 from service.preparation import Preparation
-from service.remembered import Shortcut, Ways
+from service.remembered import RememberedLines, Shortcut
 from service.routes import administration, probes, router, surroundings
 from service.serving import Serving
 from service.settings import Settings
@@ -54,7 +54,8 @@ def create_app(
         service.settings.SettingsError: the API keys cannot be used, or traces cannot be sent.
     """
     lifecycle, metrics = lifecycle or Lifecycle(), metrics or Metrics()
-    keys, ways = read_keys(settings), Ways()
+    keys = read_keys(settings)
+    lines = None if settings.otel else RememberedLines()  # FastAPI names spans as it routes
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -69,13 +70,13 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
-        middleware=_middleware(settings, keys, metrics, ways),
+        middleware=_middleware(settings, keys, metrics, lines),
         telemetry=telemetry(settings),
     )
     app.state.settings = settings
     app.state.serving = Serving()
     app.state.metrics = metrics
-    app.state.ways = ways
+    app.state.lines = lines
     app.state.lifecycle = lifecycle
     app.state.loader = Loader(settings, partial(attach, app), lifecycle=lifecycle, metrics=metrics)
     problems.install(app)
@@ -114,7 +115,7 @@ def attach(app: FastAPI, engine: Engine) -> None:
 
 
 def _middleware(
-    settings: Settings, keys: ApiKeys, metrics: Metrics, ways: Ways
+    settings: Settings, keys: ApiKeys, metrics: Metrics, lines: RememberedLines | None
 ) -> list[Middleware]:
     """From the outermost to the innermost."""
     return [
@@ -132,5 +133,5 @@ def _middleware(
             max_total_bytes=settings.max_waiting_bytes,
             of_paths={"/decode": MAX_POSES_BYTES},
         ),
-        *([] if settings.otel else [Middleware(Shortcut, ways=ways)]),  # spans name FastAPI's route
+        *([] if lines is None else [Middleware(Shortcut, lines=lines)]),
     ]

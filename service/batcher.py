@@ -249,5 +249,5 @@ class Batcher:
             self._changed.notify_all()
         lost = Closed(f"inference is lost: {error}")
         submissions = dict.fromkeys([part.submission for part in parts] + left)
-        self._on_lost(error)
         deliver((submission, lost) for submission in submissions)
+        self._on_lost(error)

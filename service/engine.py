@@ -68,8 +68,8 @@ class Engine:
 
     @property
     def provider(self) -> str:
-        """The onnxruntime provider in use."""
-        return next(iter(self._runtimes.values())).provider
+        """The onnxruntime provider in use; more than one, where a bundle fell back to the CPU."""
+        return ", ".join(sorted({runtime.provider for runtime in self._runtimes.values()}))
 
     async def encode(self, model: str, images: list[Floats]) -> list[Encoding | Exception]:
         """Lengths (K,) and poses (K, D) of each image (1, H, W), or what went wrong with it.

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from service.inspector import Inspector
 from service.negotiation import JSON
 from service.problems import InvalidParameter, Problem, TooLate
-from service.remembered import Ways
+from service.remembered import RememberedLines
 from service.serving import Serving
 
 TIMEOUT_HEADER = "X-Request-Timeout"
@@ -49,7 +49,7 @@ class GatedRoute(APIRoute):
     ) -> None:
         self._look = endpoint
         extra = {"parameters": [_TIMEOUT_PARAMETER], **(openapi_extra or {})}
-        super().__init__(path, self._noting(), openapi_extra=extra, **more)
+        super().__init__(path, self._remembering(), openapi_extra=extra, **more)
 
     def get_route_handler(self) -> Handler:
         """Wrap what parses the request and calls the handler."""
@@ -66,22 +66,32 @@ class GatedRoute(APIRoute):
 
         return handle_in_time
 
-    def _noting(self) -> Endpoint:
-        """The endpoint, for FastAPI to call; has requests of which it reads no more remembered."""
+    def _remembering(self) -> Endpoint:
+        """The endpoint, for FastAPI to call.
+
+        Where it reads nothing but a query, the lines of requests are remembered that it answered.
+        """
         endpoint = self._look
         if list(inspect.signature(endpoint).parameters) != ["request", "query"]:
             return endpoint
 
         @wraps(endpoint)
-        async def note_and_look(request: Request, query: BaseModel) -> Any:
-            ways: Ways = request.app.state.ways
-            ways.note(request.scope, lambda later: _in_time(later, partial(self._respond, query)))
-            return await endpoint(request, query)
+        async def look_and_remember(request: Request, query: BaseModel) -> Any:
+            answer = await endpoint(request, query)
+            lines: RememberedLines | None = request.app.state.lines
+            if lines is not None:
+                respond = partial(_in_time, handle=partial(self._respond, query))
+                lines.note(request.scope, respond)
+            return answer
 
-        return note_and_look
+        return look_and_remember
 
     async def _respond(self, query: BaseModel, request: Request) -> Response:
-        """As FastAPI does it."""
+        """As FastAPI does it for routes like ours.
+
+        They say no more of their answers than `response_model` and its `exclude_defaults`, and
+        their dependencies only document the API keys.
+        """
         answer: BaseModel | Response = await self._look(request, query)
         if isinstance(answer, Response):
             return answer
@@ -93,6 +103,8 @@ async def _in_time(request: Request, handle: Handler) -> Response:
     """Handle a request with the inspector that is in use.
 
     Raises:
+        InvalidParameter: its limit of time is none.
+        Unavailable: there is no inspector yet.
         TooLate: it takes longer than it may.
     """
     limit_s = _limit_s(request)

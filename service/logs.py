@@ -29,6 +29,7 @@ def configure(log_format: LogFormat) -> None:
     # What no format shows need not be found out for every event (Python's Logging HOWTO).
     logging._srcfile = None  # noqa: SLF001
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging.logAsyncioTasks = False  # type: ignore[attr-defined]  # from Python 3.12 on
     logging.captureWarnings(capture=True)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # one for each odd tag of a picture
 

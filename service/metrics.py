@@ -22,7 +22,11 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """The service's own registry; nothing is global."""
+    """The service's own registry; nothing is global.
+
+    What is called with labels to give one of a metric's children remembers it: prometheus_client
+    looks each up anew, behind a lock.
+    """
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()

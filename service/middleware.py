@@ -34,7 +34,7 @@ class HttpMiddleware(ABC):
         self.app = app
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Handle one ASGI connection."""
+        """Handle one ASGI connection. No coroutine of its own: every request is in all of them."""
         wrapped = self.handle if scope["type"] == "http" else self.app
         return wrapped(scope, receive, send)
 

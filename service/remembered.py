@@ -1,4 +1,4 @@
-"""A way past FastAPI's routing and reading of queries, which take longer than most of the rest."""
+"""A way past FastAPI's routing and reading of queries, which come out the same each time."""
 
 from __future__ import annotations
 
@@ -17,42 +17,47 @@ _MAX_LENGTH = 256
 """Of a path and a query string together."""
 
 
-class Ways:
-    """What FastAPI made of request lines, which never changes: a route, and a query for it."""
+class RememberedLines:
+    """The route of each request line that was answered, and what answers it with the same query."""
 
     def __init__(self) -> None:
-        self._ways: dict[tuple[str, str, bytes], tuple[BaseRoute, Respond]] = {}
+        self._known: dict[tuple[str, str, bytes], tuple[BaseRoute, Respond]] = {}
 
     def __len__(self) -> int:
         """How many are remembered."""
-        return len(self._ways)
+        return len(self._known)
 
-    def of(self, scope: Scope) -> tuple[BaseRoute, Respond] | None:
-        """The route of a request and what responds to it, if there was one with the same line."""
-        return self._ways.get((scope["method"], scope["path"], scope["query_string"]))
+    def find(self, scope: Scope) -> tuple[BaseRoute, Respond] | None:
+        """What is known of a request's line, if anything."""
+        return self._known.get((scope["method"], scope["path"], scope["query_string"]))
 
     def note(self, scope: Scope, respond: Respond) -> None:
-        """Remember what responds to requests with the line of one that was routed."""
+        """Remember what answers requests with the line of this one, which FastAPI has routed."""
         method, path, query = scope["method"], scope["path"], scope["query_string"]
         if len(path) + len(query) <= _MAX_LENGTH:
-            if len(self._ways) >= MAX_LINES:
-                self._ways.clear()
-            self._ways[method, path, query] = scope["route"], respond
+            if len(self._known) >= MAX_LINES:
+                self._known.clear()
+            self._known[method, path, query] = scope["route"], respond
 
 
 class Shortcut(HttpMiddleware):
-    """Takes requests the ways that are remembered; all others through the app."""
+    """Answers requests whose line is remembered; the others go to the app.
 
-    def __init__(self, app: ASGIApp, *, ways: Ways) -> None:
+    Args:
+        app: what is wrapped.
+        lines: what is remembered.
+    """
+
+    def __init__(self, app: ASGIApp, *, lines: RememberedLines) -> None:
         super().__init__(app)
-        self._ways = ways
+        self._lines = lines
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        way = self._ways.of(scope)
-        if way is None:
+        known = self._lines.find(scope)
+        if known is None:
             await self.app(scope, receive, send)
             return
-        scope["route"], respond = way
+        scope["route"], respond = known
         response = await respond(Request(scope, receive, send))
         await response(scope, receive, send)

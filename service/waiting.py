@@ -153,8 +153,9 @@ class Waiting:
 
     The next batch comes from the queue whose first rows have waited longest, and takes all that
     wait there, in order, up to the runner's limit, or its share of them where several threads are
-    idle. Beside batches that run, another begins only where it has enough rows to be efficient;
-    fewer wait for the next thread that is free. A submission that does not fit is split.
+    idle. Beside batches that run, another begins only where some queue has enough rows to be
+    efficient; then too the one that has waited longest comes first, so that none starves. A
+    submission that does not fit is split.
 
     Args:
         max_delay_s: how long first rows may be held back for others to join them; not at all by
@@ -168,13 +169,13 @@ class Waiting:
         self._max_delay_s = max_delay_s
 
     def __repr__(self) -> str:
-        depths = {key: len(one.submissions) for key, one in self._filled.items() if one.rows}
+        depths = {key: len(one.submissions) for key, one in tuple(self._filled.items()) if one.rows}
         return f"Waiting(rows={self.rows}, submissions={depths})"
 
     @property
     def rows(self) -> int:
-        """In all queues."""
-        return sum([queue.rows for queue in self._filled.values()])
+        """In all queues; may be read while another thread changes them."""
+        return sum([queue.rows for queue in tuple(self._filled.values())])
 
     def runner(self, key: Hashable) -> Runner:
         """Of a queue."""
@@ -201,16 +202,20 @@ class Waiting:
             queue.drop_abandoned()
             if not queue.submissions:
                 del self._filled[key]
-        ready = [item for item in self._filled.items() if item[1].ready(running)]
-        if not ready:
-            return None
-        key, queue = min(ready, key=lambda item: item[1].submissions[0].arrived)
+        waits_s = {key: self._wait_s(queue, now) for key, queue in self._filled.items()}
+        due = [(key, queue) for key, queue in self._filled.items() if waits_s[key] <= 0]
+        if not any(queue.ready(running) for _, queue in due):
+            return min((wait_s for wait_s in waits_s.values() if wait_s > 0), default=None)
+        key, queue = min(due, key=lambda item: item[1].submissions[0].arrived)
         runner = queue.runner
-        wait_s = queue.submissions[0].arrived + self._max_delay_s - now
-        if wait_s > 0 and queue.rows < runner.max_rows:
-            return wait_s
         share = max(math.ceil(queue.rows / idle), runner.efficient_rows)
         return Batch(key, runner, queue.take(min(share, runner.max_rows), now))
+
+    def _wait_s(self, queue: _Queue, now: float) -> float:
+        """How long others may still join a queue's first rows; zero or less where it is full."""
+        if queue.rows >= queue.runner.max_rows:
+            return 0
+        return queue.submissions[0].arrived + self._max_delay_s - now
 
     def clear(self) -> list[Submission]:
         """Take everything out."""

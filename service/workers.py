@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 
 _NICENESS = 5
 """How far batches give way to the thread that answers HTTP, which feeds them and is soon done."""
@@ -73,6 +74,7 @@ def _prepare_and_work(
 def _give_way_and_work(work: Callable[[], None]) -> None:
     if sys.platform == "linux":  # elsewhere threads have no niceness of their own
         thread = threading.get_native_id()
-        niceness = max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
-        os.setpriority(os.PRIO_PROCESS, thread, niceness)
+        with suppress(OSError):  # a sandbox may not let it
+            niceness = max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
+            os.setpriority(os.PRIO_PROCESS, thread, niceness)
     work()

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
+from model.bundle import MANIFEST
 from service import problems
 from service.app import create_app
 from service.problems import Problem
@@ -74,3 +76,17 @@ def test_readme_names_the_two_commands() -> None:
     assert {"make serve", "make test", "make check"} <= set(
         re.findall(r"make (?:serve|test|check)", read("README.md"))
     )
+
+
+def test_the_effect_of_half_precision_is_that_of_the_manifests() -> None:
+    """Bundles are replaced, and what is said of them must be true of the new ones."""
+    row = re.compile(r"^\| `([\w-]+)` \| (\d+) \| (0\.\d+) \| (\d+) \|$", re.MULTILINE)
+    said = row.findall(read("docs/operations.md"))
+    assert said
+    for name, pictures, change, labels in said:
+        manifest = json.loads(read(f"model/bundles/{name}/{MANIFEST}"))
+        assert manifest["half_precision"] == {
+            "validation_images": int(pictures),
+            "answers_changed": int(labels),
+            "largest_length_change": pytest.approx(float(change), abs=0.5e-4),
+        }

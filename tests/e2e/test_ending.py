@@ -127,6 +127,31 @@ def test_an_inference_that_never_ends_does_not_hold_up_the_end(
     assert "capsnet-service: the last inference did not end within 0.1 s" in capfd.readouterr().err
 
 
+LOST = """
+from model.runtime import DeviceLostError, Runtime
+from service.__main__ import main
+
+def encode(*_):
+    raise DeviceLostError("the GPU has fallen off the bus")
+
+Runtime.encode = encode
+main()
+"""
+"""The service, whose device fails at the first picture."""
+
+
+def test_a_lost_device_ends_it(start_service: Start, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its caller is told, it is not alive any more, and its code is not 0."""
+    process, client = start_service(command=lambda _environment: [sys.executable, "-c", LOST])
+    picture = (SAMPLES / "7.png").read_bytes()
+    answer = client.post("/classify", files={"file": picture})
+    assert httpx.codes.SERVICE_UNAVAILABLE == answer.status_code
+    with contextlib.suppress(httpx.TransportError):  # it may be gone by now
+        assert httpx.codes.SERVICE_UNAVAILABLE == client.get("/livez").status_code
+    assert 1 == process.wait(timeout=60)
+    assert "inference is lost: the GPU has fallen off the bus" in capfd.readouterr().err
+
+
 def test_a_reload_that_hangs_does_not_hold_up_the_end(
     start_service: Start, tmp_path: Path, container: object
 ) -> None:

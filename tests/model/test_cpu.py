@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from model import cpu
-from model.bundle import ENCODER
+from model.bundle import ENCODER, BundleError
 from model.cpu import CpuDevice, cpu_quota
 from model.runtime import Runtime
 from model.sessions import PlainSession
@@ -22,7 +22,7 @@ def cgroups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Write:
 
     def write(files: dict[str, str]) -> Path:
         for name, text in files.items():
-            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text)
         return tmp_path
 
@@ -58,6 +58,26 @@ def test_older_cgroups_are_read_too(quota: str, expected: int, cgroups: Write) -
     assert expected == cpu_quota(cgroups(files))
 
 
+@pytest.mark.parametrize(
+    ("groups", "files"),
+    [
+        ("0::/a.slice/b.service\n", {"a.slice/cpu.max": "150000 100000"}),
+        (
+            "4:cpuset:/\n3:cpu,cpuacct:/b.service\n",
+            {
+                "cpu/b.service/cpu.cfs_quota_us": "150000",
+                "cpu/b.service/cpu.cfs_period_us": "100000",
+                "cpu/cpu.cfs_quota_us": "-1",
+            },
+        ),
+    ],
+)
+def test_a_unit_s_quota_counts(groups: str, files: dict[str, str], cgroups: Write) -> None:
+    """Systemd's units are groups within groups, each of which may have a quota."""
+    folder = cgroups(files | {"own": groups})
+    assert 2 == cpu_quota(folder, folder / "own")
+
+
 def test_without_a_cgroup_all_cpus_may_be_used(cgroups: Write) -> None:
     """Outside of Linux containers the files do not exist."""
     assert 8 == cpu_quota(cgroups({}))
@@ -71,6 +91,19 @@ def test_only_slow_inferences_are_divided_among_threads(
     monkeypatch.setattr(cpu, "QUICK_S", quick_s)
     session = CpuDevice(threads=3).open(runtime.bundle.path / ENCODER)
     assert expected == threads_of(session)
+
+
+def test_a_graph_that_cannot_be_run_is_named(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bundle is left out, and the others are served."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a shape does not fit")
+
+    monkeypatch.setattr(cpu, "_seconds_of_a_row", fail)
+    with pytest.raises(BundleError, match=r"encoder\.onnx: .* cannot run it: a shape"):
+        CpuDevice(threads=3).open(runtime.bundle.path / ENCODER)
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(1, (1, 1)), (2, (2, 1)), (7, (2, 6))])

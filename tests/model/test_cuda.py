@@ -126,10 +126,13 @@ def test_buckets_change_no_answer(open_runtime: Open) -> None:
 @pytest.mark.usefixtures("stand_in")
 def test_half_precision_takes_its_own_encoder(open_runtime: Open) -> None:
     """The setting chooses the graph on CUDA, and nothing on the CPU."""
-    half = CudaOptions(precision="half")
-    assert ["encoder.fp16.onnx", "decoder.onnx"] == opened(open_runtime(device="cuda", cuda=half))
-    assert ["encoder.onnx", "decoder.onnx"] == opened(open_runtime(device="cuda"))
-    assert "encoder.onnx" == open_runtime(device="cpu", cuda=half).encoder_graph(1)
+    half = open_runtime(device="cuda", cuda=CudaOptions(precision="half"))
+    assert ["encoder.fp16.onnx", "decoder.onnx", "routing.onnx"] == opened(half)
+    whole = open_runtime(device="cuda")
+    assert ["encoder.onnx", "decoder.onnx", "routing.onnx"] == opened(whole)
+    assert "encoder.onnx" == open_runtime(
+        device="cpu", cuda=CudaOptions(precision="half")
+    ).encoder_graph(1)
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import onnxruntime
 import pytest
 import torch
 
-from model.bundle import GRAPHS, Bundle
+from model.bundle import GRAPHS, MANIFEST, Bundle, BundleError
 from model.capsnet import CapsNet
 from model.runtime import DeviceError, Floats, Runtime
 
@@ -118,6 +120,19 @@ def test_routing_is_the_network_s(
     expected = (*view.trace, view.primary_lengths, view.votes)
     for wanted, actual in zip(expected, runtime.route(images[:count]), strict=True):
         assert np.abs(wanted.numpy() - actual).max() <= 1e-4
+
+
+def test_routing_is_not_that_of_another_bundle(
+    bundle_path: Path, images: Floats, tmp_path: Path
+) -> None:
+    """Its graph opens late, when other files may be where the bundle was."""
+    folder = tmp_path / "mnist"
+    shutil.copytree(bundle_path, folder)
+    exchanged = Runtime(Bundle.open(folder), device="cpu", threads=1)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "dataset": "another"}))
+    with pytest.raises(BundleError, match="another bundle is there now"):
+        exchanged.route(images)
 
 
 def test_an_answer_does_not_depend_on_its_batch(runtime: Runtime, images: Floats) -> None:

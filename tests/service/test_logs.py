@@ -95,13 +95,17 @@ def test_metrics_count_requests_and_batches(client: TestClient, digits: list[byt
 
 
 @pytest.fixture
-def restored_logging() -> Iterator[None]:
+def restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What `configure` changes is put back."""
-    root, handlers = logging.getLogger(), logging.getLogger().handlers[:]
+    root, handlers, level = logging.root, logging.root.handlers[:], logging.root.level
+    for name in ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing"):
+        monkeypatch.setattr(logging, name, getattr(logging, name))
+    monkeypatch.setattr(logging, "logAsyncioTasks", True, raising=False)
     with warnings.catch_warnings():
         yield
     logging.captureWarnings(capture=False)
     root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.mark.usefixtures("restored_logging")

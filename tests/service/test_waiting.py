@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,16 +71,28 @@ def test_an_idle_thread_takes_its_share(
 def test_a_batch_begins_beside_another_if_it_is_efficient(
     submission: Callable[..., Submission],
 ) -> None:
-    """The queue that has enough goes before the one that waits longer."""
+    """Then it is the turn of whoever has waited longest: few rows do not starve behind many."""
     waiting = Waiting({"a": Runner(list, 8, efficient_rows=2), "b": Runner(list, 8)})
     waiting.add("a", submission(1, arrived=0))
     assert not waiting.ready("a", running=1)
     assert waiting.form(2, running=1) is None
     waiting.add("b", submission(2, arrived=1))
-    assert [2] == rows_of(waiting.form(2, running=1))
-    waiting.add("a", submission(3, arrived=2))
+    assert [[1], [2]] == [rows_of(waiting.form(2, running=1)) for _ in range(2)]
+    waiting.add("a", submission(3, 4, arrived=2))
     assert waiting.ready("a", running=1)
-    assert [1, 3] == rows_of(waiting.form(2, running=1))
+    assert [3, 4] == rows_of(waiting.form(2, running=1))
+
+
+def test_a_full_batch_does_not_wait_for_another_queue_s_delay(
+    submission: Callable[..., Submission],
+) -> None:
+    """Only rows that others may still join are held back."""
+    waiting = Waiting({"a": Runner(list, 2), "b": Runner(list, 2)}, max_delay_s=10)
+    waiting.add("a", submission(1, arrived=0))
+    waiting.add("b", submission(2, 3, arrived=1))
+    assert [2, 3] == rows_of(waiting.form(2))
+    assert 8 == waiting.form(2)
+    assert [1] == rows_of(waiting.form(10))
 
 
 def test_abandoned_rows_make_room(submission: Callable[..., Submission]) -> None:
@@ -89,3 +104,29 @@ def test_abandoned_rows_make_room(submission: Callable[..., Submission]) -> None
     left.abandoned = True
     assert [3] == rows_of(waiting.form(0))
     assert 0 == waiting.rows
+
+
+def test_rows_can_be_read_while_batches_are_formed(submission: Callable[..., Submission]) -> None:
+    """Admission and metrics read them without a lock, on other threads."""
+    waiting = Waiting({key: Runner(list, 1) for key in "abcdef"})
+    one = submission(1)
+    stop = threading.Event()
+
+    def add_and_form() -> None:
+        while not stop.is_set():
+            for key in "abcdef":
+                waiting.add(key, replace(one))
+            while waiting.form(1):
+                pass
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    worker = threading.Thread(target=add_and_form)
+    worker.start()
+    try:
+        for _ in range(20_000):
+            assert 0 <= waiting.rows <= 6
+    finally:
+        stop.set()
+        worker.join()
+        sys.setswitchinterval(before)

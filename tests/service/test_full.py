@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from model.runtime import Encoding, Floats, Runtime
+from service.app import create_app
+from service.bundles import load_runtimes
+from service.engine import Engine
+from service.settings import Settings
+
+PICTURES = 6
+
+
+def test_a_full_queue_is_answered_with_429(
+    settings: Settings, digits: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who finds no room is told when to come back; who was taken in is answered all the same."""
+    gate = threading.Event()
+    real = Runtime.encode
+
+    def encode(runtime: Runtime, images: Floats) -> Encoding:
+        assert gate.wait(60)
+        return real(runtime, images)
+
+    monkeypatch.setattr(Runtime, "encode", encode)
+    engine = Engine(load_runtimes(settings), max_waiting_rows=1)
+    with (
+        TestClient(create_app(settings, engine)) as client,
+        ThreadPoolExecutor(PICTURES) as pool,
+    ):
+        asked = [
+            pool.submit(client.post, "/classify", files={"file": digits[7]})
+            for _ in range(PICTURES)
+        ]
+        wait(asked, timeout=60, return_when=FIRST_COMPLETED)
+        gate.set()
+        answers = [one.result() for one in asked]
+        metrics = client.get("/metrics").text
+    refused = [one for one in answers if one.status_code == httpx.codes.TOO_MANY_REQUESTS]
+    taken = [one for one in answers if one.status_code == httpx.codes.OK]
+    assert refused
+    assert PICTURES == len(refused) + len(taken)
+    assert 1 == len({one.content for one in taken})
+    assert all(1 <= int(one.headers["Retry-After"]) for one in refused)
+    assert {"urn:capsnet:problem:busy"} == {one.json()["type"] for one in refused}
+    assert f'capsnet_rejections_total{{reason="busy"}} {len(refused):.1f}' in metrics
