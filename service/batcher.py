@@ -14,7 +14,7 @@ from typing import Any
 
 from service.delivery import complete, counted, deliver
 from service.rate import Rate, Refusals
-from service.waiting import Answers, Batch, BatchReport, Part, Runner, Submission, Waiting
+from service.waiting import Answers, Batch, BatchReport, Part, Runner, Submission, Visit, Waiting
 from service.workers import Workers
 
 Clock = Callable[[], float]
@@ -119,7 +119,9 @@ class Batcher:
         if before and before + rows > self._max_waiting_rows:
             raise Full(self._refusals.retry_after_s(rows))
 
-    async def submit(self, key: Hashable, rows: Sequence[Any]) -> Answers:
+    async def submit(
+        self, key: Hashable, rows: Sequence[Any], visit: Visit | None = None
+    ) -> Answers:
         """Wait for the answers of some rows, in order.
 
         If the caller is cancelled (it left, or its time is over), rows that are not yet in a batch
@@ -128,17 +130,22 @@ class Batcher:
         Args:
             key: of the runner.
             rows: at least one.
+            visit: of the caller, if this is not all that it submits, or if its time is limited.
 
         Raises:
-            Full: there is no room for the rows.
+            Full: there is no room for the first rows of a visit.
             Closed: `close` was called, or a runner was lost.
         """
         loop = asyncio.get_running_loop()
-        submission = Submission(rows, loop, loop.create_future(), self._clock())
+        now = self._clock()
+        visit = visit or Visit(now)
+        submission = Submission(rows, loop, loop.create_future(), now, visit)
         with self._changed:
             if self._closed:
                 raise Closed("the service takes no more work")
-            self.check_room(len(rows))
+            if not visit.admitted:
+                self.check_room(len(rows))
+            visit.admitted = True
             self._waiting.add(key, submission)
             may_run = self._may_run(key, submission)
             if not may_run and self._waiting.ready(key, running=self._running):
@@ -149,7 +156,9 @@ class Batcher:
                 self._run_alone(key, submission)
             return await submission.future
         finally:
-            submission.abandoned = True
+            if submission.answered < len(rows):
+                with self._changed:
+                    self._waiting.drop(key, submission)
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Take no more rows, finish those that were accepted, and wait for the threads to end.
@@ -237,6 +246,7 @@ class Batcher:
         seconds = now - started
         with self._changed:
             self._seconds[key, len(rows)] = seconds
+            self._waiting.note(key, seconds)
             self._rate.note(len(rows), seconds / self._threads)
             answered = complete(parts, answers, now)
         deliver(answered)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -13,8 +16,10 @@ from model.bundle import Manifest
 from model.runtime import DeviceLostError, Encoding, Floats, Routing, Runtime
 from service import timings
 from service.batcher import Batcher, RunnerLost
-from service.waiting import Runner
+from service.waiting import Runner, Visit
 
+visiting: ContextVar[Visit | None] = ContextVar("visiting", default=None)
+"""The visit that this task works for, in seconds of `time.monotonic`."""
 _EFFICIENT_IMAGES = 8
 """The encoder's weights are read once for a batch, which pays from so many images on."""
 
@@ -54,7 +59,9 @@ class Engine:
                 runtime.decoder_padding,
                 runtime.any_thread,
             )
-            runners[name, "route"] = Runner(_router(runtime), max_route_rows)
+            runners[name, "route"] = Runner(
+                _router(runtime), max_route_rows, efficient_rows=max_route_rows
+            )
         threads = min(runtime.side_by_side for runtime in self._runtimes.values())
         self.batcher = Batcher(runners, threads=threads, prepare=self._warm_up, **batching)
 
@@ -110,7 +117,12 @@ class Engine:
             runtime.warm_up()
 
     async def _submit(self, key: Hashable, rows: Sequence[Any]) -> list[Any]:
-        answers = await self.batcher.submit(key, rows)
+        came = time.monotonic()
+        try:
+            answers = await self.batcher.submit(key, rows, visiting.get())
+        except asyncio.CancelledError:  # too late, or its client has left
+            timings.note("queue", time.monotonic() - came)
+            raise
         timings.note("queue", answers.waited_s, ended_s_ago=answers.computed_s)
         timings.note("compute", answers.computed_s)
         return answers.rows

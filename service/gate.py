@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial, wraps
 from typing import Any
@@ -15,11 +16,13 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from service.engine import visiting
 from service.inspector import Inspector
 from service.negotiation import JSON
 from service.problems import InvalidParameter, Problem, TooLate
 from service.remembered import RememberedLines
 from service.serving import Serving
+from service.waiting import Visit
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 _TIMEOUT_PARAMETER = {
@@ -108,6 +111,8 @@ async def _in_time(request: Request, handle: Handler) -> Response:
         TooLate: it takes longer than it may.
     """
     limit_s = _limit_s(request)
+    now = time.monotonic()
+    visiting.set(Visit(now, now + limit_s))
     serving: Serving = request.app.state.serving
     with serving.inspector() as inspector:
         request.state.inspector = inspector

@@ -36,6 +36,10 @@ class Frame(NamedTuple):
         return cls(manifest.image_size, manifest.preprocess)
 
 
+_FEW = 8
+"""Pictures of one request that are decoded at once where that is quick."""
+
+
 class Preparation:
     """Decodes and prepares pictures, on threads where that takes longer than the way there.
 
@@ -47,6 +51,7 @@ class Preparation:
     def __init__(self, *, max_pixels: int, threads: int) -> None:
         self._max_pixels = max_pixels
         self._waiting = 0
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pictures")
 
     def __repr__(self) -> str:
@@ -60,15 +65,22 @@ class Preparation:
     async def prepare(
         self, uploads: Sequence[Upload], frame: Frame, fitting: Fitting
     ) -> list[Prepared | Problem]:
-        """What each upload becomes, or the problem with it."""
+        """What each upload becomes, or the problem with it.
+
+        Those of one request take turns with others': it has no more at work than there are threads.
+        """
         count = len(uploads)
+        turns = asyncio.Semaphore(self._threads)
+
+        async def prepare_in_turn(upload: Upload) -> Prepared | Problem:
+            async with turns:
+                return await self._prepare(upload, frame, fitting, here=count <= _FEW)
+
         self._waiting += count
         try:
             if count == 1:
-                return [await self._prepare(uploads[0], frame, fitting)]
-            return await asyncio.gather(
-                *(self._prepare(upload, frame, fitting) for upload in uploads)
-            )
+                return [await self._prepare(uploads[0], frame, fitting, here=True)]
+            return await asyncio.gather(*map(prepare_in_turn, uploads))
         finally:
             self._waiting -= count
 
@@ -76,10 +88,13 @@ class Preparation:
         """Stop the pool; what still waits there is dropped."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _prepare(self, upload: Upload, frame: Frame, fitting: Fitting) -> Prepared | Problem:
+    async def _prepare(
+        self, upload: Upload, frame: Frame, fitting: Fitting, *, here: bool
+    ) -> Prepared | Problem:
+        """On this thread, if it may be and that is quick; else on the pool."""
         if isinstance(upload, Problem):
             return upload
-        if _is_quick(upload, frame, fitting):
+        if here and _is_quick(upload, frame, fitting):
             return self._work(upload, frame, fitting)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._work, upload, frame, fitting)

@@ -27,6 +27,18 @@ class Runner:
 
 
 @dataclass(eq=False)
+class Visit:
+    """One caller, who may submit rows several times, one after the other."""
+
+    since: float
+    """When it came: it goes to the end of the line once, and not for each of its submissions."""
+    until: float = math.inf
+    """When answers are of no use to it any more."""
+    admitted: bool = False
+    """There was room for rows of it, and so there is for more."""
+
+
+@dataclass(eq=False)
 class Submission:
     """The rows of one caller, and the answers so far."""
 
@@ -34,12 +46,11 @@ class Submission:
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Answers]
     arrived: float
+    visit: Visit
     taken: int = 0
     """Rows that went into batches."""
     answered: int = 0
     waited_s: float = 0.0
-    abandoned: bool = False
-    """Its caller left: its remaining rows are not computed."""
     answers: list[Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,6 +125,8 @@ class _Queue:
     submissions: deque[Submission] = field(default_factory=deque)
     rows: int = 0
     """Of them, those that no batch has taken."""
+    seconds: float = 0.0
+    """Of the last batch."""
 
     def add(self, submission: Submission) -> None:
         """Put a submission at the end."""
@@ -141,21 +154,38 @@ class _Queue:
                 self.submissions.popleft()
         return parts
 
-    def drop_abandoned(self) -> None:
-        """Take out the submissions whose callers left."""
-        for submission in [one for one in self.submissions if one.abandoned]:
+    def drop(self, submission: Submission) -> None:
+        """Take out what is left of a submission, if anything is."""
+        if submission in self.submissions:
             self.submissions.remove(submission)
             self.rows -= len(submission.rows) - submission.taken
+
+    def drop_late(self, now: float) -> None:
+        """Take out what would not be answered in time, if the next batch takes as long as the last.
+
+        One that took long by chance must not keep all others out: each time it counts half.
+        """
+        late = [
+            one
+            for one in self.submissions
+            if not one.taken and one.visit.until < now + self.seconds
+        ]
+        for submission in late:
+            self.drop(submission)
+        if late:
+            self.seconds /= 2
 
 
 class Waiting:
     """All rows that wait, in one queue for each runner. Not safe for threads by itself.
 
-    The next batch comes from the queue whose first rows have waited longest, and takes all that
-    wait there, in order, up to the runner's limit, or its share of them where several threads are
-    idle. Beside batches that run, another begins only where some queue has enough rows to be
-    efficient; then too the one that has waited longest comes first, so that none starves. A
-    submission that does not fit is split.
+    The next batch comes from the queue whose first caller came first, and takes all that wait
+    there, in order, up to the runner's limit, or its share of them where several threads are idle.
+    So a caller goes to the end of the line once, though it may submit rows again. Rows that would
+    be answered too late are left to expire, so that a queue that has grown too long still answers
+    those whose time is enough. Beside batches that run, another begins only where some queue has
+    enough rows to be efficient; then too the one that has waited longest comes first, so that none
+    starves. A submission that does not fit is split.
 
     Args:
         max_delay_s: how long first rows may be held back for others to join them; not at all by
@@ -181,6 +211,14 @@ class Waiting:
         """Of a queue."""
         return self._queues[key].runner
 
+    def drop(self, key: Hashable, submission: Submission) -> None:
+        """Take out what is left of a submission, if anything is."""
+        self._queues[key].drop(submission)
+
+    def note(self, key: Hashable, seconds: float) -> None:
+        """Say how long a batch of a queue took."""
+        self._queues[key].seconds = seconds
+
     def add(self, key: Hashable, submission: Submission) -> None:
         """Put a submission at the end of a queue."""
         queue = self._filled[key] = self._queues[key]
@@ -199,16 +237,17 @@ class Waiting:
             idle: threads that could begin one, the caller's among them.
         """
         for key, queue in list(self._filled.items()):
-            queue.drop_abandoned()
+            queue.drop_late(now)
             if not queue.submissions:
                 del self._filled[key]
         waits_s = {key: self._wait_s(queue, now) for key, queue in self._filled.items()}
         due = [(key, queue) for key, queue in self._filled.items() if waits_s[key] <= 0]
         if not any(queue.ready(running) for _, queue in due):
             return min((wait_s for wait_s in waits_s.values() if wait_s > 0), default=None)
-        key, queue = min(due, key=lambda item: item[1].submissions[0].arrived)
+        key, queue = min(due, key=lambda item: item[1].submissions[0].visit.since)
         runner = queue.runner
-        share = max(math.ceil(queue.rows / idle), runner.efficient_rows)
+        batches = max(1, min(idle, queue.rows // runner.efficient_rows))
+        share = math.ceil(queue.rows / batches)
         return Batch(key, runner, queue.take(min(share, runner.max_rows), now))
 
     def _wait_s(self, queue: _Queue, now: float) -> float:

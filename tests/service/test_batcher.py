@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.batcher import Batcher, Closed, Full, RunnerLost
-from service.waiting import Answers, BatchReport, Runner
+from service.waiting import Answers, BatchReport, Runner, Visit
 
 
 class Gate:
@@ -226,6 +226,25 @@ def test_full_queue_refuses_and_says_when_to_come_back() -> None:
             return refusal.value
 
     assert asyncio.run(scenario()).retry_after_s > 0
+
+
+def test_who_was_let_in_is_not_refused_later() -> None:
+    """What it has waited for is not thrown away."""
+
+    async def scenario() -> list[Any]:
+        gate = Gate(open=False)
+        async with batching(gate, max_waiting_rows=1) as batcher:
+            visit = Visit(since=0)
+            first = asyncio.create_task(batcher.submit("q", [1], visit))
+            await gate.running()
+            other = await submit_soon(batcher, 2)
+            with pytest.raises(Full):
+                await batcher.submit("q", [3])
+            second = asyncio.create_task(batcher.submit("q", [4, 5], visit))
+            gate.let(9)
+            return [(await first).rows, (await second).rows, await other]
+
+    assert [[2], [8, 10], [4]] == asyncio.run(scenario())
 
 
 def test_what_is_more_than_the_queue_is_taken_where_nothing_waits() -> None:
@@ -455,6 +474,22 @@ async def measure(batcher: Batcher) -> None:
 
     await submit(batcher, 0)
     await asyncio.to_thread(wait)
+
+
+def test_a_caller_that_leaves_before_its_lone_run_leaves_no_rows() -> None:
+    """They would take room in the queue of an idle service."""
+
+    async def scenario() -> int:
+        async with running_anywhere() as (batcher, _):
+            await measure(batcher)
+            leaver = asyncio.create_task(batcher.submit("q", [2]))
+            await asyncio.sleep(0)
+            assert 1 == batcher.waiting_rows
+            leaver.cancel()
+            await asyncio.wait([leaver])
+            return batcher.waiting_rows
+
+    assert 0 == asyncio.run(scenario())
 
 
 def test_a_caller_that_is_alone_runs_what_is_quick_itself() -> None:

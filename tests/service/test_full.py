@@ -16,10 +16,9 @@ from service.settings import Settings
 PICTURES = 6
 
 
-def test_a_full_queue_is_answered_with_429(
-    settings: Settings, digits: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who finds no room is told when to come back; who was taken in is answered all the same."""
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Images are encoded once it is set."""
     gate = threading.Event()
     real = Runtime.encode
 
@@ -28,6 +27,13 @@ def test_a_full_queue_is_answered_with_429(
         return real(runtime, images)
 
     monkeypatch.setattr(Runtime, "encode", encode)
+    return gate
+
+
+def test_a_full_queue_is_answered_with_429(
+    settings: Settings, digits: list[bytes], gate: threading.Event
+) -> None:
+    """Who finds no room is told when to come back; who was taken in is answered all the same."""
     engine = Engine(load_runtimes(settings), max_waiting_rows=1)
     with (
         TestClient(create_app(settings, engine)) as client,
@@ -49,3 +55,17 @@ def test_a_full_queue_is_answered_with_429(
     assert all(1 <= int(one.headers["Retry-After"]) for one in refused)
     assert {"urn:capsnet:problem:busy"} == {one.json()["type"] for one in refused}
     assert f'capsnet_rejections_total{{reason="busy"}} {len(refused):.1f}' in metrics
+
+
+def test_who_waited_in_vain_is_in_the_histogram_of_the_queue(
+    settings: Settings, digits: list[bytes], gate: threading.Event
+) -> None:
+    """Else it would look short exactly when it is too long."""
+    headers = {"X-Request-Timeout": "0.3"}
+    with TestClient(create_app(settings, Engine(load_runtimes(settings)))) as client:
+        answer = client.post("/classify", files={"file": digits[7]}, headers=headers)
+        metrics = client.get("/metrics").text
+        gate.set()
+    assert httpx.codes.GATEWAY_TIMEOUT == answer.status_code
+    assert 'capsnet_stage_seconds_count{stage="queue"} 1.0' in metrics
+    assert 'capsnet_stage_seconds_bucket{le="0.25",stage="queue"} 0.0' in metrics

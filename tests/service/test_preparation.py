@@ -13,7 +13,7 @@ from model.bundle import Manifest
 from model.preprocess import Fit, Prepared
 from model.runtime import Runtime
 from service.preparation import Fitting, Frame, Preparation
-from service.problems import MalformedRequest, UnsupportedFormat
+from service.problems import MalformedRequest, Problem, UnsupportedFormat
 
 
 @pytest.fixture
@@ -104,3 +104,35 @@ def test_the_box_is_in_pixels_of_the_file(
     assert isinstance(prepared, Prepared)
     assert prepared.box is not None
     assert pytest.approx((1600, 400, 1760, 1200), abs=12) == tuple(prepared.box)
+
+
+def test_requests_take_turns(preparation: Preparation, manifest: Manifest) -> None:
+    """Who sends many pictures does not keep the threads from those who send one."""
+    done = []
+    preparation._work = lambda content, *_: done.append(content)  # type: ignore[assignment]
+
+    async def scenario() -> None:
+        frame, fitting = Frame.of(manifest), Fitting()
+        many = preparation.prepare([b"a1", b"a2", b"a3"], frame, fitting)
+        one = preparation.prepare([b"b"], frame, fitting)
+        await asyncio.gather(many, one)
+
+    asyncio.run(scenario())
+    assert done.index(b"b") < 2
+
+
+def test_many_quick_pictures_do_not_hold_up_the_event_loop(
+    preparation: Preparation, manifest: Manifest, digits: list[bytes]
+) -> None:
+    """Each takes a tenth of a millisecond, and hundreds may come at once."""
+    threads = set()
+    real = preparation._work
+
+    def work(*args: Any) -> Prepared | Problem:
+        threads.add(threading.current_thread())
+        return real(*args)
+
+    preparation._work = work  # type: ignore[method-assign]
+    prepared = asyncio.run(preparation.prepare(2 * digits, Frame.of(manifest), Fitting()))
+    assert 20 == len([one for one in prepared if isinstance(one, Prepared)])
+    assert threading.main_thread() not in threads

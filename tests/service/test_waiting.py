@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from service.waiting import Batch, Runner, Submission, Waiting
+from service.waiting import Batch, Runner, Submission, Visit, Waiting
 
 
 @pytest.fixture
 def submission() -> Callable[..., Submission]:
     """Makes submissions that arrived at a given time."""
 
-    def make(*rows: int, arrived: float = 0.0) -> Submission:
+    def make(*rows: int, arrived: float = 0.0, visit: Visit | None = None) -> Submission:
         loop = asyncio.new_event_loop()
-        made = Submission(rows, loop, loop.create_future(), arrived)
+        made = Submission(rows, loop, loop.create_future(), arrived, visit or Visit(arrived))
         loop.close()
         return made
 
@@ -57,12 +57,21 @@ def test_full_batch_does_not_wait(submission: Callable[..., Submission]) -> None
 
 @pytest.mark.parametrize(
     ("rows", "idle", "efficient", "expected"),
-    [(8, 2, 1, 4), (7, 2, 1, 4), (8, 2, 6, 6), (8, 1, 1, 8), (20, 2, 1, 8), (1, 4, 2, 1)],
+    [
+        (8, 2, 1, 4),
+        (7, 2, 1, 4),
+        (8, 2, 6, 8),
+        (8, 2, 4, 4),
+        (7, 2, 4, 7),
+        (8, 1, 1, 8),
+        (20, 2, 1, 8),
+        (1, 4, 2, 1),
+    ],
 )
 def test_an_idle_thread_takes_its_share(
     submission: Callable[..., Submission], rows: int, idle: int, efficient: int, expected: int
 ) -> None:
-    """Not less than is efficient, and no more than a batch holds."""
+    """All where the rest would be too few for another, and no more than a batch holds."""
     waiting = Waiting({"q": Runner(list, 8, efficient_rows=efficient)})
     waiting.add("q", submission(*range(rows)))
     assert expected == len(rows_of(waiting.form(0, idle=idle)))
@@ -95,15 +104,47 @@ def test_a_full_batch_does_not_wait_for_another_queue_s_delay(
     assert [1] == rows_of(waiting.form(10))
 
 
-def test_abandoned_rows_make_room(submission: Callable[..., Submission]) -> None:
-    """What is dropped when a batch forms no longer counts as waiting."""
+def test_what_is_dropped_makes_room(submission: Callable[..., Submission]) -> None:
+    """Also where a batch has taken a part of it; and it can be dropped twice."""
     waiting = Waiting({"q": Runner(list, 2)})
-    left = submission(1, 2)
-    waiting.add("q", left)
-    waiting.add("q", submission(3))
-    left.abandoned = True
-    assert [3] == rows_of(waiting.form(0))
+    left, half = submission(1, 2), submission(3, 4, 5)
+    for one in (left, half, submission(6)):
+        waiting.add("q", one)
+    for _ in range(2):
+        waiting.drop("q", left)
+    assert [3, 4] == rows_of(waiting.form(0))
+    waiting.drop("q", half)
+    assert 1 == waiting.rows
+    assert [6] == rows_of(waiting.form(0))
+
+
+def test_a_visit_goes_to_the_end_of_the_line_once(submission: Callable[..., Submission]) -> None:
+    """Its second submission goes before those who came after its first."""
+    waiting = Waiting({"encode": Runner(list, 2), "decode": Runner(list, 2)})
+    waiting.add("encode", submission(1, arrived=1))
+    waiting.add("decode", submission(2, arrived=2, visit=Visit(since=0)))
+    assert [[2], [1]] == [rows_of(waiting.form(2)) for _ in range(2)]
+
+
+def test_what_would_be_too_late_is_not_computed(submission: Callable[..., Submission]) -> None:
+    """Those whose time is enough are answered, however many wait before them."""
+    waiting = Waiting({"q": Runner(list, 2)})
+    waiting.note("q", 1.0)
+    for row, until in ((1, 10.5), (2, 12), (3, 10.9), (4, 11.5)):
+        waiting.add("q", submission(row, visit=Visit(0, until)))
+    assert [2, 4] == rows_of(waiting.form(10))
     assert 0 == waiting.rows
+
+
+def test_one_slow_batch_does_not_keep_everybody_out(submission: Callable[..., Submission]) -> None:
+    """What it took is believed less each time that rows are dropped for it."""
+    waiting = Waiting({"q": Runner(list, 2)})
+    waiting.note("q", 8.0)
+    kept = []
+    for now in range(6):
+        waiting.add("q", submission(now, visit=Visit(now, now + 1.5)))
+        kept.append(isinstance(waiting.form(now), Batch))
+    assert [False, False, False, True, True, True] == kept
 
 
 def test_rows_can_be_read_while_batches_are_formed(submission: Callable[..., Submission]) -> None:
