@@ -34,10 +34,6 @@ class Closed(Exception):
     """The batcher takes no more rows, or died before it could answer these."""
 
 
-class Late(Exception):
-    """The rows would not be answered in their caller's time."""
-
-
 class RunnerLost(Exception):
     """Raised by a runner that will never work again: the batcher ends and answers every caller."""
 
@@ -119,7 +115,9 @@ class Batcher:
         Raises:
             Full: too many rows wait.
         """
-        self._check_room(self._waiting.rows + ahead, rows)
+        before = self._waiting.rows + ahead
+        if before and before + rows > self._max_waiting_rows:
+            raise Full(self._refusals.retry_after_s(rows))
 
     async def submit(
         self, key: Hashable, rows: Sequence[Any], visit: Visit | None = None
@@ -135,23 +133,19 @@ class Batcher:
             visit: of the caller, if this is not all that it submits, or if its time is limited.
 
         Raises:
-            Full: there is no room for the rows; for later ones of a visit, in their own queue.
-            Late: they would not be answered within the visit's time.
+            Full: there is no room for the first rows of a visit.
             Closed: `close` was called, or a runner was lost.
         """
         loop = asyncio.get_running_loop()
         now = self._clock()
-        visit = visit or Visit()
+        visit = visit or Visit(now)
+        submission = Submission(rows, loop, loop.create_future(), now, visit)
         with self._changed:
             if self._closed:
                 raise Closed("the service takes no more work")
-            if visit.since is None:
+            if not visit.admitted:
                 self.check_room(len(rows))
-                visit.since = now
-            else:
-                self._check_room(self._waiting.rows_of(key), len(rows))
-            future = loop.create_future()
-            submission = Submission(rows, loop, future, now, visit.since, visit.until)
+            visit.admitted = True
             self._waiting.add(key, submission)
             may_run = self._may_run(key, submission)
             if not may_run and self._waiting.ready(key, running=self._running):
@@ -177,18 +171,6 @@ class Batcher:
             self._changed.notify_all()
         return self._workers.join(timeout_s)
 
-    def _check_room(self, before: int, rows: int) -> None:
-        if before and before + rows > self._max_waiting_rows:
-            raise Full(self._refusals.retry_after_s(rows))
-
-    def _form(self, *, running: int = 0, idle: int = 1) -> Batch | float | None:
-        """The next batch, if any; tells those for whom it would be too late."""
-        formed = self._waiting.form(self._clock(), running=running, idle=idle)
-        if self._waiting.late:
-            late, self._waiting.late = self._waiting.late, []
-            deliver((one, Late("no answer would be in time")) for one in late)
-        return formed
-
     def _may_run(self, key: Hashable, submission: Submission) -> bool:
         """Whether a caller may run its rows itself: it is alone, and they do not take long."""
         rows = len(submission.rows)
@@ -205,7 +187,7 @@ class Batcher:
         with self._changed:
             batch = None
             if not self._closed and self._may_run(key, submission):
-                batch = self._form()
+                batch = self._waiting.form(self._clock())
             if not isinstance(batch, Batch):
                 self._changed.notify()
                 return
@@ -228,7 +210,7 @@ class Batcher:
             while True:
                 running = self._running
                 idle = self._threads - running
-                formed = self._form(running=running, idle=idle)
+                formed = self._waiting.form(self._clock(), running=running, idle=idle)
                 if isinstance(formed, Batch):
                     self._running += 1
                     self._changed.notify()  # there may be enough for another
@@ -264,7 +246,7 @@ class Batcher:
         seconds = now - started
         with self._changed:
             self._seconds[key, len(rows)] = seconds
-            self._waiting.note(key, len(rows), seconds)
+            self._waiting.note(key, seconds)
             self._rate.note(len(rows), seconds / self._threads)
             answered = complete(parts, answers, now)
         deliver(answered)

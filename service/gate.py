@@ -111,7 +111,8 @@ async def _in_time(request: Request, handle: Handler) -> Response:
         TooLate: it takes longer than it may.
     """
     limit_s = _limit_s(request)
-    visiting.set(Visit(until=time.monotonic() + limit_s))
+    now = time.monotonic()
+    visiting.set(Visit(now, now + limit_s))
     serving: Serving = request.app.state.serving
     with serving.inspector() as inspector:
         request.state.inspector = inspector

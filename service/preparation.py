@@ -36,6 +36,10 @@ class Frame(NamedTuple):
         return cls(manifest.image_size, manifest.preprocess)
 
 
+_FEW = 8
+"""Pictures of one request that are decoded at once where that is quick."""
+
+
 class Preparation:
     """Decodes and prepares pictures, on threads where that takes longer than the way there.
 
@@ -70,14 +74,12 @@ class Preparation:
 
         async def prepare_in_turn(upload: Upload) -> Prepared | Problem:
             async with turns:
-                prepared = await self._prepare(upload, frame, fitting)
-                await asyncio.sleep(0)  # those that are quick are done on the event loop
-                return prepared
+                return await self._prepare(upload, frame, fitting, here=count <= _FEW)
 
         self._waiting += count
         try:
             if count == 1:
-                return [await self._prepare(uploads[0], frame, fitting)]
+                return [await self._prepare(uploads[0], frame, fitting, here=True)]
             return await asyncio.gather(*map(prepare_in_turn, uploads))
         finally:
             self._waiting -= count
@@ -86,10 +88,13 @@ class Preparation:
         """Stop the pool; what still waits there is dropped."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _prepare(self, upload: Upload, frame: Frame, fitting: Fitting) -> Prepared | Problem:
+    async def _prepare(
+        self, upload: Upload, frame: Frame, fitting: Fitting, *, here: bool
+    ) -> Prepared | Problem:
+        """On this thread, if it may be and that is quick; else on the pool."""
         if isinstance(upload, Problem):
             return upload
-        if _is_quick(upload, frame, fitting):
+        if here and _is_quick(upload, frame, fitting):
             return self._work(upload, frame, fitting)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._work, upload, frame, fitting)

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from service.batcher import Closed, Full, Late
+from service.batcher import Closed, Full
 
 MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-ID"
@@ -206,8 +206,6 @@ def _to_problem(error: Exception) -> Problem | None:
             return error
         case Full():
             return Busy(str(error), retry_after_s=error.retry_after_s)
-        case Late():
-            return TooLate(str(error))
         case Closed():
             return Unavailable(str(error), retry_after_s=1)
         case RequestValidationError():

@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -31,10 +30,12 @@ class Runner:
 class Visit:
     """One caller, who may submit rows several times, one after the other."""
 
+    since: float
+    """When it came: it goes to the end of the line once, and not for each of its submissions."""
     until: float = math.inf
     """When answers are of no use to it any more."""
-    since: float | None = None
-    """When its first rows came: it goes to the end of the line with those alone."""
+    admitted: bool = False
+    """There was room for rows of it, and so there is for more."""
 
 
 @dataclass(eq=False)
@@ -45,10 +46,7 @@ class Submission:
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Answers]
     arrived: float
-    since: float
-    """When its caller's first rows arrived."""
-    until: float = math.inf
-    """When its answers are of no use any more."""
+    visit: Visit
     taken: int = 0
     """Rows that went into batches."""
     answered: int = 0
@@ -57,10 +55,6 @@ class Submission:
 
     def __post_init__(self) -> None:
         self.answers = [None] * len(self.rows)
-
-    def goes_after(self, other: Submission) -> bool:
-        """Whether another may be put before it."""
-        return self.since > other.since and not self.taken
 
     def outcome(self, now: float) -> Answers:
         """What its caller gets once all rows are answered, which is now."""
@@ -131,15 +125,12 @@ class _Queue:
     submissions: deque[Submission] = field(default_factory=deque)
     rows: int = 0
     """Of them, those that no batch has taken."""
-    row_s: float = 0.0
-    """Seconds of a row of the last batch."""
+    seconds: float = 0.0
+    """Of the last batch."""
 
     def add(self, submission: Submission) -> None:
-        """Put a submission behind those of callers who came before, and those that have begun."""
-        place = len(self.submissions)
-        while place and self.submissions[place - 1].goes_after(submission):
-            place -= 1
-        self.submissions.insert(place, submission)
+        """Put a submission at the end."""
+        self.submissions.append(submission)
         self.rows += len(submission.rows)
 
     def ready(self, running: int) -> bool:
@@ -165,36 +156,36 @@ class _Queue:
 
     def drop(self, submission: Submission) -> None:
         """Take out what is left of a submission, if anything is."""
-        left = len(submission.rows) - submission.taken
-        if left:
-            with suppress(ValueError):  # it was dropped before
-                self.submissions.remove(submission)
-                self.rows -= left
+        if submission in self.submissions:
+            self.submissions.remove(submission)
+            self.rows -= len(submission.rows) - submission.taken
 
-    def drop_late(self, now: float) -> list[Submission]:
-        """Take out what would not be answered in time, if a row takes as long as in the last batch.
+    def drop_late(self, now: float) -> None:
+        """Take out what would not be answered in time, if the next batch takes as long as the last.
 
         One that took long by chance must not keep all others out: each time it counts half.
         """
-        soonest = now + self.row_s * min(self.rows, self.runner.max_rows)
-        late = {one for one in self.submissions if not one.taken and one.until < soonest}
+        late = [
+            one
+            for one in self.submissions
+            if not one.taken and one.visit.until < now + self.seconds
+        ]
+        for submission in late:
+            self.drop(submission)
         if late:
-            self.submissions = deque(one for one in self.submissions if one not in late)
-            self.rows -= sum(len(one.rows) for one in late)
-            self.row_s /= 2
-        return list(late)
+            self.seconds /= 2
 
 
 class Waiting:
     """All rows that wait, in one queue for each runner. Not safe for threads by itself.
 
-    The next batch comes from the queue at whose head is the caller that came first, and takes all
-    that wait there, in order, up to the runner's limit, or its share of them where several threads
-    are idle. A caller that submits rows again keeps its place in the line. Rows that would be
-    answered too late are taken out, so that a queue that has grown too long still answers those
-    whose time is enough. Beside batches that run, another begins only where some queue has enough
-    rows to be efficient; then too the caller that came first is the next, so that none starves. A
-    submission that does not fit is split.
+    The next batch comes from the queue whose first caller came first, and takes all that wait
+    there, in order, up to the runner's limit, or its share of them where several threads are idle.
+    So a caller goes to the end of the line once, though it may submit rows again. Rows that would
+    be answered too late are left to expire, so that a queue that has grown too long still answers
+    those whose time is enough. Beside batches that run, another begins only where some queue has
+    enough rows to be efficient; then too the one that has waited longest comes first, so that none
+    starves. A submission that does not fit is split.
 
     Args:
         max_delay_s: how long first rows may be held back for others to join them; not at all by
@@ -205,8 +196,6 @@ class Waiting:
         self._queues = {key: _Queue(runner) for key, runner in runners.items()}
         self._filled: dict[Hashable, _Queue] = {}
         """Those that submissions wait in, or did until the last batch was formed."""
-        self.late: list[Submission] = []
-        """Those that were taken out because they would not be answered in time."""
         self._max_delay_s = max_delay_s
 
     def __repr__(self) -> str:
@@ -226,16 +215,12 @@ class Waiting:
         """Take out what is left of a submission, if anything is."""
         self._queues[key].drop(submission)
 
-    def note(self, key: Hashable, rows: int, seconds: float) -> None:
+    def note(self, key: Hashable, seconds: float) -> None:
         """Say how long a batch of a queue took."""
-        self._queues[key].row_s = seconds / rows
-
-    def rows_of(self, key: Hashable) -> int:
-        """In one queue."""
-        return self._queues[key].rows
+        self._queues[key].seconds = seconds
 
     def add(self, key: Hashable, submission: Submission) -> None:
-        """Put a submission into its place in a queue."""
+        """Put a submission at the end of a queue."""
         queue = self._filled[key] = self._queues[key]
         queue.add(submission)
 
@@ -252,14 +237,14 @@ class Waiting:
             idle: threads that could begin one, the caller's among them.
         """
         for key, queue in list(self._filled.items()):
-            self.late += queue.drop_late(now)
+            queue.drop_late(now)
             if not queue.submissions:
                 del self._filled[key]
         waits_s = {key: self._wait_s(queue, now) for key, queue in self._filled.items()}
         due = [(key, queue) for key, queue in self._filled.items() if waits_s[key] <= 0]
         if not any(queue.ready(running) for _, queue in due):
             return min((wait_s for wait_s in waits_s.values() if wait_s > 0), default=None)
-        key, queue = min(due, key=lambda item: item[1].submissions[0].since)
+        key, queue = min(due, key=lambda item: item[1].submissions[0].visit.since)
         runner = queue.runner
         batches = max(1, min(idle, queue.rows // runner.efficient_rows))
         share = math.ceil(queue.rows / batches)
@@ -269,7 +254,7 @@ class Waiting:
         """How long others may still join a queue's first rows; zero or less where it is full."""
         if queue.rows >= queue.runner.max_rows:
             return 0
-        return queue.submissions[0].since + self._max_delay_s - now
+        return queue.submissions[0].arrived + self._max_delay_s - now
 
     def clear(self) -> list[Submission]:
         """Take everything out."""

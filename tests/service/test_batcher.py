@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.batcher import Batcher, Closed, Full, Late, RunnerLost
+from service.batcher import Batcher, Closed, Full, RunnerLost
 from service.waiting import Answers, BatchReport, Runner, Visit
 
 
@@ -228,48 +228,23 @@ def test_full_queue_refuses_and_says_when_to_come_back() -> None:
     assert asyncio.run(scenario()).retry_after_s > 0
 
 
-def test_who_was_let_in_is_not_refused_the_next_inference() -> None:
-    """What it has waited for is not thrown away because another queue is full."""
+def test_who_was_let_in_is_not_refused_later() -> None:
+    """What it has waited for is not thrown away."""
 
     async def scenario() -> list[Any]:
         gate = Gate(open=False)
-        runners = {"encode": Runner(gate, 4), "decode": Runner(list, 4)}
-        batcher = Batcher(runners, max_waiting_rows=1)
-        visit = Visit()
-        first = asyncio.create_task(batcher.submit("encode", [1], visit))
-        await gate.running()
-        other = asyncio.create_task(batcher.submit("encode", [2]))
-        await asyncio.sleep(0)
-        for key, caller in (("decode", Visit()), ("encode", visit)):
-            with pytest.raises(Full):
-                await batcher.submit(key, [3], caller)
-        second = asyncio.create_task(batcher.submit("decode", [4, 5], visit))
-        await asyncio.sleep(0)
-        gate.let(9)
-        answers = await asyncio.gather(first, second, other)
-        await asyncio.to_thread(batcher.close)
-        return [one.rows for one in answers]
-
-    assert [[2], [4, 5], [4]] == asyncio.run(scenario())
-
-
-def test_who_would_be_too_late_is_told_at_once() -> None:
-    """And those behind it are answered."""
-
-    async def scenario() -> list[Any]:
-        gate, clock = Gate(open=False), Clock()
-        async with batching(gate, clock=clock) as batcher:
-            await submit_soon(batcher, 1)
+        async with batching(gate, max_waiting_rows=1) as batcher:
+            visit = Visit(since=0)
+            first = asyncio.create_task(batcher.submit("q", [1], visit))
             await gate.running()
-            late = asyncio.create_task(batcher.submit("q", [2], Visit(until=5)))
-            other = await submit_soon(batcher, 3)
-            clock.now = 4
+            other = await submit_soon(batcher, 2)
+            with pytest.raises(Full):
+                await batcher.submit("q", [3])
+            second = asyncio.create_task(batcher.submit("q", [4, 5], visit))
             gate.let(9)
-            return [*await asyncio.gather(late, return_exceptions=True), await other]
+            return [(await first).rows, (await second).rows, await other]
 
-    late, other = asyncio.run(scenario())
-    assert isinstance(late, Late)
-    assert [6] == other
+    assert [[2], [8, 10], [4]] == asyncio.run(scenario())
 
 
 def test_what_is_more_than_the_queue_is_taken_where_nothing_waits() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 import threading
 from collections.abc import Callable
@@ -10,25 +9,16 @@ from typing import Any
 
 import pytest
 
-from service.waiting import Batch, Runner, Submission, Waiting
+from service.waiting import Batch, Runner, Submission, Visit, Waiting
 
 
 @pytest.fixture
 def submission() -> Callable[..., Submission]:
     """Makes submissions that arrived at a given time."""
 
-    def make(
-        *rows: int, arrived: float = 0.0, since: float | None = None, until: float = math.inf
-    ) -> Submission:
+    def make(*rows: int, arrived: float = 0.0, visit: Visit | None = None) -> Submission:
         loop = asyncio.new_event_loop()
-        made = Submission(
-            rows,
-            loop,
-            loop.create_future(),
-            arrived,
-            since if since is not None else arrived,
-            until,
-        )
+        made = Submission(rows, loop, loop.create_future(), arrived, visit or Visit(arrived))
         loop.close()
         return made
 
@@ -132,46 +122,27 @@ def test_a_visit_goes_to_the_end_of_the_line_once(submission: Callable[..., Subm
     """Its second submission goes before those who came after its first."""
     waiting = Waiting({"encode": Runner(list, 2), "decode": Runner(list, 2)})
     waiting.add("encode", submission(1, arrived=1))
-    waiting.add("decode", submission(2, arrived=2, since=0))
+    waiting.add("decode", submission(2, arrived=2, visit=Visit(since=0)))
     assert [[2], [1]] == [rows_of(waiting.form(2)) for _ in range(2)]
-
-
-def test_it_keeps_its_place_within_a_queue(submission: Callable[..., Submission]) -> None:
-    """Behind what has begun, and behind callers that came before it."""
-    waiting = Waiting({"q": Runner(list, 2)})
-    waiting.add("q", submission(1, 2, 3, arrived=2))
-    assert [1, 2] == rows_of(waiting.form(2))
-    for row, since in ((4, 3), (5, 4), (6, 0), (7, 3)):
-        waiting.add("q", submission(row, arrived=5, since=since))
-    assert [[3, 6], [4, 7], [5]] == [rows_of(waiting.form(5)) for _ in range(3)]
 
 
 def test_what_would_be_too_late_is_not_computed(submission: Callable[..., Submission]) -> None:
     """Those whose time is enough are answered, however many wait before them."""
     waiting = Waiting({"q": Runner(list, 2)})
-    waiting.note("q", 2, 1.0)
+    waiting.note("q", 1.0)
     for row, until in ((1, 10.5), (2, 12), (3, 10.9), (4, 11.5)):
-        waiting.add("q", submission(row, until=until))
+        waiting.add("q", submission(row, visit=Visit(0, until)))
     assert [2, 4] == rows_of(waiting.form(10))
     assert 0 == waiting.rows
-    assert {1, 3} == {row for one in waiting.late for row in one.rows}
-
-
-def test_few_rows_take_less_time_than_the_last_batch(submission: Callable[..., Submission]) -> None:
-    """A batch of many took a second; one row is answered in a tenth of that."""
-    waiting = Waiting({"q": Runner(list, 10)})
-    waiting.note("q", 10, 1.0)
-    waiting.add("q", submission(1, until=0.2))
-    assert [1] == rows_of(waiting.form(0))
 
 
 def test_one_slow_batch_does_not_keep_everybody_out(submission: Callable[..., Submission]) -> None:
     """What it took is believed less each time that rows are dropped for it."""
     waiting = Waiting({"q": Runner(list, 2)})
-    waiting.note("q", 1, 8.0)
+    waiting.note("q", 8.0)
     kept = []
     for now in range(6):
-        waiting.add("q", submission(now, arrived=now, until=now + 1.5))
+        waiting.add("q", submission(now, visit=Visit(now, now + 1.5)))
         kept.append(isinstance(waiting.form(now), Batch))
     assert [False, False, False, True, True, True] == kept
 
