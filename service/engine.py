@@ -28,7 +28,7 @@ class Engine:
     """Encodes, decodes and routes for any task; rows of different callers share batches.
 
     Each bundle has a queue for each of its graphs, and the same threads serve all, the queue whose
-    rows have waited longest first. On CUDA that is one thread, which also warms the networks up
+    first caller came first. On CUDA that is one thread, which also warms the networks up
     before the constructor returns: CUDA graphs belong to the thread that captured them.
 
     Args:

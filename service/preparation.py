@@ -37,7 +37,7 @@ class Frame(NamedTuple):
 
 
 _FEW = 8
-"""Pictures of one request that are decoded at once where that is quick."""
+"""A request with more pictures than this has none decoded on the event loop."""
 
 
 class Preparation:

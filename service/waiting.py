@@ -31,9 +31,9 @@ class Visit:
     """One caller, who may submit rows several times, one after the other."""
 
     since: float
-    """When it came: it goes to the end of the line once, and not for each of its submissions."""
+    """When it came. Queues take turns by that, so that its later submissions are not newcomers."""
     until: float = math.inf
-    """When answers are of no use to it any more."""
+    """When answers are of no use to it any more: then it has to cancel what it waits for."""
     admitted: bool = False
     """There was room for rows of it, and so there is for more."""
 
@@ -163,8 +163,11 @@ class _Queue:
     def drop_late(self, now: float) -> None:
         """Take out what would not be answered in time, if the next batch takes as long as the last.
 
-        One that took long by chance must not keep all others out: each time it counts half.
+        Only where more waits than a batch holds: fewer rows may take less. A batch that took long
+        by chance must not keep all others out: each time it counts half.
         """
+        if self.rows <= self.runner.max_rows:
+            return
         late = [
             one
             for one in self.submissions
@@ -179,13 +182,13 @@ class _Queue:
 class Waiting:
     """All rows that wait, in one queue for each runner. Not safe for threads by itself.
 
-    The next batch comes from the queue whose first caller came first, and takes all that wait
-    there, in order, up to the runner's limit, or its share of them where several threads are idle.
-    So a caller goes to the end of the line once, though it may submit rows again. Rows that would
-    be answered too late are left to expire, so that a queue that has grown too long still answers
-    those whose time is enough. Beside batches that run, another begins only where some queue has
-    enough rows to be efficient; then too the one that has waited longest comes first, so that none
-    starves. A submission that does not fit is split.
+    The next batch comes from the queue at whose head is the caller that came first, and takes all
+    that wait there, in order, up to the runner's limit, or its share of them where several threads
+    are idle. Where more wait than a batch holds, rows that would be answered too late are left to
+    expire, so that a queue that has grown too long still answers those whose time is enough. Beside
+    batches that run, another begins only where some queue has enough rows to be efficient; then too
+    the caller that came first is the next, so that none starves. A submission that does not fit is
+    split.
 
     Args:
         max_delay_s: how long first rows may be held back for others to join them; not at all by

@@ -136,14 +136,24 @@ def test_what_would_be_too_late_is_not_computed(submission: Callable[..., Submis
     assert 0 == waiting.rows
 
 
+def test_what_fits_into_a_batch_is_always_tried(submission: Callable[..., Submission]) -> None:
+    """It may take less time than the last one, which may have been larger."""
+    waiting = Waiting({"q": Runner(list, 2)})
+    waiting.note("q", 1.0)
+    waiting.add("q", submission(1, visit=Visit(0, 0.5)))
+    assert [1] == rows_of(waiting.form(0))
+
+
 def test_one_slow_batch_does_not_keep_everybody_out(submission: Callable[..., Submission]) -> None:
     """What it took is believed less each time that rows are dropped for it."""
-    waiting = Waiting({"q": Runner(list, 2)})
+    waiting = Waiting({"q": Runner(list, 1)})
     waiting.note("q", 8.0)
     kept = []
     for now in range(6):
-        waiting.add("q", submission(now, visit=Visit(now, now + 1.5)))
+        for row in (1, 2):
+            waiting.add("q", submission(row, visit=Visit(now, now + 1.5)))
         kept.append(isinstance(waiting.form(now), Batch))
+        waiting.form(now)  # what is left
     assert [False, False, False, True, True, True] == kept
 
 
