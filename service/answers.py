@@ -89,13 +89,13 @@ class Prediction(BaseModel):
         cls, manifest: Manifest, reading: Reading, recognition: Recognition | None, *, poses: bool
     ) -> Self:
         """From a reading; with all poses, if they are wanted."""
-        lengths = reading.lengths
-        label = int(lengths.argmax())
+        label = int(reading.lengths.argmax())
+        lengths = rounded(reading.lengths)
         return cls(
             label=label,
             class_name=manifest.class_names[label],
-            length=rounded(lengths[label]),
-            lengths=rounded(lengths),
+            length=lengths[label],
+            lengths=lengths,
             poses=rounded(reading.poses) if poses else None,
             familiarity=None if recognition is None else FamiliarityReport.of(recognition),
             fit=FitReport.of(reading.prepared),

@@ -49,11 +49,11 @@ class Batcher:
 
     Args:
         runners: one for each queue.
-        threads: that run batches, side by side.
-        max_waiting_rows: rows that may wait before `submit` raises Full.
+        max_waiting_rows: while so many rows wait, `submit` raises Full.
         max_delay_s: see `Waiting`.
         clock: monotonic seconds.
-        prepare: called once, on the first of the threads, before any run; the constructor waits.
+        prepare: called once, on the first of the threads, before any run, and says how many of
+            them are to run batches side by side; the constructor waits.
         on_batch: called, on the thread that ran it, after every run.
         on_lost: called, on the thread that ran it, if a runner is lost.
 
@@ -65,11 +65,10 @@ class Batcher:
         self,
         runners: Mapping[Hashable, Runner],
         *,
-        threads: int = 1,
         max_waiting_rows: int = 1024,
         max_delay_s: float = 0,
         clock: Clock = time.monotonic,
-        prepare: Callable[[], None] = lambda: None,
+        prepare: Callable[[], int] = lambda: 1,
         on_batch: Callable[[BatchReport], None] = lambda _report: None,
         on_lost: Callable[[Exception], None] = lambda _error: None,
     ) -> None:
@@ -86,8 +85,13 @@ class Batcher:
         """Threads that run a batch."""
         self._closed = False
         self._changed = threading.Condition()
-        self._threads = threads
-        self._workers = Workers(threads, self._work, prepare=prepare)
+        self._threads = 1
+
+        def start() -> int:
+            self._threads = prepare()
+            return self._threads
+
+        self._workers = Workers(self._work, prepare=start)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -106,7 +110,7 @@ class Batcher:
     def check_room(self, rows: int, *, ahead: int = 0) -> None:
         """Refuse rows for which there is no room, perhaps before work is put into them.
 
-        There always is where nothing waits, else some would never be taken.
+        Many get in where one would, else single rows would take each place that comes free.
 
         Args:
             rows: that may come.
@@ -115,8 +119,7 @@ class Batcher:
         Raises:
             Full: too many rows wait.
         """
-        before = self._waiting.rows + ahead
-        if before and before + rows > self._max_waiting_rows:
+        if self._waiting.rows + ahead >= self._max_waiting_rows:
             raise Full(self._refusals.retry_after_s(rows))
 
     async def submit(
@@ -138,14 +141,15 @@ class Batcher:
         """
         loop = asyncio.get_running_loop()
         now = self._clock()
-        visit = visit or Visit(now)
-        submission = Submission(rows, loop, loop.create_future(), now, visit)
+        visit = visit or Visit()
         with self._changed:
             if self._closed:
                 raise Closed("the service takes no more work")
-            if not visit.admitted:
+            if visit.since is None:
                 self.check_room(len(rows))
-            visit.admitted = True
+                visit.since = now
+            future = loop.create_future()
+            submission = Submission(rows, loop, future, now, visit.since, visit.until)
             self._waiting.add(key, submission)
             may_run = self._may_run(key, submission)
             if not may_run and self._waiting.ready(key, running=self._running):

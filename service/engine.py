@@ -62,8 +62,7 @@ class Engine:
             runners[name, "route"] = Runner(
                 _router(runtime), max_route_rows, efficient_rows=max_route_rows
             )
-        threads = min(runtime.side_by_side for runtime in self._runtimes.values())
-        self.batcher = Batcher(runners, threads=threads, prepare=self._warm_up, **batching)
+        self.batcher = Batcher(runners, prepare=self._warm_up, **batching)
 
     def __repr__(self) -> str:
         return f"Engine({sorted(self._runtimes)}, {self.provider!r}, {self.batcher!r})"
@@ -112,9 +111,11 @@ class Engine:
             raise routing
         return Routing(*routing)
 
-    def _warm_up(self) -> None:
+    def _warm_up(self) -> int:
+        """On what runs the networks then: CUDA may turn out not to work."""
         for runtime in self._runtimes.values():
             runtime.warm_up()
+        return min(runtime.side_by_side for runtime in self._runtimes.values())
 
     async def _submit(self, key: Hashable, rows: Sequence[Any]) -> list[Any]:
         came = time.monotonic()

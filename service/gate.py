@@ -111,8 +111,7 @@ async def _in_time(request: Request, handle: Handler) -> Response:
         TooLate: it takes longer than it may.
     """
     limit_s = _limit_s(request)
-    now = time.monotonic()
-    visiting.set(Visit(now, now + limit_s))
+    visiting.set(Visit(until=time.monotonic() + limit_s))
     serving: Serving = request.app.state.serving
     with serving.inspector() as inspector:
         request.state.inspector = inspector

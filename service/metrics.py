@@ -42,7 +42,9 @@ class Metrics:
 
         self._requests = counter("capsnet_requests", "Answered requests.", ("route", "status"))
         self._seconds = histogram(
-            "capsnet_request_seconds", "From request to the beginning of its answer.", ("route",)
+            "capsnet_request_seconds",
+            "From request to answer, or to the client's leaving.",
+            ("route",),
         )
         self._stages = histogram(
             "capsnet_stage_seconds",

@@ -23,6 +23,8 @@ from service.problems import PROBES, REQUEST_ID, Busy, TooLarge
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 PATIENCE_S = 0.001
 """How long a request is handled before its client is watched."""
+CLIENT_LEFT = 499
+"""Noted as the status of a request whose client did not wait for an answer, as nginx does."""
 _MOUNTED = "app_root_path"
 """Where this is in a scope, the request was for a file of a mounted folder (Starlette)."""
 
@@ -100,6 +102,9 @@ class Telemetry(HttpMiddleware):
 
             try:
                 await self.app(scope, receive, send_with_timing)
+                if not status:
+                    status = CLIENT_LEFT
+                    seconds["total"] = time.perf_counter() - started
             finally:
                 if status:  # the client need not wait for this
                     self._note(scope, status, seconds)

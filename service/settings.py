@@ -69,8 +69,8 @@ class Settings(BaseSettings):
     max_waiting_rows: int = Field(
         1024,
         ge=1,
-        description="Images and poses that may wait for inference, pictures that are being decoded "
-        "among them; more are refused with 429.",
+        description="While so many images and poses wait for inference, pictures that are being "
+        "decoded among them, requests are refused with 429; those that were let in are finished.",
     )
     max_waiting_bytes: int = Field(
         500_000_000, ge=1, description="Request bodies held at once; more are refused with 429."
@@ -107,8 +107,6 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.max_pictures > self.max_waiting_rows:
-            raise ValueError("max_pictures may not exceed max_waiting_rows: it would never fit")
         if self.max_body_bytes > self.max_waiting_bytes:
             raise ValueError("max_body_bytes may not exceed max_waiting_bytes: it would never fit")
         return self

@@ -30,12 +30,11 @@ class Runner:
 class Visit:
     """One caller, who may submit rows several times, one after the other."""
 
-    since: float
-    """When it came. Queues take turns by that, so that its later submissions are not newcomers."""
     until: float = math.inf
     """When answers are of no use to it any more: then it has to cancel what it waits for."""
-    admitted: bool = False
-    """There was room for rows of it, and so there is for more."""
+    since: float | None = None
+    """When there was room for its first rows. For later ones there is, and they are no newcomers:
+    queues take turns by this."""
 
 
 @dataclass(eq=False)
@@ -46,7 +45,10 @@ class Submission:
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Answers]
     arrived: float
-    visit: Visit
+    since: float
+    """When its caller's first rows arrived."""
+    until: float = math.inf
+    """When its answers are of no use any more."""
     taken: int = 0
     """Rows that went into batches."""
     answered: int = 0
@@ -168,11 +170,7 @@ class _Queue:
         """
         if self.rows <= self.runner.max_rows:
             return
-        late = [
-            one
-            for one in self.submissions
-            if not one.taken and one.visit.until < now + self.seconds
-        ]
+        late = [one for one in self.submissions if not one.taken and one.until < now + self.seconds]
         for submission in late:
             self.drop(submission)
         if late:
@@ -247,7 +245,7 @@ class Waiting:
         due = [(key, queue) for key, queue in self._filled.items() if waits_s[key] <= 0]
         if not any(queue.ready(running) for _, queue in due):
             return min((wait_s for wait_s in waits_s.values() if wait_s > 0), default=None)
-        key, queue = min(due, key=lambda item: item[1].submissions[0].visit.since)
+        key, queue = min(due, key=lambda item: item[1].submissions[0].since)
         runner = queue.runner
         batches = max(1, min(idle, queue.rows // runner.efficient_rows))
         share = math.ceil(queue.rows / batches)

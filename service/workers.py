@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from typing import Any
 
 _NICENESS = 5
 """How far batches give way to the thread that answers HTTP, which feeds them and is soon done."""
@@ -21,30 +22,19 @@ class Workers:
     when they have ended, without a search for cycles.
 
     Args:
-        threads: how many.
         work: called once on each of them.
-        prepare: called on the first of them before any work; the constructor waits for it.
+        prepare: called on the first of them before any work, and says how many there are to be;
+            the constructor waits for it.
 
     Raises:
         Exception: what `prepare` raised.
     """
 
-    def __init__(
-        self, threads: int, work: Callable[[], None], *, prepare: Callable[[], None]
-    ) -> None:
-        prepared: Future[None] = Future()
-        first = threading.Thread(
-            target=_prepare_and_work, args=(prepare, prepared, work), name="inference", daemon=True
-        )
-        others = [
-            threading.Thread(target=_give_way_and_work, args=(work,), name="inference", daemon=True)
-            for _ in range(1, threads)
-        ]
-        self._threads = [first, *others]
-        first.start()
-        prepared.result()
-        for thread in others:
-            thread.start()
+    def __init__(self, work: Callable[[], None], *, prepare: Callable[[], int]) -> None:
+        prepared: Future[int] = Future()
+        self._threads = [_begin(_prepare_and_work, prepare, prepared, work)]
+        for _ in range(1, prepared.result()):
+            self._threads.append(_begin(_give_way_and_work, work))
 
     @property
     def alive(self) -> bool:
@@ -59,15 +49,21 @@ class Workers:
         return not any(thread.is_alive() for thread in self._threads)
 
 
+def _begin(target: Callable[..., None], *args: Any) -> threading.Thread:
+    thread = threading.Thread(target=target, args=args, name="inference", daemon=True)
+    thread.start()
+    return thread
+
+
 def _prepare_and_work(
-    prepare: Callable[[], None], prepared: Future[None], work: Callable[[], None]
+    prepare: Callable[[], int], prepared: Future[int], work: Callable[[], None]
 ) -> None:
     try:
-        prepare()
+        count = prepare()
     except Exception as error:  # noqa: BLE001  the constructor raises it
         prepared.set_exception(error)
         return
-    prepared.set_result(None)
+    prepared.set_result(count)
     _give_way_and_work(work)
 
 

@@ -15,7 +15,7 @@ from benchmarks.load import environments
 from benchmarks.load.catalogue import ours
 from benchmarks.load.idle import PAUSES_S, measure_idle
 from benchmarks.load.leavers import measure_leavers
-from benchmarks.load.overload import find_saturation, overload
+from benchmarks.load.overload import find_saturation, hurry, overload
 from benchmarks.load.report import report
 from benchmarks.load.results import Results
 from benchmarks.load.servers import ROOT, RUNS, running
@@ -23,6 +23,8 @@ from benchmarks.load.turns import Best, Turns
 
 BUNDLES = [ROOT / "model" / "bundles" / name for name in ("mnist", "mnist-compact")]
 SMALL_QUEUE = 256
+HASTE = 0.6
+"""How much time clients allow, as a share of what all of them would wait for."""
 
 
 class Part(StrEnum):
@@ -100,11 +102,14 @@ def _idle(results: Results) -> None:
 
 
 def _overload(results: Results, *, search_seconds: float, seconds: float) -> None:
-    """With the default queue, and with one that the clients overfill."""
+    """With the default queue, with clients in a hurry, and with a queue that they overfill."""
     with running(ours(BUNDLES[0])) as server:
         saturating, rate = find_saturation(server, seconds=search_seconds)
         console.print(f"saturated by {saturating} connections: {rate:.1f} /s")
         results.add("overload", **overload(server, 10 * saturating, rate, seconds=seconds))
+        limit_s = round(HASTE * 10 * saturating / rate, 3)
+        measured = hurry(server, 10 * saturating, rate, limit_s=limit_s, seconds=seconds)
+        results.add("hurry", **measured)
     small = {"CAPSNET_MAX_WAITING_ROWS": str(SMALL_QUEUE)}
     connections = max(10 * saturating, 4 * SMALL_QUEUE)
     with running(ours(BUNDLES[0], small)) as server:

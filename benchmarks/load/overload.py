@@ -1,11 +1,11 @@
-"""Ten times the clients that saturate the service, for a minute."""
+"""Ten times the clients that saturate the service, for a minute; patient ones, and hasty ones."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from benchmarks.load.client import generate
@@ -60,6 +60,27 @@ def overload(
             "p99 of accepted within (queue + one batch) / rate": outcome.p99_ms <= bound_ms,
             "throughput within 10 % of saturation": outcome.rate >= 0.9 * saturated_rate,
             "memory grows by less than 5 % after the first quarter": memory[1] < 1.05 * memory[0],
+        },
+    }
+
+
+def hurry(
+    server: Running, connections: int, saturated_rate: float, *, limit_s: float, seconds: float
+) -> dict[str, Any]:
+    """Load the service with clients that each allow so much time; what is answered within it."""
+    header = f"\r\nX-Request-Timeout: {limit_s}\r\n".encode()
+    hasty = replace(server, requests=[one.replace(b"\r\n", header, 1) for one in server.requests])
+    outcome = generate(hasty.load(connections, seconds=seconds, warm_up_s=2))
+    return {
+        "connections": connections,
+        "limit_s": limit_s,
+        "saturated_rate": saturated_rate,
+        **asdict(outcome),
+        "aims": {
+            "only 200, 429 and 504": outcome.statuses.keys() <= {"200", "429", "504"}
+            and not outcome.failures
+            and not outcome.wrong,
+            "answers in time within 10 % of saturation": outcome.rate >= 0.9 * saturated_rate,
         },
     }
 

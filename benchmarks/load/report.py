@@ -31,7 +31,11 @@ def report(values: dict[str, Any]) -> str:
         parts += [f"### {bundle}", *_compare(values, bundle)]
     if "idle" in values:
         parts += ["### Idle", _idle(values["idle"])]
-    for kind, title in (("overload", "### Overload"), ("leavers", "### Clients that leave")):
+    for kind, title in (
+        ("overload", "### Overload"),
+        ("hurry", "### Overload by clients in a hurry"),
+        ("leavers", "### Clients that leave"),
+    ):
         parts += [title, *map(_aims, values[kind])] if kind in values else []
     if "trials" in values:
         parts += ["### Settings that were tried", _trials(values["trials"])]

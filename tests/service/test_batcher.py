@@ -216,12 +216,12 @@ def test_full_queue_refuses_and_says_when_to_come_back() -> None:
 
     async def scenario() -> Full:
         gate = Gate(open=False)
-        async with batching(gate, max_waiting_rows=3) as batcher:
+        async with batching(gate, max_waiting_rows=2) as batcher:
             await submit_soon(batcher, 1)
             await gate.running()
             await submit_soon(batcher, 2, 3)
             with pytest.raises(Full) as refusal:
-                await batcher.submit("q", [4, 5])
+                await batcher.submit("q", [4])
             assert 2 == batcher.waiting_rows
             return refusal.value
 
@@ -234,7 +234,7 @@ def test_who_was_let_in_is_not_refused_later() -> None:
     async def scenario() -> list[Any]:
         gate = Gate(open=False)
         async with batching(gate, max_waiting_rows=1) as batcher:
-            visit = Visit(since=0)
+            visit = Visit()
             first = asyncio.create_task(batcher.submit("q", [1], visit))
             await gate.running()
             other = await submit_soon(batcher, 2)
@@ -247,14 +247,15 @@ def test_who_was_let_in_is_not_refused_later() -> None:
     assert [[2], [8, 10], [4]] == asyncio.run(scenario())
 
 
-def test_what_is_more_than_the_queue_is_taken_where_nothing_waits() -> None:
-    """Else it never would be, and its caller would come back for ever."""
+def test_many_rows_get_in_where_one_would() -> None:
+    """Else single ones would take each place that comes free, and many never be let in."""
 
     async def scenario() -> list[Any]:
         gate = Gate(open=False)
         async with batching(gate, max_waiting_rows=3) as batcher:
             await submit_soon(batcher, 1)
             await gate.running()
+            await submit_soon(batcher, 2, 3)
             many = await submit_soon(batcher, *range(5))
             with pytest.raises(Full):
                 await batcher.submit("q", [6])
@@ -394,7 +395,7 @@ def test_batches_run_side_by_side() -> None:
 
     async def scenario() -> list[list[int]]:
         gate = Gate(open=False)
-        async with batching(gate, threads=2) as batcher:
+        async with batching(gate, prepare=lambda: 2) as batcher:
             tasks = []
             for row in (1, 2):
                 tasks.append(await submit_soon(batcher, row))
@@ -410,7 +411,7 @@ def test_few_rows_do_not_run_beside_others() -> None:
 
     async def scenario() -> list[list[int]]:
         gate = Gate(open=False)
-        batcher = Batcher({"q": Runner(gate, 8, efficient_rows=3)}, threads=2)
+        batcher = Batcher({"q": Runner(gate, 8, efficient_rows=3)}, prepare=lambda: 2)
         tasks = [await submit_soon(batcher, 1)]
         await gate.running()
         tasks += [await submit_soon(batcher, *rows) for rows in ((2, 3), (4,))]
@@ -430,7 +431,7 @@ def test_idle_threads_divide_a_large_submission() -> None:
 
     async def scenario() -> tuple[Answers, list[list[int]]]:
         gate = Gate(open=False)
-        async with batching(gate, max_rows=8, threads=2, clock=clock) as batcher:
+        async with batching(gate, max_rows=8, prepare=lambda: 2, clock=clock) as batcher:
             task = asyncio.create_task(batcher.submit("q", range(6)))
             for _ in range(2):
                 await gate.running()
@@ -448,7 +449,7 @@ def test_a_lost_runner_takes_no_batch_with_it_that_runs_elsewhere() -> None:
 
     async def scenario() -> list[Any]:
         gate = Gate(open=False)
-        async with batching(gate, threads=2) as batcher:
+        async with batching(gate, prepare=lambda: 2) as batcher:
             tasks = []
             for row in (1, "lost"):
                 tasks.append(await submit_soon(batcher, row))

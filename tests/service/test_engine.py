@@ -229,6 +229,31 @@ def test_a_device_that_fails_its_warm_up_stops_the_start(bundle_path: Path) -> N
         Engine({"mnist": Broken(Bundle.open(bundle_path), device="cpu", threads=1)})
 
 
+class FallenBack(Runtime):
+    """Takes two batches at once only when its warm-up has left it on the CPU."""
+
+    warm = False
+
+    @property
+    def side_by_side(self) -> int:
+        """One on a device that is not this one."""
+        return 2 if self.warm else 1
+
+    def warm_up(self) -> None:
+        """Fall back."""
+        self.warm = True
+
+
+def test_there_are_as_many_threads_as_the_device_wants_that_is_left(bundle_path: Path) -> None:
+    """CUDA, which wants one, may turn out not to work when it is warmed up."""
+    before = set(threading.enumerate())
+    engine = Engine({"mnist": FallenBack(Bundle.open(bundle_path), device="cpu", threads=2)})
+    try:
+        assert 2 == len(set(threading.enumerate()) - before)
+    finally:
+        engine.close()
+
+
 def test_the_engine_names_what_it_holds(engine: Engine) -> None:
     """Its repr is what the log says at start."""
     assert "mnist" in repr(engine)

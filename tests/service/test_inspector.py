@@ -40,7 +40,7 @@ def test_pictures_that_are_being_prepared_count(
 ) -> None:
     """Those that wait or are at work take room in the queue; afterwards there is room again."""
     inspector = Inspector(
-        Engine({"mnist": runtime}, max_waiting_rows=4),
+        Engine({"mnist": runtime}, max_waiting_rows=3),
         preparation := Preparation(max_pixels=5_000_000, threads=1),
         default_model="mnist",
     )

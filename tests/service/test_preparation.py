@@ -107,18 +107,28 @@ def test_the_box_is_in_pixels_of_the_file(
 
 
 def test_requests_take_turns(preparation: Preparation, manifest: Manifest) -> None:
-    """Who sends many pictures does not keep the threads from those who send one."""
+    """Who sends many pictures has as many at work as there are threads, here one."""
     done = []
-    preparation._work = lambda content, *_: done.append(content)  # type: ignore[assignment]
+    begun, gate = threading.Event(), threading.Event()
+
+    def work(content: bytes, *_: Any) -> None:
+        begun.set()
+        assert gate.wait(30)
+        done.append(content)
+
+    preparation._work = work  # type: ignore[assignment]
 
     async def scenario() -> None:
         frame, fitting = Frame.of(manifest), Fitting()
-        many = preparation.prepare([b"a1", b"a2", b"a3"], frame, fitting)
-        one = preparation.prepare([b"b"], frame, fitting)
+        many = asyncio.create_task(preparation.prepare([b"a1", b"a2", b"a3"], frame, fitting))
+        await asyncio.to_thread(begun.wait, 30)
+        one = asyncio.create_task(preparation.prepare([b"b"], frame, fitting))
+        await asyncio.sleep(0)
+        gate.set()
         await asyncio.gather(many, one)
 
     asyncio.run(scenario())
-    assert done.index(b"b") < 2
+    assert [b"a1", b"b", b"a2", b"a3"] == done
 
 
 def test_many_quick_pictures_do_not_hold_up_the_event_loop(

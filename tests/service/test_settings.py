@@ -130,10 +130,10 @@ def test_settings_cannot_be_changed(settings: Settings) -> None:
         settings.port = 1  # type: ignore[misc]
 
 
-def test_a_request_that_could_never_be_taken_is_refused_at_start() -> None:
-    """More pictures in a request than may wait would always be answered with 429."""
+def test_a_body_that_could_never_be_taken_is_refused_at_start() -> None:
+    """A body larger than all that may be held would always be answered with 429."""
     with pytest.raises(ValueError, match="it would never fit"):
-        Settings(max_pictures=20, max_waiting_rows=10)
+        Settings(max_body_bytes=20, max_waiting_bytes=10)
 
 
 @pytest.mark.parametrize("value", ['["a secret key", 1]', '["a secret key"', '"a secret key"'])

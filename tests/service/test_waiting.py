@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -9,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from service.waiting import Batch, Runner, Submission, Visit, Waiting
+from service.waiting import Batch, Runner, Submission, Waiting
 
 
 @pytest.fixture
 def submission() -> Callable[..., Submission]:
     """Makes submissions that arrived at a given time."""
 
-    def make(*rows: int, arrived: float = 0.0, visit: Visit | None = None) -> Submission:
+    def make(
+        *rows: int, arrived: float = 0.0, since: float | None = None, until: float = math.inf
+    ) -> Submission:
         loop = asyncio.new_event_loop()
-        made = Submission(rows, loop, loop.create_future(), arrived, visit or Visit(arrived))
+        since = arrived if since is None else since
+        made = Submission(rows, loop, loop.create_future(), arrived, since, until)
         loop.close()
         return made
 
@@ -118,11 +122,11 @@ def test_what_is_dropped_makes_room(submission: Callable[..., Submission]) -> No
     assert [6] == rows_of(waiting.form(0))
 
 
-def test_a_visit_goes_to_the_end_of_the_line_once(submission: Callable[..., Submission]) -> None:
+def test_queues_take_turns_by_when_callers_came(submission: Callable[..., Submission]) -> None:
     """Its second submission goes before those who came after its first."""
     waiting = Waiting({"encode": Runner(list, 2), "decode": Runner(list, 2)})
     waiting.add("encode", submission(1, arrived=1))
-    waiting.add("decode", submission(2, arrived=2, visit=Visit(since=0)))
+    waiting.add("decode", submission(2, arrived=2, since=0))
     assert [[2], [1]] == [rows_of(waiting.form(2)) for _ in range(2)]
 
 
@@ -131,7 +135,7 @@ def test_what_would_be_too_late_is_not_computed(submission: Callable[..., Submis
     waiting = Waiting({"q": Runner(list, 2)})
     waiting.note("q", 1.0)
     for row, until in ((1, 10.5), (2, 12), (3, 10.9), (4, 11.5)):
-        waiting.add("q", submission(row, visit=Visit(0, until)))
+        waiting.add("q", submission(row, until=until))
     assert [2, 4] == rows_of(waiting.form(10))
     assert 0 == waiting.rows
 
@@ -140,7 +144,7 @@ def test_what_fits_into_a_batch_is_always_tried(submission: Callable[..., Submis
     """It may take less time than the last one, which may have been larger."""
     waiting = Waiting({"q": Runner(list, 2)})
     waiting.note("q", 1.0)
-    waiting.add("q", submission(1, visit=Visit(0, 0.5)))
+    waiting.add("q", submission(1, until=0.5))
     assert [1] == rows_of(waiting.form(0))
 
 
@@ -151,7 +155,7 @@ def test_one_slow_batch_does_not_keep_everybody_out(submission: Callable[..., Su
     kept = []
     for now in range(6):
         for row in (1, 2):
-            waiting.add("q", submission(row, visit=Visit(now, now + 1.5)))
+            waiting.add("q", submission(row, arrived=now, until=now + 1.5))
         kept.append(isinstance(waiting.form(now), Batch))
         waiting.form(now)  # what is left
     assert [False, False, False, True, True, True] == kept
