@@ -7,6 +7,7 @@ rows into a list of answers.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -20,13 +21,16 @@ from service.workers import Workers
 Clock = Callable[[], float]
 QUICK_S = 0.01
 """A run that takes less may hold up an event loop that has nothing else to do."""
+SHARE_IN_LINE = 0.6
+"""Of its time, what a caller may spend behind those that wait before it. The rest is for batches
+that run, for its own, and for what differs from the estimate."""
 
 
 class Full(Exception):
-    """The queue has no room for these rows; `retry_after_s` says when it should have."""
+    """The queue is too long for these rows; `retry_after_s` says when it should not be."""
 
     def __init__(self, retry_after_s: float) -> None:
-        super().__init__(f"the queue is full; try again in {retry_after_s:.1f} s")
+        super().__init__(f"too much work is waiting; try again in {retry_after_s:.1f} s")
         self.retry_after_s = retry_after_s
 
 
@@ -107,7 +111,7 @@ class Batcher:
         """Whether all threads are there."""
         return self._workers.alive
 
-    def check_room(self, rows: int, *, ahead: int = 0) -> None:
+    def check_room(self, rows: int, *, ahead: int = 0, until: float = math.inf) -> None:
         """Refuse rows for which there is no room, perhaps before work is put into them.
 
         Many get in where one would, else single rows would take each place that comes free.
@@ -115,11 +119,14 @@ class Batcher:
         Args:
             rows: that may come.
             ahead: rows that are on their way here.
+            until: when answers are of no use any more.
 
         Raises:
-            Full: too many rows wait.
+            Full: too many rows wait, in all or for these to be answered in time.
         """
-        if self._waiting.rows + ahead >= self._max_waiting_rows:
+        before = self._waiting.rows + ahead
+        in_line_s = SHARE_IN_LINE * (until - self._clock())
+        if before >= self._max_waiting_rows or self._rate.seconds(before) > in_line_s:
             raise Full(self._refusals.retry_after_s(rows))
 
     async def submit(
@@ -136,7 +143,7 @@ class Batcher:
             visit: of the caller, if this is not all that it submits, or if its time is limited.
 
         Raises:
-            Full: there is no room for the first rows of a visit.
+            Full: there is no room for the first rows of a visit, see `check_room`.
             Closed: `close` was called, or a runner was lost.
         """
         loop = asyncio.get_running_loop()
@@ -146,7 +153,7 @@ class Batcher:
             if self._closed:
                 raise Closed("the service takes no more work")
             if visit.since is None:
-                self.check_room(len(rows))
+                self.check_room(len(rows), until=visit.until)
                 visit.since = now
             future = loop.create_future()
             submission = Submission(rows, loop, future, now, visit.since, visit.until)

@@ -77,6 +77,15 @@ class Engine:
         """The onnxruntime provider in use; more than one, where a bundle fell back to the CPU."""
         return ", ".join(sorted({runtime.provider for runtime in self._runtimes.values()}))
 
+    def check_room(self, rows: int, *, ahead: int) -> None:
+        """Refuse images for which there is no room behind those that are on their way.
+
+        Raises:
+            service.batcher.Full: see `Batcher.check_room`.
+        """
+        visit = visiting.get() or Visit()
+        self.batcher.check_room(rows, ahead=ahead, until=visit.until)
+
     async def encode(self, model: str, images: list[Floats]) -> list[Encoding | Exception]:
         """Lengths (K,) and poses (K, D) of each image (1, H, W), or what went wrong with it.
 

@@ -155,7 +155,7 @@ class Inspector:
         self, uploads: list[Upload], frame: Frame, fitting: Fitting
     ) -> list[Prepared | Problem]:
         """Where there is room in the queue behind all that are being prepared."""
-        self.engine.batcher.check_room(len(uploads), ahead=self._preparation.waiting)
+        self.engine.check_room(len(uploads), ahead=self._preparation.waiting)
         with timing("preprocess"):
             return await self._preparation.prepare(uploads, frame, fitting)
 

@@ -23,6 +23,10 @@ class Rate:
         """Zero before anything was measured."""
         return self._rows / self._seconds if self._seconds else 0.0
 
+    def seconds(self, rows: int) -> float:
+        """How long so many rows take; zero before anything was measured."""
+        return rows * self._seconds / self._rows if self._rows else 0.0
+
     def note(self, rows: int, seconds: float) -> None:
         """Count a batch."""
         self._rows = self._memory * self._rows + rows
@@ -51,6 +55,6 @@ class Refusals:
             return _UNKNOWN_S
         now = self._clock()
         earlier_s = max(0.0, self._promised_until - now)
-        wait_s = min(earlier_s + rows / self._rate.rows_per_s, LONGEST_S)
+        wait_s = min(earlier_s + self._rate.seconds(rows), LONGEST_S)
         self._promised_until = now + wait_s
         return wait_s

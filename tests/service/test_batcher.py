@@ -265,6 +265,32 @@ def test_many_rows_get_in_where_one_would() -> None:
     assert [0, 2, 4, 6, 8] == asyncio.run(scenario())
 
 
+def test_who_would_spend_its_time_in_line_is_refused() -> None:
+    """Work for it would be wasted, and it hears at once; those with more time are let in."""
+
+    async def scenario() -> list[bool]:
+        gate, clock = Gate(open=False), Clock()
+        async with batching(gate, clock=clock) as batcher:
+            for row in range(2):
+                await submit_soon(batcher, row)
+                await gate.running()
+                if row == 0:
+                    clock.now += 0.1
+                    gate.let()
+            await submit_soon(batcher, *range(6))
+            refused = []
+            for seconds in (0.9, 1.1, math.inf):
+                try:
+                    batcher.check_room(1, until=clock.now + seconds)
+                except Full:
+                    refused.append(True)
+                else:
+                    refused.append(False)
+            return refused
+
+    assert [True, False, False] == asyncio.run(scenario())
+
+
 def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None:
     """Every caller from before gets an answer."""
 
