@@ -12,13 +12,13 @@ from typing import Any
 from benchmarks.load.client import Outcome, generate
 from benchmarks.load.servers import Running
 
-OTHERS = 64
-"""Connections that stay. More than one batch, so that who comes now waits for a whole one."""
+OTHERS = 256
+"""Connections that stay: so many that who comes waits for longer than leavers stay."""
 AT_ONCE = 50
 STAY_S = 0.05
 """Leavers stay for this long at most."""
 COMPUTED_SHARE = 0.05
-"""Of the leavers' rows: those that were in a batch when their client left."""
+"""Of the leavers' rows, some may be in a batch when their client leaves."""
 _ROWS = re.compile(r"^capsnet_batch_rows_sum\{[^}]*\} (\S+)$", re.MULTILINE)
 
 
