@@ -30,7 +30,7 @@ class Full(Exception):
     """The queue is too long for these rows; `retry_after_s` says when it should not be."""
 
     def __init__(self, retry_after_s: float) -> None:
-        super().__init__(f"too much work is waiting; try again in {retry_after_s:.1f} s")
+        super().__init__(f"too much work is waiting; try again in {math.ceil(retry_after_s)} s")
         self.retry_after_s = retry_after_s
 
 
@@ -125,7 +125,7 @@ class Batcher:
             Full: too many rows wait, in all or for these to be answered in time.
         """
         before = self._waiting.rows + ahead
-        in_line_s = SHARE_IN_LINE * (until - self._clock())
+        in_line_s = SHARE_IN_LINE * max(0.0, until - self._clock())
         if before >= self._max_waiting_rows or self._rate.seconds(before) > in_line_s:
             raise Full(self._refusals.retry_after_s(rows))
 
