@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from service.delivery import complete, counted, deliver
-from service.rate import Rate, Refusals
+from service.rate import LONGEST_S, Rate, Refusals
 from service.waiting import Answers, Batch, BatchReport, Part, Runner, Submission, Visit, Waiting
 from service.workers import Workers
 
@@ -53,7 +53,7 @@ class Batcher:
 
     Args:
         runners: one for each queue.
-        max_waiting_rows: while so many rows wait, `submit` raises Full.
+        max_waiting_rows: while so many rows wait, more are refused.
         max_delay_s: see `Waiting`.
         clock: monotonic seconds.
         prepare: called once, on the first of the threads, before any run, and says how many of
@@ -117,17 +117,19 @@ class Batcher:
         Many get in where one would, else single rows would take each place that comes free.
 
         Args:
-            rows: that may come.
+            rows: that may come; they say only when to come back.
             ahead: rows that are on their way here.
             until: when answers are of no use any more.
 
         Raises:
             Full: too many rows wait, in all or for these to be answered in time.
         """
-        before = self._waiting.rows + ahead
-        in_line_s = SHARE_IN_LINE * max(0.0, until - self._clock())
-        if before >= self._max_waiting_rows or self._rate.seconds(before) > in_line_s:
+        if self._waiting.rows + ahead >= self._max_waiting_rows:
             raise Full(self._refusals.retry_after_s(rows))
+        line_s = self._waiting.seconds / self._threads
+        longest_s = SHARE_IN_LINE * max(0.0, until - self._clock())
+        if line_s > longest_s:
+            raise Full(min(line_s - longest_s, LONGEST_S))
 
     async def submit(
         self, key: Hashable, rows: Sequence[Any], visit: Visit | None = None
@@ -152,8 +154,10 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Closed("the service takes no more work")
-            if visit.since is None:
+            if not visit.admitted:
                 self.check_room(len(rows), until=visit.until)
+                visit.admitted = True
+            if visit.since is None:
                 visit.since = now
             future = loop.create_future()
             submission = Submission(rows, loop, future, now, visit.since, visit.until)
@@ -189,7 +193,7 @@ class Batcher:
             self._waiting.rows == rows
             and not submission.taken
             and not self._running
-            and self._waiting.runner(key).anywhere
+            and self._waiting.runner(key).anywhere()
             and self._seconds.get((key, rows), QUICK_S) < QUICK_S
         )
 
@@ -257,7 +261,7 @@ class Batcher:
         seconds = now - started
         with self._changed:
             self._seconds[key, len(rows)] = seconds
-            self._waiting.note(key, seconds)
+            self._waiting.note(key, len(rows), seconds)
             self._rate.note(len(rows), seconds / self._threads)
             answered = complete(parts, answers, now)
         deliver(answered)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,14 +51,14 @@ class Engine:
                 _encoder(runtime),
                 runtime.max_encode_rows,
                 runtime.encoder_padding,
-                runtime.any_thread,
+                partial(_any_thread, runtime),
                 _EFFICIENT_IMAGES,
             )
             runners[name, "decode"] = Runner(
                 _decoder(runtime),
                 runtime.max_decode_rows,
                 runtime.decoder_padding,
-                runtime.any_thread,
+                partial(_any_thread, runtime),
             )
             runners[name, "route"] = Runner(
                 _router(runtime), max_route_rows, efficient_rows=max_route_rows
@@ -78,13 +79,14 @@ class Engine:
         return ", ".join(sorted({runtime.provider for runtime in self._runtimes.values()}))
 
     def check_room(self, rows: int, *, ahead: int) -> None:
-        """Refuse images for which there is no room behind those that are on their way.
+        """Let images in, or refuse them if there is no room behind those that are on their way.
 
         Raises:
             service.batcher.Full: see `Batcher.check_room`.
         """
         visit = visiting.get() or Visit()
         self.batcher.check_room(rows, ahead=ahead, until=visit.until)
+        visit.admitted = True
 
     async def encode(self, model: str, images: list[Floats]) -> list[Encoding | Exception]:
         """Lengths (K,) and poses (K, D) of each image (1, H, W), or what went wrong with it.
@@ -121,7 +123,7 @@ class Engine:
         return Routing(*routing)
 
     def _warm_up(self) -> int:
-        """On what runs the networks then: CUDA may turn out not to work."""
+        """How many threads run batches then: CUDA may turn out not to work."""
         for runtime in self._runtimes.values():
             runtime.warm_up()
         return min(runtime.side_by_side for runtime in self._runtimes.values())
@@ -140,6 +142,10 @@ class Engine:
     def close(self, timeout_s: float | None = None) -> bool:
         """Finish what was accepted and stop the thread; whether it ended within the timeout."""
         return self.batcher.close(timeout_s)
+
+
+def _any_thread(runtime: Runtime) -> bool:
+    return runtime.any_thread
 
 
 @contextmanager

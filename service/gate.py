@@ -30,7 +30,8 @@ _TIMEOUT_PARAMETER = {
     "in": "header",
     "required": False,
     "schema": {"type": "number", "exclusiveMinimum": 0},
-    "description": "Seconds after which the answer is of no use; at most the service's own.",
+    "description": "Seconds after which the answer is of no use (504), at most the service's own. "
+    "Where the line would take more than 0.6 of them, the answer is 429 at once.",
 }
 Endpoint = Callable[..., Coroutine[Any, Any, Any]]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]

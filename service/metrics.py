@@ -40,7 +40,11 @@ class Metrics:
             metric = Histogram(name, text, labels, buckets=buckets, registry=registry)
             return cache(metric.labels)
 
-        self._requests = counter("capsnet_requests", "Answered requests.", ("route", "status"))
+        self._requests = counter(
+            "capsnet_requests",
+            "Requests that were answered, or whose client left (499).",
+            ("route", "status"),
+        )
         self._seconds = histogram(
             "capsnet_request_seconds",
             "From request to answer, or to the client's leaving.",
@@ -73,7 +77,7 @@ class Metrics:
         self._provider.info({"provider": provider, "models": models})
 
     def note_request(self, route: str, status: int, seconds: float) -> None:
-        """Count an answer. `route` is the path's template, never what the client typed."""
+        """Count a request. `route` is the path's template, never what the client typed."""
         self._requests(route, status).inc()
         self._seconds(route).observe(seconds)
 

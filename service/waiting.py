@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from service.rate import Rate
+
 
 @dataclass(frozen=True)
 class Runner:
@@ -20,7 +22,7 @@ class Runner:
     """Largest batch."""
     padding: Callable[[int], int] = lambda _rows: 0
     """How many rows more than those of a batch are computed for it."""
-    anywhere: bool = False
+    anywhere: Callable[[], bool] = lambda: False
     """Whether a caller's thread may call it too."""
     efficient_rows: int = 1
     """Batches of fewer rows do not run beside others, and none is divided into smaller ones."""
@@ -32,9 +34,10 @@ class Visit:
 
     until: float = math.inf
     """When answers are of no use to it any more: then it has to cancel what it waits for."""
+    admitted: bool = False
+    """There was room for its first rows, and so there is for later ones."""
     since: float | None = None
-    """When there was room for its first rows. For later ones there is, and they are no newcomers:
-    queues take turns by this."""
+    """When its first rows came. Queues take turns by this, so that later ones are no newcomers."""
 
 
 @dataclass(eq=False)
@@ -129,6 +132,8 @@ class _Queue:
     """Of them, those that no batch has taken."""
     seconds: float = 0.0
     """Of the last batch."""
+    rate: Rate = field(default_factory=Rate)
+    """Of the last batches, on one thread."""
 
     def add(self, submission: Submission) -> None:
         """Put a submission at the end."""
@@ -216,9 +221,16 @@ class Waiting:
         """Take out what is left of a submission, if anything is."""
         self._queues[key].drop(submission)
 
-    def note(self, key: Hashable, seconds: float) -> None:
+    @property
+    def seconds(self) -> float:
+        """How long one thread would take for all rows, each at the rate of its queue."""
+        return sum([queue.rate.seconds(queue.rows) for queue in tuple(self._filled.values())])
+
+    def note(self, key: Hashable, rows: int, seconds: float) -> None:
         """Say how long a batch of a queue took."""
-        self._queues[key].seconds = seconds
+        queue = self._queues[key]
+        queue.seconds = seconds
+        queue.rate.note(rows, seconds)
 
     def add(self, key: Hashable, submission: Submission) -> None:
         """Put a submission at the end of a queue."""

@@ -81,7 +81,7 @@ async def running_anywhere(*, seconds: float = 0.0) -> AsyncIterator[tuple[Batch
             raise ValueError("poison")
         return rows
 
-    batcher = Batcher({"q": Runner(run, 4, anywhere=True)}, clock=clock)
+    batcher = Batcher({"q": Runner(run, 4, anywhere=lambda: True)}, clock=clock)
     try:
         yield batcher, runs
     finally:
@@ -266,30 +266,82 @@ def test_many_rows_get_in_where_one_would() -> None:
 
 
 def test_who_would_spend_its_time_in_line_is_refused() -> None:
-    """Work for it would be wasted, and it hears at once; those with more time are let in."""
+    """It hears at once when to come; those with more time are let in."""
 
-    async def scenario() -> list[bool]:
+    async def scenario() -> list[float]:
         gate, clock = Gate(open=False), Clock()
         async with batching(gate, clock=clock) as batcher:
+            await submit_soon(batcher, 1, 2)
+            await gate.running()
+            clock.now = 0.2
+            gate.let()
+            await submit_soon(batcher, 3)
+            await gate.running()
+            batcher.check_room(1, until=clock.now - 1)  # nobody waits: it may be tried
+            await submit_soon(batcher, *range(6))
+            refused = []
+            for seconds in (0.5, 0.9, 1.1, math.inf):
+                try:
+                    batcher.check_room(1, until=clock.now + seconds)
+                except Full as refusal:
+                    refused.append(refusal.retry_after_s)
+            return refused
+
+    assert pytest.approx([0.6 - 0.3, 0.6 - 0.54]) == asyncio.run(scenario())
+
+
+def test_a_visit_has_its_place_and_its_time_from_its_first_rows() -> None:
+    """Its later rows go before those of newcomers; short time is refused, unless it was let in."""
+
+    async def scenario() -> list[list[Any]]:
+        gate, clock = Gate(open=False), Clock()
+        batcher = Batcher({"a": Runner(gate, 4), "b": Runner(gate, 4)}, clock=clock)
+        early, let_in = Visit(), Visit(until=2, admitted=True)
+        tasks = [asyncio.create_task(batcher.submit("a", [1], early))]
+        await gate.running()
+        clock.now = 1.0
+        gate.let()
+        await tasks[0]
+        tasks.append(asyncio.create_task(batcher.submit("a", [2])))
+        await gate.running()
+        tasks.append(asyncio.create_task(batcher.submit("a", [3, 4, 5])))
+        await asyncio.sleep(0)
+        clock.now = 1.5
+        with pytest.raises(Full):
+            await batcher.submit("b", [6], Visit(until=2))
+        tasks.append(asyncio.create_task(batcher.submit("b", [7], early)))
+        tasks.append(asyncio.create_task(batcher.submit("b", [8], let_in)))
+        await asyncio.sleep(0)
+        gate.let(9)
+        await asyncio.gather(*tasks)
+        await asyncio.to_thread(batcher.close)
+        return gate.batches
+
+    assert [[1], [2], [7, 8], [3, 4, 5]] == asyncio.run(scenario())
+
+
+def test_rows_that_would_be_late_are_dropped_for_others() -> None:
+    """Where more wait than a batch holds."""
+
+    async def scenario() -> list[list[Any]]:
+        gate, clock = Gate(open=False), Clock()
+        async with batching(gate, max_rows=1, clock=clock) as batcher:
             for row in range(2):
                 await submit_soon(batcher, row)
                 await gate.running()
                 if row == 0:
-                    clock.now += 0.1
+                    clock.now = 1.0
                     gate.let()
-            batcher.check_room(1, until=clock.now - 1)  # nobody waits: it may be tried
-            await submit_soon(batcher, *range(6))
-            refused = []
-            for seconds in (0.9, 1.1, math.inf):
-                try:
-                    batcher.check_room(1, until=clock.now + seconds)
-                except Full:
-                    refused.append(True)
-                else:
-                    refused.append(False)
-            return refused
+            hasty = Visit(until=3.0, admitted=True)
+            late = asyncio.create_task(batcher.submit("q", [2], hasty))
+            kept = await submit_soon(batcher, 3)
+            clock.now = 2.5
+            gate.let(9)
+            await kept
+            late.cancel()
+        return gate.batches
 
-    assert [True, False, False] == asyncio.run(scenario())
+    assert [[0], [1], [3]] == asyncio.run(scenario())
 
 
 def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None:

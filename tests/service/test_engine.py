@@ -239,17 +239,23 @@ class FallenBack(Runtime):
         """One on a device that is not this one."""
         return 2 if self.warm else 1
 
+    @property
+    def any_thread(self) -> bool:
+        """Nor may every thread call that device."""
+        return self.warm
+
     def warm_up(self) -> None:
         """Fall back."""
         self.warm = True
 
 
-def test_there_are_as_many_threads_as_the_device_wants_that_is_left(bundle_path: Path) -> None:
-    """CUDA, which wants one, may turn out not to work when it is warmed up."""
+def test_threads_suit_the_device_that_is_left_after_the_warm_up(bundle_path: Path) -> None:
+    """CUDA, which wants one for itself, may turn out not to work."""
     before = set(threading.enumerate())
     engine = Engine({"mnist": FallenBack(Bundle.open(bundle_path), device="cpu", threads=2)})
     try:
         assert 2 == len(set(threading.enumerate()) - before)
+        assert engine.batcher._waiting.runner(("mnist", "encode")).anywhere()
     finally:
         engine.close()
 

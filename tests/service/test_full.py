@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from starlette.types import Message
 
 from model.runtime import Encoding, Floats, Runtime
 from service.app import create_app
@@ -69,3 +71,35 @@ def test_who_waited_in_vain_is_in_the_histogram_of_the_queue(
     assert httpx.codes.GATEWAY_TIMEOUT == answer.status_code
     assert 'capsnet_stage_seconds_count{stage="queue"} 1.0' in metrics
     assert 'capsnet_stage_seconds_bucket{le="0.25",stage="queue"} 0.0' in metrics
+
+
+def test_who_leaves_while_it_waits_is_counted_with_its_time(
+    settings: Settings, digits: list[bytes], gate: threading.Event
+) -> None:
+    """As status 499; else nobody would see how many give up, nor after how long."""
+    app = create_app(settings, Engine(load_runtimes(settings)))
+    messages = [{"type": "http.request", "body": digits[7]}, {"type": "http.disconnect"}]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/classify",
+        "query_string": b"",
+        "headers": [(b"content-type", b"image/png")],
+    }
+    answers = []
+
+    async def receive() -> Message:
+        await asyncio.sleep(0.1)
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        answers.append(message)
+
+    with TestClient(app) as client:
+        asyncio.run(app(scope, receive, send))
+        metrics = client.get("/metrics").text
+        gate.set()
+    assert [] == answers
+    assert 'capsnet_requests_total{route="/classify",status="499"} 1.0' in metrics
+    assert 'capsnet_request_seconds_bucket{le="0.1",route="/classify"} 0.0' in metrics
+    assert 'capsnet_request_seconds_count{route="/classify"} 1.0' in metrics

@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from model.preprocess import Prepared
 from model.runtime import Runtime
 from service.batcher import Full
-from service.engine import Engine
+from service.engine import Engine, visiting
 from service.inspector import Inspector, Reading
 from service.preparation import Fitting, Frame, Preparation
 from service.problems import Problem, UnsupportedFormat
+from service.waiting import Visit, Waiting
 
 
 def test_a_full_queue_refuses_before_anything_is_decoded(runtime: Runtime) -> None:
@@ -73,3 +77,55 @@ def test_pictures_that_are_being_prepared_count(
         assert 4 == asyncio.run(scenario())
     finally:
         inspector.close(10)
+
+
+@pytest.fixture
+def inspector(runtime: Runtime) -> Iterator[Inspector]:
+    """With room for three rows."""
+    preparation = Preparation(max_pixels=5_000_000, threads=1)
+    engine = Engine({"mnist": runtime}, max_waiting_rows=3)
+    inspector = Inspector(engine, preparation, default_model="mnist")
+    yield inspector
+    inspector.close(10)
+
+
+def test_who_was_let_in_at_the_door_is_not_refused_behind_it(
+    inspector: Inspector, digits: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its picture is decoded, others may have filled the queue."""
+    batcher = inspector.engine.batcher
+    manifest = inspector.manifest(None)
+    real = inspector._preparation.prepare
+
+    async def prepare(*args: Any) -> list[Prepared | Problem]:
+        prepared = await real(*args)
+        monkeypatch.setattr(batcher, "_max_waiting_rows", 0)  # as full as can be
+        return prepared
+
+    monkeypatch.setattr(inspector._preparation, "prepare", prepare)
+
+    async def scenario() -> list[Reading | Problem]:
+        visiting.set(Visit())
+        readings = await inspector.read(digits[:1], manifest, Fitting())
+        visiting.set(Visit())
+        with pytest.raises(Full):
+            await inspector.read(digits[:1], manifest, Fitting())
+        return readings
+
+    assert [Reading] == [type(one) for one in asyncio.run(scenario())]
+
+
+def test_who_has_no_time_for_the_line_is_refused_at_the_door(
+    inspector: Inspector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own limit; who has none is told what is wrong with its picture."""
+    monkeypatch.setattr(Waiting, "seconds", 10.0)
+    manifest = inspector.manifest(None)
+
+    async def read(visit: Visit) -> list[Reading | Problem]:
+        visiting.set(visit)
+        return await inspector.read([b"no picture"], manifest, Fitting())
+
+    with pytest.raises(Full):
+        asyncio.run(read(Visit(until=time.monotonic() + 5)))
+    assert [UnsupportedFormat] == [type(one) for one in asyncio.run(read(Visit()))]

@@ -123,7 +123,7 @@ def test_what_is_dropped_makes_room(submission: Callable[..., Submission]) -> No
 
 
 def test_queues_take_turns_by_when_callers_came(submission: Callable[..., Submission]) -> None:
-    """Its second submission goes before those who came after its first."""
+    """A caller's second submission goes before those who came after its first."""
     waiting = Waiting({"encode": Runner(list, 2), "decode": Runner(list, 2)})
     waiting.add("encode", submission(1, arrived=1))
     waiting.add("decode", submission(2, arrived=2, since=0))
@@ -133,7 +133,7 @@ def test_queues_take_turns_by_when_callers_came(submission: Callable[..., Submis
 def test_what_would_be_too_late_is_not_computed(submission: Callable[..., Submission]) -> None:
     """Those whose time is enough are answered, however many wait before them."""
     waiting = Waiting({"q": Runner(list, 2)})
-    waiting.note("q", 1.0)
+    waiting.note("q", 1, 1.0)
     for row, until in ((1, 10.5), (2, 12), (3, 10.9), (4, 11.5)):
         waiting.add("q", submission(row, until=until))
     assert [2, 4] == rows_of(waiting.form(10))
@@ -143,7 +143,7 @@ def test_what_would_be_too_late_is_not_computed(submission: Callable[..., Submis
 def test_what_fits_into_a_batch_is_always_tried(submission: Callable[..., Submission]) -> None:
     """It may take less time than the last one, which may have been larger."""
     waiting = Waiting({"q": Runner(list, 2)})
-    waiting.note("q", 1.0)
+    waiting.note("q", 1, 1.0)
     waiting.add("q", submission(1, until=0.5))
     assert [1] == rows_of(waiting.form(0))
 
@@ -151,7 +151,7 @@ def test_what_fits_into_a_batch_is_always_tried(submission: Callable[..., Submis
 def test_one_slow_batch_does_not_keep_everybody_out(submission: Callable[..., Submission]) -> None:
     """What it took is believed less each time that rows are dropped for it."""
     waiting = Waiting({"q": Runner(list, 1)})
-    waiting.note("q", 8.0)
+    waiting.note("q", 1, 8.0)
     kept = []
     for now in range(6):
         for row in (1, 2):
