@@ -82,7 +82,7 @@ def test_results_and_gradients_are_those_of_a_convolution(
 
     for name, actual in _results(layer, images).items():
         largest = expected[name].abs().max().item()
-        torch.testing.assert_close(actual, expected[name], atol=2e-4 * largest, rtol=0)
+        torch.testing.assert_close(actual, expected[name], atol=5e-4 * largest, rtol=0)
 
 
 def test_the_batch_changes_nothing() -> None:
