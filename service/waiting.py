@@ -135,6 +135,11 @@ class _Queue:
     rate: Rate = field(default_factory=Rate)
     """Of the last batches, on one thread."""
 
+    @property
+    def line_s(self) -> float:
+        """How long the rows take that the next batch has no place for."""
+        return self.rate.seconds(max(0, self.rows - self.runner.max_rows))
+
     def add(self, submission: Submission) -> None:
         """Put a submission at the end."""
         self.submissions.append(submission)
@@ -223,8 +228,8 @@ class Waiting:
 
     @property
     def seconds(self) -> float:
-        """How long one thread would take for all rows, each at the rate of its queue."""
-        return sum([queue.rate.seconds(queue.rows) for queue in tuple(self._filled.values())])
+        """How long one thread would take for all rows but a batch of each queue."""
+        return sum([queue.line_s for queue in tuple(self._filled.values())])
 
     def note(self, key: Hashable, rows: int, seconds: float) -> None:
         """Say how long a batch of a queue took."""

@@ -278,7 +278,7 @@ def test_who_would_spend_its_time_in_line_is_refused() -> None:
             await submit_soon(batcher, 3)
             await gate.running()
             batcher.check_room(1, until=clock.now - 1)  # nobody waits: it may be tried
-            await submit_soon(batcher, *range(6))
+            await submit_soon(batcher, *range(10))  # of which the next batch takes four
             refused = []
             for seconds in (0.5, 0.9, 1.1, math.inf):
                 try:
@@ -295,7 +295,7 @@ def test_a_visit_has_its_place_and_its_time_from_its_first_rows() -> None:
 
     async def scenario() -> list[list[Any]]:
         gate, clock = Gate(open=False), Clock()
-        batcher = Batcher({"a": Runner(gate, 4), "b": Runner(gate, 4)}, clock=clock)
+        batcher = Batcher({"a": Runner(gate, 4), "b": Runner(gate, 2)}, clock=clock)
         early, let_in = Visit(), Visit(until=2, admitted=True)
         tasks = [asyncio.create_task(batcher.submit("a", [1], early))]
         await gate.running()
@@ -304,11 +304,11 @@ def test_a_visit_has_its_place_and_its_time_from_its_first_rows() -> None:
         await tasks[0]
         tasks.append(asyncio.create_task(batcher.submit("a", [2])))
         await gate.running()
-        tasks.append(asyncio.create_task(batcher.submit("a", [3, 4, 5])))
+        tasks.append(asyncio.create_task(batcher.submit("a", [3, 4, 5, 6, 9])))
         await asyncio.sleep(0)
         clock.now = 1.5
         with pytest.raises(Full):
-            await batcher.submit("b", [6], Visit(until=2))
+            await batcher.submit("b", [0], Visit(until=2))
         tasks.append(asyncio.create_task(batcher.submit("b", [7], early)))
         tasks.append(asyncio.create_task(batcher.submit("b", [8], let_in)))
         await asyncio.sleep(0)
@@ -317,7 +317,7 @@ def test_a_visit_has_its_place_and_its_time_from_its_first_rows() -> None:
         await asyncio.to_thread(batcher.close)
         return gate.batches
 
-    assert [[1], [2], [7, 8], [3, 4, 5]] == asyncio.run(scenario())
+    assert [[1], [2], [7, 8], [3, 4, 5, 6], [9]] == asyncio.run(scenario())
 
 
 def test_rows_that_would_be_late_are_dropped_for_others() -> None:
