@@ -17,8 +17,9 @@ from statistics import median
 import numpy as np
 
 from model.bundle import Bundle
-from model.cuda import CudaOptions
-from model.runtime import DeviceError, Floats, Runtime
+from model.preprocess import Floats
+from model.runtime import DeviceError, Runtime
+from model.runtime.cuda import CudaOptions
 
 SETTINGS = {
     "float32": CudaOptions(),
@@ -93,9 +94,9 @@ def measure(
 def length_changes(runtimes: dict[str, Runtime], images: Floats) -> dict[str, float]:
     """The largest difference of any length from the CPU's, by setting."""
     bundle = next(iter(runtimes.values())).bundle
-    expected = Runtime(bundle, device="cpu").encode(images).lengths
+    expected = Runtime(bundle, device="cpu").encode(images).presence
     return {
-        name: float(np.abs(runtime.encode(images).lengths - expected).max())
+        name: float(np.abs(runtime.encode(images).presence - expected).max())
         for name, runtime in runtimes.items()
     }
 

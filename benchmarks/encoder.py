@@ -21,21 +21,21 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.straightforward import StraightforwardCapsNet, write_graph
-from model.bundle import ENCODER, ENCODER_BATCH
-from model.capsnet import CapsNet, CapsNetConfig
-from model.cpu import cpu_quota, open_session
-from model.runtime import BATCH_ROWS, Floats
-from training.publication.graphs import write_graphs
+from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
+from model.preprocess import Floats
+from model.runtime.cpu import cpu_quota, open_session
+from model.runtime.runtime import BATCH_ROWS
+from training.graphs import round_weights, write_graphs
 from training.recipes import PRESETS
 
 SIZES = {
     "full": PRESETS["mnist"].network,
     "compact": PRESETS["mnist-compact"].network,
-    "strided": PRESETS["mnist-compact-strided"].network,
+    "clothes": PRESETS["fashion-mnist-compact"].network,
 }
 BASELINE = "straightforward.onnx"
 TOLERANCE = 1e-4
-"""How far lengths and poses of the two may lie apart."""
+"""How far presence and poses of the two may lie apart."""
 SHORTEST_TURN = 0.2
 """Seconds; shorter calls are repeated until a turn lasts about this long."""
 
@@ -70,7 +70,7 @@ class Rates(NamedTuple):
 def compare(
     *,
     size: Annotated[
-        Literal["full", "compact", "strided"], typer.Option(help="Which network.")
+        Literal["full", "compact", "clothes"], typer.Option(help="Which network.")
     ] = "full",
     batches: Annotated[tuple[int, int], typer.Option(help="Two batch sizes.")] = (1, 32),
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each encoder.")] = 15,
@@ -83,7 +83,7 @@ def compare(
         write_pair(create_network(SIZES[size]), Path(scratch))
         for batch in batches:
             pair = open_pair(Path(scratch), batch, threads=threads)
-            images = draw_images(batch, SIZES[size].image_size)
+            images = draw_images(batch, SIZES[size].height)
             check_answers(pair, images)
             table.add_row(str(batch), *describe(measure(pair, images, rounds=rounds)))
     table.title = f"{size} encoder, {threads} thread(s), {rounds} rounds"
@@ -91,16 +91,15 @@ def compare(
 
 
 @torch.no_grad()
-def create_network(config: CapsNetConfig) -> CapsNet:
+def create_network(config: DynamicConfig) -> DynamicCapsNet:
     """A network of seeded random weights, rounded as the export demands."""
     torch.manual_seed(0)
-    network = CapsNet(config).eval()
-    for parameter in network.parameters():
-        parameter.copy_(parameter.half())
+    network = DynamicCapsNet(config).eval()
+    round_weights(network)
     return network
 
 
-def write_pair(network: CapsNet, folder: Path) -> None:
+def write_pair(network: DynamicCapsNet, folder: Path) -> None:
     """Export the network both ways."""
     write_graphs(network, folder)
     write_graph(StraightforwardCapsNet.of(network), folder / BASELINE)
@@ -108,7 +107,7 @@ def write_pair(network: CapsNet, folder: Path) -> None:
 
 def open_pair(folder: Path, batch: int, *, threads: int) -> Pair:
     """Open the graph that the service runs at this batch, and the baseline, with equal options."""
-    ours = ENCODER if batch < BATCH_ROWS else ENCODER_BATCH
+    ours = "encoder.onnx" if batch < BATCH_ROWS else "encoder.batch.onnx"
     return Pair(
         open_session(folder / ours, threads=threads),
         open_session(folder / BASELINE, threads=threads),
@@ -121,8 +120,8 @@ def draw_images(count: int, size: int) -> Floats:
 
 
 def check_answers(pair: Pair, images: Floats) -> None:
-    """Compare lengths and poses of the two; speed means nothing where they differ."""
-    outputs = [session.run(["lengths", "poses"], {"images": images}) for session in pair]
+    """Compare presence and poses of the two; speed means nothing where they differ."""
+    outputs = [session.run(["presence", "poses"], {"images": images}) for session in pair]
     for ours, baseline in zip(*outputs, strict=True):
         difference = float(np.abs(ours - baseline).max())
         assert difference <= TOLERANCE, f"the two encoders differ by {difference:.1e}"
@@ -151,7 +150,7 @@ def describe(rates: Rates) -> tuple[str, str, str, str]:
 
 def caller(session: InferenceSession, images: Floats) -> Callable[[], object]:
     """What is timed."""
-    return lambda: session.run(["lengths", "poses"], {"images": images})
+    return lambda: session.run(["presence", "poses"], {"images": images})
 
 
 def choose_repeats(call: Callable[[], object]) -> int:

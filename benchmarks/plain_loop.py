@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.straightforward import StraightforwardCapsNet
-from model.capsnet import CapsNet
+from model.capsnet.dynamic import DynamicCapsNet
 
 RECONSTRUCTION_WEIGHT = 0.0005
 
@@ -18,7 +18,7 @@ RECONSTRUCTION_WEIGHT = 0.0005
 class PlainLoop:
     """Trains the network that another starts from, written the other way."""
 
-    def __init__(self, network: CapsNet, *, device: torch.device) -> None:
+    def __init__(self, network: DynamicCapsNet, *, device: torch.device) -> None:
         self.encoder = StraightforwardCapsNet.of(network).to(device).train()
         self.decoder = _decoder_of(network).to(device)
         weights = [*self.encoder.parameters(), *self.decoder.parameters()]
@@ -53,7 +53,7 @@ class PlainLoop:
 
 
 @torch.no_grad()
-def _decoder_of(network: CapsNet) -> nn.Sequential:
+def _decoder_of(network: DynamicCapsNet) -> nn.Sequential:
     """The same decoder, with the same weights, fed (N, K * D)."""
     ours = network.decoder
     first = nn.Linear(ours.class_weight.shape[0] * ours.class_weight.shape[1], len(ours.class_bias))
@@ -65,5 +65,5 @@ def _decoder_of(network: CapsNet) -> nn.Sequential:
     return nn.Sequential(first, nn.ReLU(), hidden, nn.ReLU(), pixels, nn.Sigmoid())
 
 
-def _linears(network: CapsNet) -> tuple[nn.Linear, nn.Linear]:
+def _linears(network: DynamicCapsNet) -> tuple[nn.Linear, nn.Linear]:
     return network.decoder.hidden, network.decoder.pixels

@@ -13,36 +13,37 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from model.capsnet import CapsNet, CapsNetConfig
+from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
 
 
 class StraightforwardCapsNet(nn.Module):
     """Convolution, primary capsules, routed class capsules; no decoder."""
 
-    def __init__(self, config: CapsNetConfig) -> None:
+    def __init__(self, config: DynamicConfig) -> None:
         super().__init__()
         c = self.config = config
-        self.conv = nn.Conv2d(1, c.conv_channels, c.conv_kernel, c.conv_stride)
+        (first,) = c.stem
+        self.conv = nn.Conv2d(c.channels, first.channels, first.kernel, first.stride)
         channels = c.primary_types * c.primary_dim
-        self.primary = nn.Conv2d(c.conv_channels, channels, c.primary_kernel, c.primary_stride)
+        self.primary = nn.Conv2d(first.channels, channels, c.primary_kernel, c.primary_stride)
         shape = (c.num_primary, c.num_classes, c.class_dim, c.primary_dim)
         self.weight = nn.Parameter(torch.empty(shape))
         """W, (I, K, D, primary_dim)."""
 
     @classmethod
     @torch.no_grad()
-    def of(cls, network: CapsNet) -> Self:
+    def of(cls, network: DynamicCapsNet) -> Self:
         """The same network, with the same weights, written the other way."""
         c = network.config
         baseline = cls(c).eval()
-        baseline.conv.load_state_dict(network.conv.state_dict())
+        baseline.conv.load_state_dict(network.stem[0].state_dict())
         baseline.primary.load_state_dict(network.primary.conv.state_dict())
-        split = network.classes.weight.view(-1, c.primary_dim, c.num_classes, c.class_dim)
+        split = network.votes.weight.view(-1, c.primary_dim, c.num_classes, c.class_dim)
         baseline.weight.copy_(split.permute(0, 2, 3, 1))
         return baseline
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode images (N, 1, H, W) as lengths (N, K) and poses (N, K, D)."""
+        """Encode images (N, 1, H, W) as presence (N, K) and poses (N, K, D)."""
         c = self.config
         maps = self.primary(torch.relu(self.conv(images)))
         grouped = maps.view(images.shape[0], c.primary_types, c.primary_dim, -1)
@@ -72,15 +73,15 @@ def squash(capsules: Tensor) -> Tensor:
 
 def write_graph(baseline: StraightforwardCapsNet, path: Path) -> None:
     """Export by a plain `torch.onnx.export`: float32, dynamic batch, nothing rewritten."""
-    size = baseline.config.image_size
+    shape = baseline.config.image_shape
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own deprecations
         torch.onnx.export(
             baseline,
-            (torch.zeros(2, 1, size, size),),
+            (torch.zeros(2, *shape),),
             path,
             input_names=["images"],
-            output_names=["lengths", "poses"],
+            output_names=["presence", "poses"],
             dynamic_shapes=({0: torch.export.Dim("batch")},),
             dynamo=True,
             verbose=False,

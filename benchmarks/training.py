@@ -26,19 +26,19 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.plain_loop import PlainLoop
-from model.capsnet import CapsNet
+from model.capsnet import family_of
+from model.capsnet.dynamic import DynamicCapsNet
 from training.data.datasets import Examples
-from training.hardware.device import choose_device
-from training.hardware.memory import keep_freed_memory
+from training.device import choose_device, keep_freed_memory
 from training.recipes import PRESETS
-from training.run.plan import Plan
-from training.run.trainer import Trainer
+from training.state import Plan
+from training.trainer import Trainer
 
 SIDES = ("ours", "plain")
 COMPARED = [
     name
     for name, recipe in PRESETS.items()
-    if recipe.baseline is None and recipe.reconstruction == "paper"
+    if family_of(recipe.network).name == "dynamic" and recipe.reconstruction_weight == 0.0005
 ]
 """Presets that the plain loop knows how to train."""
 DIGITS = 10_000
@@ -141,25 +141,25 @@ def _work(side: str, options: Options, pipe: Connection) -> None:
 def _make_trainer(options: Options, device: torch.device, scratch: Path) -> Trainer:
     recipe = replace(PRESETS[options.preset], batch_size=options.batch)
     rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (DIGITS, 28, 28), dtype=np.uint8)
+    images = rng.integers(0, 256, (DIGITS, 1, 28, 28), dtype=np.uint8)
     images[rng.random(images.shape) < 0.8] = 0
-    labels = rng.integers(0, recipe.network.num_classes, DIGITS, dtype=np.uint8)
+    labels = rng.integers(0, recipe.network.num_classes, DIGITS)
     return Trainer(Plan(recipe, 1, Examples(images, labels), None, scratch), device=device)
 
 
 def _ours(trainer: Trainer) -> Step:
     if trainer.device.type == "cpu":
         keep_freed_memory()
-    return lambda _: trainer.step()
+    return lambda _: torch.stack(list(trainer.step().values()))
 
 
 def _plain(trainer: Trainer) -> Step:
-    assert isinstance(trainer.network, CapsNet)
+    assert isinstance(trainer.network, DynamicCapsNet)
     loop = PlainLoop(trainer.network, device=trainer.device)
     pairs = trainer.plan.recipe.task == "pairs"
 
     def step(number: int) -> torch.Tensor:
-        batch = trainer.task.batches.batch(number)
+        batch = trainer.task.batch(number)
         labels = batch.labels if pairs else batch.labels[:, None]
         return loop.step(batch.images, batch.layers if pairs else batch.images, labels)
 

@@ -20,6 +20,9 @@ RUN python3 requirements.py service gpu otel > requirements.txt \
 
 FROM build AS source
 COPY model/*.py /app/model/
+COPY model/bundle /app/model/bundle
+COPY model/interpret /app/model/interpret
+COPY model/runtime /app/model/runtime
 COPY model/preprocess /app/model/preprocess
 COPY service /app/service
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /app

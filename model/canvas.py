@@ -28,9 +28,10 @@ def font(size: int) -> Font:
 
 
 def enlarge(image: Floats, scale: int) -> Image.Image:
-    """An image (H, W) or, in colour, (H, W, 3) in [0, 1]; each pixel `scale` x `scale` pixels."""
+    """An image (C, H, W) in [0, 1], C 1 or 3; each pixel becomes `scale` x `scale` pixels."""
     pixels = (image.clip(0, 1) * WHITE + 0.5).astype(np.uint8)
-    return Image.fromarray(pixels.repeat(scale, 0).repeat(scale, 1))
+    last = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+    return Image.fromarray(last.repeat(scale, 0).repeat(scale, 1))
 
 
 def png(picture: Image.Image) -> bytes:

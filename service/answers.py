@@ -7,20 +7,23 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
-from model.dimensions import DimensionName
-from model.preprocess import Prepared
+from model.bundle.manifest import Offer, PresenceKind
+from model.interpret.dimensions import DimensionName
+from model.preprocess import Floats, Prepared
 from service.images import encode_png
-from service.inside.recognition import Recognition
-from service.inspector import Perturbation, Portrait, Reading
+from service.inside.novelty import Novelty
+from service.inspector import Capsule, Encoded, Perturbation, Reconstruction
 from service.problems import Problem
 
 DECIMALS = 6
 
-Lengths = Annotated[list[float], Field(description="All K capsule lengths, by label.")]
+Lengths = Annotated[
+    list[float],
+    Field(description="Presence of all K classes, by label: see `presence` of `GET /models`."),
+]
 Pose = Annotated[list[float], Field(description="The class capsule, D numbers.")]
 DataUrl = Annotated[str, Field(description="A PNG as data:image/png;base64,…")]
 
@@ -28,8 +31,10 @@ DataUrl = Annotated[str, Field(description="A PNG as data:image/png;base64,…")
 class FitReport(BaseModel):
     """What was done to the picture before the network saw it."""
 
-    fit: Literal["none", "stretch", "digit", "pair"]
-    polarity: Literal["light-on-dark", "dark-on-light"] = Field(description="As it came.")
+    fit: Literal["none", "stretch", "crop", "digit", "pair"]
+    polarity: Literal["light-on-dark", "dark-on-light"] | None = Field(
+        description="As it came; null for photographs."
+    )
     box: tuple[int, int, int, int] | None = Field(
         description="Left, top, right and bottom of the strokes, in pixels of the decoded picture; "
         "null where they were not looked for or nothing was found."
@@ -63,13 +68,13 @@ class FamiliarityReport(BaseModel):
     score: float = Field(description="The lowest of the three ranks.")
     length_rank: float = Field(description="Of the longest capsule's length.")
     margin_rank: float = Field(description="Of its lead over the second longest.")
-    error_rank: float = Field(description="Of the error of its drawing.")
-    error: float = Field(description="Squared error of the drawing, as a share of the ink.")
+    error_rank: float = Field(description="Of the error of its reconstruction.")
+    error: float = Field(description="Squared error of the reconstruction, as a share of the ink.")
 
     @classmethod
-    def of(cls, recognition: Recognition) -> Self:
+    def of(cls, novelty: Novelty) -> Self:
         """From a comparison."""
-        values = asdict(recognition)
+        values = asdict(novelty)
         return cls(known=values.pop("known"), **{k: rounded(v) for k, v in values.items()})
 
 
@@ -78,7 +83,7 @@ class Prediction(BaseModel):
 
     label: int
     class_name: str
-    length: float = Field(description="Length of the label's capsule: how sure, in [0, 1).")
+    length: float = Field(description="Of the label: how sure, in [0, 1].")
     lengths: Lengths
     poses: list[Pose] | None = Field(None, description="All K poses, with poses=true.")
     familiarity: FamiliarityReport | None = Field(None, description="With known=true.")
@@ -86,19 +91,19 @@ class Prediction(BaseModel):
 
     @classmethod
     def of(
-        cls, manifest: Manifest, reading: Reading, recognition: Recognition | None, *, poses: bool
+        cls, manifest: Manifest, encoded: Encoded, novelty: Novelty | None, *, poses: bool
     ) -> Self:
-        """From a reading; with all poses, if they are wanted."""
-        label = int(reading.lengths.argmax())
-        lengths = rounded(reading.lengths)
+        """From an encoded picture; with all poses, if they are wanted."""
+        label = int(encoded.presence.argmax())
+        lengths = rounded(encoded.presence)
         return cls(
             label=label,
             class_name=manifest.class_names[label],
             length=lengths[label],
             lengths=lengths,
-            poses=rounded(reading.poses) if poses else None,
-            familiarity=None if recognition is None else FamiliarityReport.of(recognition),
-            fit=FitReport.of(reading.prepared),
+            poses=rounded(encoded.poses) if poses else None,
+            familiarity=None if novelty is None else FamiliarityReport.of(novelty),
+            fit=FitReport.of(encoded.prepared),
         )
 
 
@@ -113,38 +118,58 @@ class FailedPrediction(BaseModel):
         return cls(problem=ProblemDetails(**problem.to_dict()))
 
 
-class ClassifyAnswer(BaseModel):
-    """One entry for each picture, in order."""
+class BundleAnswer(BaseModel):
+    """Which bundle answers."""
 
     model: str
+    version: str = Field(description="Of the weights.")
+
+
+class CapsuleAnswer(BundleAnswer):
+    """Which class of a picture the answer is about."""
+
+    label: int
+    class_name: str
+    length: float = Field(description="How present the class is, in [0, 1].")
+    fit: FitReport
+
+    @staticmethod
+    def about(manifest: Manifest, capsule: Capsule) -> dict[str, Any]:
+        """These fields, for one capsule."""
+        return {
+            "model": manifest.name,
+            "version": manifest.version,
+            "label": capsule.label,
+            "class_name": manifest.class_names[capsule.label],
+            "length": rounded(capsule.presence),
+            "fit": FitReport.of(capsule.encoded.prepared),
+        }
+
+
+class ClassifyAnswer(BundleAnswer):
+    """One entry for each picture, in order."""
+
     predictions: list[Prediction | FailedPrediction]
 
 
-class ReconstructAnswer(BaseModel):
+class ReconstructAnswer(CapsuleAnswer):
     """What the network imagined."""
 
-    model: str
-    label: int = Field(description="The class whose capsule was decoded.")
-    class_name: str
-    length: float
     input: DataUrl = Field(description="The picture as the network saw it.")
     reconstruction: DataUrl
-    error: float = Field(description="Mean squared error against the input, pixels in [0, 1].")
-    fit: FitReport
+    error: float = Field(
+        description="Mean squared error against the input over all channels, pixels in [0, 1]."
+    )
 
     @classmethod
-    def of(cls, manifest: Manifest, portrait: Portrait) -> Self:
+    def of(cls, manifest: Manifest, reconstruction: Reconstruction) -> Self:
         """From a decoded capsule."""
-        prepared = portrait.reading.prepared
+        image, seen = reconstruction.image, reconstruction.encoded.prepared.image
         return cls(
-            model=manifest.name,
-            label=portrait.label,
-            class_name=manifest.class_names[portrait.label],
-            length=rounded(portrait.reading.lengths[portrait.label]),
-            input=data_url(prepared.image[0]),
-            reconstruction=data_url(portrait.image),
-            error=rounded(np.square(portrait.image - prepared.image[0]).mean()),
-            fit=FitReport.of(prepared),
+            **cls.about(manifest, reconstruction),
+            input=data_url(seen),
+            reconstruction=data_url(image),
+            error=rounded(np.square(image - seen).mean()),
         )
 
 
@@ -165,13 +190,9 @@ class Meaning(BaseModel):
         return cls(name=one.name, sign=one.sign, strength=one.strength, effect=one.effect)
 
 
-class PerturbAnswer(BaseModel):
+class PerturbAnswer(CapsuleAnswer):
     """A picture before and after one pose dimension was moved."""
 
-    model: str
-    label: int
-    class_name: str
-    length: float
     dim: int
     delta: float
     meaning: Meaning | None = Field(description="Null where the bundle does not tell.")
@@ -179,25 +200,20 @@ class PerturbAnswer(BaseModel):
     perturbed_pose: Pose
     reconstruction: DataUrl
     perturbed: DataUrl
-    fit: FitReport
 
     @classmethod
     def of(cls, manifest: Manifest, perturbation: Perturbation) -> Self:
         """From a decoded capsule and its neighbour."""
-        portrait = perturbation.portrait
+        reconstruction = perturbation.reconstruction
         return cls(
-            model=manifest.name,
-            label=portrait.label,
-            class_name=manifest.class_names[portrait.label],
-            length=rounded(portrait.reading.lengths[portrait.label]),
+            **cls.about(manifest, reconstruction),
             dim=perturbation.dim,
             delta=perturbation.delta,
-            meaning=Meaning.of(manifest, portrait.label, perturbation.dim),
-            pose=rounded(portrait.pose),
+            meaning=Meaning.of(manifest, reconstruction.label, perturbation.dim),
+            pose=rounded(reconstruction.pose),
             perturbed_pose=rounded(perturbation.pose),
-            reconstruction=data_url(portrait.image),
+            reconstruction=data_url(reconstruction.image),
             perturbed=data_url(perturbation.image),
-            fit=FitReport.of(portrait.reading.prepared),
         )
 
 
@@ -205,25 +221,27 @@ class ModelSummary(BaseModel):
     """One loaded bundle."""
 
     name: str
+    version: str = Field(description="Of the weights.")
+    family: str = Field(description="The kind of network.")
     dataset: str
     class_names: list[str]
-    image_size: int = Field(description="Height and width of the network's images, in pixels.")
-    class_dim: int = Field(description="D, the size of a pose.")
+    channels: int = Field(description="Of the network's images: 1 for grey, 3 for colour.")
+    height: int = Field(description="Of the network's images, in pixels.")
+    width: int
+    class_dim: int = Field(description="D, the size of a pose; 0 where there are none.")
+    presence: PresenceKind = Field(description="What `length` and `lengths` in answers are.")
+    offers: list[Offer] = Field(
+        description="Beside classifying: `decode` for reconstructions, perturbations, sweeps and "
+        "segments, `trace` for `/routing`."
+    )
     default: bool = Field(description="Whether requests that name no model are answered by it.")
     metrics: dict[str, Any]
 
     @classmethod
     def of(cls, manifest: Manifest, *, default: bool) -> Self:
         """From a bundle's manifest."""
-        return cls(
-            name=manifest.name,
-            dataset=manifest.dataset,
-            class_names=list(manifest.class_names),
-            image_size=manifest.image_size,
-            class_dim=manifest.class_dim,
-            default=default,
-            metrics=manifest.metrics,
-        )
+        names = cls.model_fields.keys() - {"default"}
+        return cls(default=default, **{name: getattr(manifest, name) for name in names})
 
 
 class ModelsAnswer(BaseModel):
@@ -252,6 +270,6 @@ def rounded(values: Any) -> Any:
     return np.asarray(values, np.float64).round(DECIMALS).tolist()
 
 
-def data_url(image: NDArray[np.float32]) -> str:
-    """An image (H, W) in [0, 1] as a PNG data URL."""
+def data_url(image: Floats) -> str:
+    """An image (C, H, W) in [0, 1] as a PNG data URL."""
     return f"data:image/png;base64,{base64.b64encode(encode_png(image)).decode()}"

@@ -26,7 +26,7 @@ from service.page import add_page
 from service.pairs import routes as pairs
 from service.preparation import Preparation
 from service.remembered import RememberedLines, Shortcut
-from service.routes import administration, probes, router, surroundings
+from service.routes import administration, probes, router, static_routes
 from service.serving import Serving
 from service.settings import Settings
 from service.tracing import telemetry
@@ -80,7 +80,7 @@ def create_app(
     app.state.lifecycle = lifecycle
     app.state.loader = Loader(settings, partial(attach, app), lifecycle=lifecycle, metrics=metrics)
     problems.install(app)
-    guarded = [router, inside.router, pairs.router, surroundings]
+    guarded = [router, inside.router, pairs.router, static_routes]
     for routes in [*guarded, *([administration] if keys else [])]:
         app.include_router(routes, dependencies=SECURITY_SCHEMES if keys else [])
     app.include_router(probes)

@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle import Manifest
-from model.runtime import DeviceLostError, Encoding, Floats, Routing, Runtime
+from model.preprocess import Floats
+from model.runtime import (
+    ClassTrace,
+    DeviceLostError,
+    Encoding,
+    LayerTrace,
+    Runtime,
+    Trace,
+)
 from service import timings
 from service.batcher import Batcher, RunnerLost
 from service.waiting import Runner, Visit
@@ -34,7 +42,7 @@ class Engine:
 
     Args:
         runtimes: the loaded bundles by name; the engine alone uses them from here on.
-        max_route_rows: largest batch of images whose routing is watched; each weighs megabytes.
+        max_route_rows: largest batch of images whose routing is traced; each weighs megabytes.
         batching: further arguments of the batcher.
 
     Raises:
@@ -61,7 +69,7 @@ class Engine:
                 partial(_any_thread, runtime),
             )
             runners[name, "route"] = Runner(
-                _router(runtime), max_route_rows, efficient_rows=max_route_rows
+                _tracer(runtime), max_route_rows, efficient_rows=max_route_rows
             )
         self.batcher = Batcher(runners, prepare=self._warm_up, **batching)
 
@@ -89,7 +97,7 @@ class Engine:
         visit.admitted = True
 
     async def encode(self, model: str, images: list[Floats]) -> list[Encoding | Exception]:
-        """Lengths (K,) and poses (K, D) of each image (1, H, W), or what went wrong with it.
+        """Presence (K,) and poses (K, D) of each image (C, H, W), or what went wrong with it.
 
         Raises:
             service.batcher.Full, service.batcher.Closed: see `Batcher.submit`.
@@ -97,7 +105,7 @@ class Engine:
         return await self._submit((model, "encode"), images)
 
     async def decode(self, model: str, poses: Floats, classes: NDArray[np.int64]) -> Floats:
-        """Images (M, 1, H, W) of poses (M, D) of classes (M,).
+        """Images (M, C, H, W) of poses (M, D) of classes (M,).
 
         Raises:
             service.batcher.Full, service.batcher.Closed: see `Batcher.submit`.
@@ -110,17 +118,18 @@ class Engine:
                 raise image
         return np.stack(images)
 
-    async def route(self, model: str, image: Floats) -> Routing:
-        """How the capsules came to agree on one image (1, H, W); no leading axis.
+    async def trace(self, model: str, image: Floats) -> Trace:
+        """What routing did with one image (C, H, W); no leading axis.
 
         Raises:
             service.batcher.Full, service.batcher.Closed: see `Batcher.submit`.
             Exception: what the runtime raised.
         """
-        (routing,) = await self._submit((model, "route"), [image])
-        if isinstance(routing, Exception):
-            raise routing
-        return Routing(*routing)
+        (trace,) = await self._submit((model, "route"), [image])
+        if isinstance(trace, Exception):
+            raise trace
+        assert isinstance(trace, Trace)
+        return trace
 
     def _warm_up(self) -> int:
         """How many threads run batches then: CUDA may turn out not to work."""
@@ -174,9 +183,19 @@ def _decoder(runtime: Runtime) -> Callable[[list[tuple[Floats, np.int64]]], list
     return decode
 
 
-def _router(runtime: Runtime) -> Callable[[list[Floats]], list[Routing]]:
+def _tracer(runtime: Runtime) -> Callable[[list[Floats]], list[Trace]]:
     @_losing()
-    def route(images: list[Floats]) -> list[Routing]:
-        return [Routing(*one) for one in zip(*runtime.route(np.stack(images)), strict=True)]
+    def trace(images: list[Floats]) -> list[Trace]:
+        classes, hidden = runtime.trace(np.stack(images))
+        return [
+            Trace(
+                ClassTrace(*(values[row] for values in classes)),
+                {
+                    name: LayerTrace(*(values[row] for values in layer))
+                    for name, layer in hidden.items()
+                },
+            )
+            for row in range(len(images))
+        ]
 
-    return route
+    return trace

@@ -7,11 +7,10 @@ import re
 import struct
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from model.canvas import enlarge, png
+from model.preprocess import Floats
 from service.problems import TooLarge, UnreadablePicture, UnsupportedFormat
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
@@ -129,10 +128,6 @@ def _averageable(picture: Image.Image) -> Image.Image:
     return picture.convert({"1": "L", "P": "RGB"}.get(picture.mode, picture.mode))
 
 
-def encode_png(image: NDArray[np.float32], *, scale: int = 1) -> bytes:
-    """An image in [0, 1] as a PNG, each pixel enlarged to `scale` squared.
-
-    Args:
-        image: (H, W), or (H, W, 3) in colour.
-    """
+def encode_png(image: Floats, *, scale: int = 1) -> bytes:
+    """An image (C, H, W) in [0, 1] as a PNG, each pixel enlarged to `scale` squared."""
     return png(enlarge(image, scale))

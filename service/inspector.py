@@ -9,58 +9,64 @@ from typing import NamedTuple
 import numpy as np
 
 from model.bundle import Manifest
+from model.bundle.manifest import Offer
 from model.preprocess import Floats, Prepared
 from model.runtime import Encoding
 from service.engine import Engine
 from service.preparation import Fitting, Frame, Preparation
-from service.problems import InvalidParameter, Problem, UnknownModel
+from service.problems import InvalidParameter, NotOffered, Problem, UnknownModel
 from service.timings import timing
 from service.uploads import Upload
 
 log = logging.getLogger(__name__)
 
 
-class Reading(NamedTuple):
+class Encoded(NamedTuple):
     """One picture, and what the network says of it."""
 
     prepared: Prepared
-    lengths: Floats
+    presence: Floats
     """(K,)."""
     poses: Floats
     """(K, D)."""
 
 
 @dataclass(frozen=True)
-class Sight:
-    """One picture, and the class of it that is looked at."""
+class Capsule:
+    """One class capsule of an encoded picture."""
 
-    reading: Reading
+    encoded: Encoded
     label: int
 
     @property
+    def presence(self) -> float:
+        """How present the class is, in [0, 1]."""
+        return float(self.encoded.presence[self.label])
+
+    @property
     def pose(self) -> Floats:
-        """(D,), the capsule of the label."""
-        return np.asarray(self.reading.poses[self.label])
+        """(D,)."""
+        return np.asarray(self.encoded.poses[self.label])
 
 
 @dataclass(frozen=True)
-class Portrait(Sight):
-    """What the capsule of the class that is looked at imagines."""
+class Reconstruction(Capsule):
+    """A class capsule, decoded."""
 
     image: Floats
-    """(H, W) in [0, 1]."""
+    """(C, H, W) in [0, 1]."""
 
 
 class Perturbation(NamedTuple):
-    """A portrait, and the picture of the same pose with one dimension moved."""
+    """A reconstruction, and the image of the same pose with one dimension moved."""
 
-    portrait: Portrait
+    reconstruction: Reconstruction
     dim: int
     delta: float
     pose: Floats
     """(D,), moved."""
     image: Floats
-    """(H, W) in [0, 1]."""
+    """(C, H, W) in [0, 1]."""
 
 
 def check_label(manifest: Manifest, label: int | None, *, parameter: str) -> None:
@@ -75,11 +81,21 @@ def check_label(manifest: Manifest, label: int | None, *, parameter: str) -> Non
         )
 
 
-def _read(prepared: Prepared, encoding: Encoding | Exception) -> Reading | Problem:
+def check_dim(manifest: Manifest, dim: int) -> None:
+    """Refuse a dimension that the model's poses do not have.
+
+    Raises:
+        InvalidParameter: it is out of range.
+    """
+    if dim >= manifest.class_dim:
+        raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
+
+
+def _encoded(prepared: Prepared, encoding: Encoding | Exception) -> Encoded | Problem:
     if isinstance(encoding, Exception):
         log.error("inference failed for one image", exc_info=encoding)
         return Problem("inference failed for this picture")
-    return Reading(prepared, *encoding)
+    return Encoded(prepared, *encoding)
 
 
 class Inspector:
@@ -97,21 +113,26 @@ class Inspector:
         self.default_model = default_model
         self._preparation = preparation
 
-    def manifest(self, model: str | None) -> Manifest:
+    def manifest(self, model: str | None, *, needs: Offer | None = None) -> Manifest:
         """The manifest of a loaded bundle, or of the default one.
 
         Raises:
             UnknownModel: it is not loaded.
+            NotOffered: its network cannot do what is needed.
         """
         name = model or self.default_model
         if name not in self.manifests:
             known = ", ".join(sorted(self.manifests))
             raise UnknownModel(f"{name!r} is not loaded; loaded: {known}", parameter="model")
-        return self.manifests[name]
+        manifest = self.manifests[name]
+        if needs and needs not in manifest.offers:
+            offers = ", ".join(("encode", *manifest.offers))
+            raise NotOffered(f"{name!r} does not offer {needs}; it offers {offers}")
+        return manifest
 
-    async def read(
+    async def encode(
         self, uploads: list[Upload], manifest: Manifest, fitting: Fitting
-    ) -> list[Reading | Problem]:
+    ) -> list[Encoded | Problem]:
         """Encode all pictures that can be read, as one batch; problems keep their places.
 
         Raises:
@@ -123,7 +144,7 @@ class Inspector:
             return [one for one in prepared if isinstance(one, Problem)]
         encodings = iter(await self.engine.encode(manifest.name, images))
         return [
-            one if isinstance(one, Problem) else _read(one, next(encodings)) for one in prepared
+            one if isinstance(one, Problem) else _encoded(one, next(encodings)) for one in prepared
         ]
 
     async def prepare(self, picture: bytes, manifest: Manifest, fitting: Fitting) -> Prepared:
@@ -159,52 +180,45 @@ class Inspector:
         with timing("preprocess"):
             return await self._preparation.prepare(uploads, frame, fitting)
 
-    async def look(
+    async def capsule(
         self, picture: bytes, manifest: Manifest, fitting: Fitting, *, target: int | None
-    ) -> Sight:
-        """Encode one picture, for a look at the target class or at the longest capsule.
+    ) -> Capsule:
+        """Encode one picture and take the target class, or the most present one.
 
         Raises:
             Problem: the picture cannot be read or the target is out of range.
         """
         check_label(manifest, target, parameter="target")
-        (reading,) = await self.read([picture], manifest, fitting)
-        if isinstance(reading, Problem):
-            raise reading
-        return Sight(reading, int(reading.lengths.argmax()) if target is None else target)
+        (encoded,) = await self.encode([picture], manifest, fitting)
+        if isinstance(encoded, Problem):
+            raise encoded
+        return Capsule(encoded, int(encoded.presence.argmax()) if target is None else target)
 
     async def reconstruct(
         self, picture: bytes, manifest: Manifest, fitting: Fitting, *, target: int | None
-    ) -> Portrait:
-        """Decode the pose of the target class, or of the longest capsule.
+    ) -> Reconstruction:
+        """Decode the pose of the target class, or of the most present one.
 
         Raises:
             Problem: the picture cannot be read or the target is out of range.
         """
-        sight = await self.look(picture, manifest, fitting, target=target)
-        (image,) = await self.draw(manifest, sight.pose[None], sight.label)
-        return Portrait(sight.reading, sight.label, image)
+        capsule = await self.capsule(picture, manifest, fitting, target=target)
+        (image,) = await self.decode(manifest, capsule.pose[None], capsule.label)
+        return Reconstruction(capsule.encoded, capsule.label, image)
 
     async def perturb(
-        self, portrait: Portrait, manifest: Manifest, *, dim: int, delta: float
+        self, reconstruction: Reconstruction, manifest: Manifest, *, dim: int, delta: float
     ) -> Perturbation:
-        """Move one dimension of a pose and draw it again (paper, section 5.1).
-
-        Raises:
-            InvalidParameter: poses have no such dimension.
-        """
-        if dim >= manifest.class_dim:
-            raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
-        pose = portrait.pose.copy()
+        """Move one dimension of a pose and decode it again (paper, section 5.1)."""
+        pose = reconstruction.pose.copy()
         pose[dim] += delta
-        (image,) = await self.draw(manifest, pose[None], portrait.label)
-        return Perturbation(portrait, dim, delta, pose, image)
+        (image,) = await self.decode(manifest, pose[None], reconstruction.label)
+        return Perturbation(reconstruction, dim, delta, pose, image)
 
-    async def draw(self, manifest: Manifest, poses: Floats, label: int) -> Floats:
-        """Images (M, H, W) of poses (M, D) of one class, as one batch."""
+    async def decode(self, manifest: Manifest, poses: Floats, label: int) -> Floats:
+        """Images (M, C, H, W) of poses (M, D) of one class, as one batch."""
         classes = np.full(len(poses), label, np.int64)
-        images = await self.engine.decode(manifest.name, poses, classes)
-        return images[:, 0]
+        return await self.engine.decode(manifest.name, poses, classes)
 
     def close(self, timeout_s: float | None) -> bool:
         """Stop both; whether the engine finished within the timeout."""

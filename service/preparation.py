@@ -26,14 +26,14 @@ class Fitting:
 class Frame(NamedTuple):
     """What images pictures are made into."""
 
-    size: int
-    """Height and width, in pixels."""
+    shape: tuple[int, int, int]
+    """(C, H, W)."""
     rule: PreprocessRule
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
         """The images of a bundle's network."""
-        return cls(manifest.image_size, manifest.preprocess)
+        return cls(manifest.image_shape, manifest.preprocess)
 
 
 _FEW = 8
@@ -112,11 +112,7 @@ class Preparation:
     def _decode_and_fit(self, content: bytes, frame: Frame, fitting: Fitting) -> Prepared:
         picture, shrink = decode(content, max_pixels=self._max_pixels)
         prepared = prepare(
-            picture,
-            frame.size,
-            rule=frame.rule,
-            fit=fitting.fit,
-            polarity=fitting.polarity,
+            picture, frame.shape, rule=frame.rule, fit=fitting.fit, polarity=fitting.polarity
         )
         if prepared.box is None:
             return prepared
@@ -126,4 +122,5 @@ class Preparation:
 def _is_quick(content: bytes, frame: Frame, fitting: Fitting) -> bool:
     """Whether a picture is taken as it is, pixel by pixel: a tenth of a millisecond."""
     as_it_is = fitting.fit in ("auto", "none")
-    return as_it_is and plain_png_size(content) == (frame.size, frame.size)
+    _, height, width = frame.shape
+    return as_it_is and plain_png_size(content) == (width, height)

@@ -102,6 +102,14 @@ class BundleRefused(Problem):
     title = "A bundle cannot be loaded"
 
 
+class NotOffered(Problem):
+    """The model's network cannot do this; its entry in `GET /models` says what it offers."""
+
+    status = HTTPStatus.CONFLICT
+    slug = "not-offered"
+    title = "Not supported by this model"
+
+
 class TooLarge(Problem):
     """The body, a picture or their number is over a limit."""
 

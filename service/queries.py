@@ -19,10 +19,12 @@ class PictureQuery(BaseModel):
     fit: Fit = Field(
         "auto",
         description="`none` takes pictures of the network's size as they are, `stretch` scales the "
-        "whole picture, `digit` and `pair` find the strokes of one and of two digits; `auto` is "
-        "`none` where the size is right and the model's own rule elsewhere.",
+        "whole picture, `crop` its middle, `digit` and `pair` find the strokes of one and of two "
+        "digits; `auto` is `none` where the size is right and the model's own rule elsewhere.",
     )
-    polarity: Polarity = Field("auto", description="Found from the picture by default.")
+    polarity: Polarity = Field(
+        "auto", description="Found from the picture by default; photographs have none."
+    )
 
     @property
     def fitting(self) -> Fitting:
@@ -51,7 +53,7 @@ class ReconstructQuery(PictureQuery):
 class PerturbQuery(ReconstructQuery):
     """Of `/perturb`."""
 
-    dim: int = Field(ge=0, le=15, description="The pose dimension to move.", examples=[4])
+    dim: int = Field(ge=0, description="The pose dimension to move, below D.", examples=[4])
     delta: float = Field(
         ge=-1,
         le=1,

@@ -23,8 +23,8 @@ from service.answers import (
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PNG_ALONE, PROBLEMS, SAMPLES
 from service.gate import GatedRoute, inspector_of
 from service.images import encode_png
-from service.inside.recognition import recognise
-from service.inspector import Inspector, Reading
+from service.inside.novelty import score_novelty
+from service.inspector import Encoded, Inspector, check_dim
 from service.lifecycle import Lifecycle
 from service.loading import Loader, ReloadRefused
 from service.metrics import CONTENT_TYPE
@@ -34,7 +34,7 @@ from service.queries import ClassifyQuery, PerturbQuery, ReconstructQuery, Sampl
 from service.uploads import read_picture, read_pictures
 
 router = APIRouter(responses=PROBLEMS, route_class=GatedRoute)
-surroundings = APIRouter(responses=PROBLEMS)
+static_routes = APIRouter(responses=PROBLEMS)
 """What needs no network."""
 administration = APIRouter(responses=PROBLEMS)
 """What only a service with API keys offers."""
@@ -51,20 +51,22 @@ async def classify(request: Request, query: Annotated[ClassifyQuery, Query()]) -
     """Say which class each picture shows, by the lengths of the class capsules."""
     inspector = inspector_of(request)
     media_type_for(request, [JSON])
-    manifest = inspector.manifest(query.model)
+    manifest = inspector.manifest(
+        query.model, needs="decode" if query.poses or query.known else None
+    )
     uploads = await read_pictures(request, max_pictures=request.app.state.settings.max_pictures)
-    readings = await inspector.read(uploads, manifest, query.fitting)
-    if len(readings) == 1 and isinstance(readings[0], Problem):
-        raise readings[0]
-    found = [one for one in readings if isinstance(one, Reading)]
-    recognitions = iter(await recognise(inspector, manifest, found) if query.known else ())
+    encoded = await inspector.encode(uploads, manifest, query.fitting)
+    if len(encoded) == 1 and isinstance(encoded[0], Problem):
+        raise encoded[0]
+    found = [one for one in encoded if isinstance(one, Encoded)]
+    novelty = iter(await score_novelty(inspector, manifest, found) if query.known else ())
     predictions = [
         FailedPrediction.of(one)
         if isinstance(one, Problem)
-        else Prediction.of(manifest, one, next(recognitions, None), poses=query.poses)
-        for one in readings
+        else Prediction.of(manifest, one, next(novelty, None), poses=query.poses)
+        for one in encoded
     ]
-    return ClassifyAnswer(model=manifest.name, predictions=predictions)
+    return ClassifyAnswer(model=manifest.name, version=manifest.version, predictions=predictions)
 
 
 @router.post(
@@ -77,12 +79,12 @@ async def reconstruct(request: Request, query: Annotated[ReconstructQuery, Query
     """Draw what the network imagines: the decoded pose of one class capsule."""
     inspector = inspector_of(request)
     media_type = media_type_for(request, [JSON, PNG])
-    manifest = inspector.manifest(query.model)
+    manifest = inspector.manifest(query.model, needs="decode")
     picture = await read_picture(request)
-    portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
+    found = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
     if media_type == PNG:
-        return await drawn(lambda: encode_png(portrait.image, scale=query.scale))
-    return ReconstructAnswer.of(manifest, portrait)
+        return await drawn(lambda: encode_png(found.image, scale=query.scale))
+    return ReconstructAnswer.of(manifest, found)
 
 
 @router.post(
@@ -95,10 +97,11 @@ async def perturb(request: Request, query: Annotated[PerturbQuery, Query()]) -> 
     """Move one dimension of the pose and draw the picture again (paper, section 5.1)."""
     inspector = inspector_of(request)
     media_type = media_type_for(request, [JSON, PNG])
-    manifest = inspector.manifest(query.model)
+    manifest = inspector.manifest(query.model, needs="decode")
+    check_dim(manifest, query.dim)
     picture = await read_picture(request)
-    portrait = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
-    perturbation = await inspector.perturb(portrait, manifest, dim=query.dim, delta=query.delta)
+    found = await inspector.reconstruct(picture, manifest, query.fitting, target=query.target)
+    perturbation = await inspector.perturb(found, manifest, dim=query.dim, delta=query.delta)
     if media_type == PNG:
         return await drawn(lambda: encode_png(perturbation.image, scale=query.scale))
     return PerturbAnswer.of(manifest, perturbation)
@@ -142,7 +145,7 @@ async def show_model(
     return {**manifest.to_dict(), "pose_dimensions": dimensions}
 
 
-@surroundings.get("/samples/{label}.png", response_class=FileResponse, responses=PNG_ALONE)
+@static_routes.get("/samples/{label}.png", response_class=FileResponse, responses=PNG_ALONE)
 async def show_sample(
     label: Annotated[int, Path(ge=0, le=9, examples=[7])], query: Annotated[SampleQuery, Query()]
 ) -> FileResponse:
@@ -151,7 +154,7 @@ async def show_sample(
     return FileResponse(folder / f"{label}.png")
 
 
-@surroundings.get("/metrics", response_class=PlainTextResponse)
+@static_routes.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Give the metrics in Prometheus' text format."""
     return Response(request.app.state.metrics.render(), media_type=CONTENT_TYPE)

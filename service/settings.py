@@ -13,8 +13,8 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
-from model.cuda import ArenaGrowth, ConvSearch, CudaOptions, Precision
 from model.runtime import Device
+from model.runtime.cuda import ArenaGrowth, ConvSearch, CudaOptions, Precision
 from service.logs import LogFormat
 
 _PREFIX = "CAPSNET_"

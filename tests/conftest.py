@@ -5,13 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from model.bundle import Bundle, Manifest
-from model.capsnet import CapsNet, CapsNetConfig
+from model.bundle import Bundle
+from model.capsnet import Network, NetworkConfig, build
+from model.capsnet.attention import AttentionConfig
+from model.capsnet.baseline import BaselineConfig
+from model.capsnet.dynamic import DynamicConfig
+from model.capsnet.matrix import MatrixConfig
+from model.capsnet.shared import SharedConfig
+from model.capsnet.stem import Conv
 from model.runtime import Runtime
 from service.app import create_app
 from service.bundles import load_runtimes
@@ -20,12 +27,31 @@ from service.engine import Engine
 from service.settings import Settings
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
-from training.evaluation.pair_scores import choose_threshold
-from training.publication.export import export_bundle
-from training.publication.graphs import OPSET
+from training.evaluate import choose_threshold
+from training.export import describe, export_bundle
 from training.recipes import Recipe
-from training.run.plan import Plan
-from training.run.trainer import Trainer
+from training.state import Plan
+from training.trainer import Trainer
+
+TINY: dict[str, NetworkConfig] = {
+    "dynamic": DynamicConfig(stem=(Conv(8, 9),), primary_types=2, decoder_hidden=(16, 16)),
+    "attention": AttentionConfig(
+        stem=(Conv(8, 5, 2), Conv(16, 5, 2)), primary="spatial", decoder_hidden=(16, 16)
+    ),
+    "shared": SharedConfig(
+        stem=(Conv(8, 5, 2), Conv(16, 3, pool=2)), rounds=2, decoder_hidden=(16, 16)
+    ),
+    "matrix": MatrixConfig(
+        conv_channels=4,
+        primary_types=2,
+        conv_caps=(3, 2),
+        routing_iterations=2,
+        inverse_temperature=0.1,
+        decoder_hidden=(16, 16),
+    ),
+    "baseline": BaselineConfig(convs=(4,), kernels=(5,), pooling=True, hidden=(8,)),
+}
+"""A network of each family, small enough to be exported in seconds."""
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette would rather have httpx2; httpx does the same
@@ -39,47 +65,71 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def network() -> CapsNet:
+def network() -> Network:
     """An untrained network; `bundle_path` rounds its weights to what the bundle holds."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return CapsNet(CapsNetConfig(conv_channels=8, primary_types=2, decoder_hidden=(16, 16)))
+    return _untrained(TINY["dynamic"])
 
 
 @pytest.fixture(scope="session")
-def bundle_path(network: CapsNet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle_path(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The network's bundle, `mnist`. Tests that change it work on a copy."""
-    config = network.config
-    manifest = Manifest(
-        name="mnist",
-        dataset="mnist",
-        class_names=DIGITS,
-        image_size=config.image_size,
-        class_dim=config.class_dim,
-        preprocess="digit",
-        routing_iterations=config.routing_iterations,
-        primary_types=config.primary_types,
-        primary_grid=config.grid_size,
-        opset=OPSET,
-        primary_field_px=config.primary_field_px,
-        primary_stride_px=config.primary_stride_px,
+    return _export(network, "mnist", tmp_path_factory.mktemp("bundles"))
+
+
+@pytest.fixture(scope="session")
+def family_bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an untrained bundle of each family, called `tiny-<family>`."""
+    folder = tmp_path_factory.mktemp("families")
+    for family, config in TINY.items():
+        _export(_untrained(config), f"tiny-{family}", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def colour_bundle_path(bundle_path: Path) -> Path:
+    """The bundle `blocks`, beside `mnist`: untrained, colour photographs of 24x32 pixels."""
+    config = AttentionConfig(
+        channels=3,
+        height=24,
+        width=32,
+        num_classes=3,
+        stem=(Conv(8, 5, 2), Conv(16, 5, 2)),
+        primary="spatial",
+        decoder_hidden=(16, 16),
     )
-    noise = np.random.default_rng(0).integers(0, 256, (4, 28, 28), np.uint8)
-    validation = Examples(noise, np.zeros(4, np.uint8))
-    target = tmp_path_factory.mktemp("bundles") / manifest.name
-    return export_bundle(network, manifest, target, validation=validation).path
+    names = ("red", "green", "blue")
+    return _export(
+        _untrained(config), "blocks", bundle_path.parent, class_names=names, preprocess="crop"
+    )
+
+
+def _untrained(config: NetworkConfig) -> Network:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return build(config).eval()
+
+
+def _export(network: Network, name: str, folder: Path, **facts: Any) -> Path:
+    """The bundle of a network, its rounding measured on noise."""
+    shape = (4, *network.config.image_shape)
+    noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    validation = Examples(noise, np.zeros(4, np.int64))
+    facts = {"dataset": name, "class_names": DIGITS, "preprocess": "digit", **facts}
+    facts["training"] = {"recipe": Recipe(name, network=network.config).to_dict(), "runs": []}
+    manifest = describe(network, name=name, **facts)
+    return export_bundle(network, manifest, folder / name, validation=validation).path
 
 
 @pytest.fixture(scope="session")
 def strokes() -> Examples:
     """Three 28x28 images that cross: a horizontal, a vertical and a diagonal stroke."""
-    images = np.zeros((3, 28, 28), np.uint8)
-    images[0, 12:16, 4:24] = 255
-    images[1, 4:24, 12:16] = 255
+    images = np.zeros((3, 1, 28, 28), np.uint8)
+    images[0, 0, 12:16, 4:24] = 255
+    images[1, 0, 4:24, 12:16] = 255
     for offset in range(-2, 3):
         rows = np.arange(5, 23)
-        images[2, rows, rows + offset] = 255
-    return Examples(images, np.arange(3, dtype=np.uint8))
+        images[2, 0, rows, rows + offset] = 255
+    return Examples(images, np.arange(3))
 
 
 @pytest.fixture(scope="session")
@@ -87,10 +137,10 @@ def strokes_bundle_path(
     bundle_path: Path, strokes: Examples, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The bundle `strokes` of a network that takes pairs of strokes apart, beside `mnist`."""
-    network = CapsNetConfig(
-        image_size=36,
-        conv_channels=8,
-        conv_stride=2,
+    network = DynamicConfig(
+        height=36,
+        width=36,
+        stem=(Conv(8, 9, 2),),
         primary_types=4,
         primary_dim=4,
         num_classes=3,
@@ -99,12 +149,13 @@ def strokes_bundle_path(
     )
     recipe = Recipe(
         "strokes",
+        dataset="strokes",
         task="pairs",
         network=network,
         epochs=0.04,
         batch_size=16,
         learning_rate=5e-3,
-        reconstruction="paper-code",
+        reconstruction_weight=0.01,
     )
     plan = Plan(recipe, 1, strokes, None, tmp_path_factory.mktemp("run"))
     with torch.random.fork_rng():
@@ -112,23 +163,16 @@ def strokes_bundle_path(
         for _ in range(trainer.total_steps):
             trainer.step()
     pairs = fixed_pairs(strokes, 50, size=36, shift_px=2, seed=1)
-    manifest = Manifest(
+    manifest = describe(
+        trainer.network,
         name="strokes",
         dataset="strokes",
         class_names=("horizontal", "vertical", "diagonal"),
-        image_size=36,
-        class_dim=network.class_dim,
         preprocess="pair",
         mask_threshold=choose_threshold(trainer.network, pairs),
-        routing_iterations=network.routing_iterations,
-        primary_types=network.primary_types,
-        primary_grid=network.grid_size,
-        primary_field_px=network.primary_field_px,
-        primary_stride_px=network.primary_stride_px,
-        opset=OPSET,
-        training={"recipe": recipe.to_dict()},
+        training={"recipe": recipe.to_dict(), "runs": []},
     )
-    target = bundle_path.with_name(manifest.name)
+    target = bundle_path.with_name("strokes")
     return export_bundle(trainer.network, manifest, target, validation=pairs).path
 
 
@@ -139,8 +183,9 @@ def runtime(bundle_path: Path) -> Runtime:
 
 
 @pytest.fixture(scope="session")
-def settings(strokes_bundle_path: Path) -> Settings:
-    """Both bundles, and limits low enough to be reached quickly."""
+def settings(strokes_bundle_path: Path, colour_bundle_path: Path) -> Settings:
+    """All three bundles, and limits low enough to be reached quickly."""
+    del colour_bundle_path
     return Settings(
         bundles=strokes_bundle_path.parent,
         default_model="mnist",

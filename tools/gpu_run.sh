@@ -2,7 +2,7 @@
 # Measure a GPU's training speed and train on it the networks that ship, side by side.
 # Usage: sh tools/gpu_run.sh PYTHON [PART ...], parts as below; all of them by default.
 # MINUTES ends each training; a second run goes on with it. RUNS is where everything is kept.
-# OPTIONS are added to every training, for example "--epochs 40".
+# OPTIONS are added to every training, for example "--set epochs=40".
 # On SIGTERM trainings save, and all ends.
 set -u
 python=$1
@@ -52,20 +52,19 @@ for part in ${*:-tests speed mnist fashion-mnist multimnist}; do
         for preset in mnist multimnist mnist-compact multimnist-compact; do measure $preset; done
         ;;
     mnist)
-        for seed in 1 2 3; do train mnist-distorted $seed; done
-        train mnist 1
-        train mnist-compact-strided-distorted 1
+        for seed in 1 2 3; do train mnist $seed; done
+        train mnist-attention 1
+        train mnist-baseline 1
         finish
         ;;
     fashion-mnist)
         train fashion-mnist 1
-        train fashion-mnist-compact 1
+        train fashion-mnist-attention 1
         finish
         ;;
     multimnist)
         train multimnist 1
-        train multimnist-compact 1
-        train multimnist-compact-strided 1
+        train multimnist-attention 1
         finish
         ;;
     *)

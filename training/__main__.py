@@ -3,54 +3,69 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from model.bundle import Bundle, BundleError
-from training.data.datasets import DATASETS, HELD_OUT, DatasetError, Examples, hold_out, load
+from model.capsnet import build, family_of
+from training.checkpoint import CHECKPOINT, Checkpoint, TrainingError
+from training.data.datasets import DATASETS, DatasetError, load
 from training.data.download import DownloadError
-from training.hardware.device import DeviceError, choose_device
-from training.hardware.memory import keep_freed_memory
-from training.hardware.processes import joined_processes
+from training.data.pairs import PairSet, validation_pairs
+from training.device import DeviceError, choose_device, keep_freed_memory
+from training.experiments.command import app as experiments
+from training.learning_set import for_pictures, load_pictures, load_published
+from training.overrides import SettingError, override
+from training.processes import joined_processes
+from training.provenance import ProvenanceError
 from training.recipes import PRESETS, Recipe
-from training.run.checkpoint import Checkpoint, CheckpointError
-from training.run.plan import CHECKPOINT, Plan, TrainingError
-from training.run.trainer import Trainer
-from training.table.command import app as table
+from training.state import Plan
+from training.trainer import Trainer
+
+EXPECTED = (TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError)
+"""Failures that are told in a line."""
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Train, export and evaluate capsule networks.",
 )
-figures = typer.Typer(no_args_is_help=True, help="Draw a figure of the README.")
-app.add_typer(figures, name="figure")
-app.add_typer(table, name="table")
+app.add_typer(experiments, name="experiment")
 console = Console()
 
 DataDir = Annotated[
     Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
 ]
 BundleDir = Annotated[Path, typer.Argument(help="A folder that `export` wrote.")]
+DataFolder = Annotated[
+    Path | None, typer.Option("--data", help="Where the folder of pictures that it learnt is now.")
+]
 _DATA = Path("data")
 
 
 @app.command()
 def train(
-    preset: Annotated[str, typer.Argument(help=f"One of {', '.join(PRESETS)}.")],
+    preset: Annotated[str, typer.Argument(help="See `presets`.")],
     *,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 1,
-    epochs: Annotated[
-        float | None, typer.Option(help="Instead of the preset's; the schedule follows.")
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Another value of a recipe's field."),
     ] = None,
-    run_dir: Annotated[Path | None, typer.Option(help="By default runs/<preset>-<seed>.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Learn a folder of pictures: a folder for each class.")
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Height and width that those are brought to.")
+    ] = None,
+    channels: Annotated[int | None, typer.Option(help="1 makes them grey, 3 coloured.")] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="By default runs/<name>-<seed>.")] = None,
     data_dir: DataDir = _DATA,
     final: Annotated[
         bool, typer.Option("--final", help="Train on all training examples, without validation.")
@@ -71,6 +86,9 @@ def train(
     ] = math.inf,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 takes them all.")] = 0,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write metrics to <run-dir>/tensorboard as well.")
+    ] = False,
 ) -> None:
     """Train PRESET. Interrupting saves; --resume continues exactly.
 
@@ -78,130 +96,129 @@ def train(
     """
     if weights and transfer:
         raise typer.BadParameter("--weights and --transfer exclude each other")
-    recipe, where = _recipe(preset, epochs), choose_device(device)
-    directory = run_dir or Path("runs") / f"{preset}-{seed}"
+    if data is None and (size or channels):
+        raise typer.BadParameter("--size and --channels are for --data")
+    sizes = [f"network.{side}={size}" for side in ("height", "width") if size]
+    recipe = _recipe(preset, sizes + (settings or []), pictures=data is not None)
+    where = choose_device(device)
     if threads:
         torch.set_num_threads(threads)
     if where.type == "cpu":
         keep_freed_memory()
     with joined_processes(where) as processes:
         with processes.leader_first():
-            examples = load(DATASETS[recipe.dataset], "train", data_dir)
-        training, validation = (examples, None) if final else hold_out(examples, HELD_OUT)
-        plan = Plan(recipe, seed, training, validation, directory)
+            if data is None:
+                learns = load_published(recipe, data_dir)
+            else:
+                kept = recipe.network.image_shape == PRESETS[preset].network.image_shape
+                keep_size = not size and kept
+                learns = load_pictures(recipe, data, channels=channels, keep_size=keep_size)
+        directory = run_dir or Path("runs") / f"{learns.recipe.name}-{seed}"
+        training, held_out = (learns.all, None) if final else (learns.training, learns.validation)
+        plan = Plan(learns.recipe, seed, training, held_out, directory, learns.pictures)
         with plan.locked() if processes.leads else nullcontext():
             goes_on = resume_or_begin and plan.checkpoint_path.exists()
-            trainer = Trainer(plan, device=where, resume=resume or goes_on, processes=processes)
+            trainer = Trainer(
+                plan,
+                device=where,
+                resume=resume or goes_on,
+                processes=processes,
+                tensorboard=tensorboard,
+            )
             tell = Console(quiet=not processes.leads).print
-            if not goes_on:
-                _take_weights(trainer, all_of=weights, fitting_of=transfer, tell=tell)
+            if (source := weights or transfer) and not goes_on:
+                other = Checkpoint.load(source / CHECKPOINT)
+                taken = trainer.state.start_from(other, fitting=transfer is not None)
+                anew = [name for name in trainer.network.state_dict() if name not in taken]
+                tell(f"from {source}: {', '.join(taken)}; anew: {', '.join(anew) or 'nothing'}")
             if trainer.run(max_minutes=max_minutes):
-                tell(f"{preset} is trained: {plan.checkpoint_path}")
+                tell(f"{learns.recipe.name} is trained: {plan.checkpoint_path}")
             else:
                 tell(f"stopped at step {trainer.done_steps}; --resume goes on")
+
+
+@app.command()
+def presets() -> None:
+    """List what can be trained."""
+    table = Table("preset", "family", "data set", "epochs", "parameters", box=None)
+    for recipe in PRESETS.values():
+        with torch.device("meta"):
+            count = sum(weight.numel() for weight in build(recipe.network).parameters())
+        family = family_of(recipe.network).name
+        dataset = (
+            recipe.dataset if recipe.task == "single" else f"{recipe.task} of {recipe.dataset}"
+        )
+        table.add_row(recipe.name, family, dataset, f"{recipe.epochs:g}", f"{count:,}")
+    console.print(table)
 
 
 @app.command()
 def export(
     run_dir: Annotated[Path, typer.Argument(help="A run of `train`.")],
     *,
-    name: Annotated[str | None, typer.Option(help="By default the preset's name.")] = None,
+    name: Annotated[str | None, typer.Option(help="By default the recipe's name.")] = None,
     bundles: Annotated[Path, typer.Option(help="Folder to write the bundle to.")] = Path(
         "model/bundles"
     ),
-    bits: Annotated[int, typer.Option(help="In which large weights are stored, 8 or 16.")] = 16,
     data_dir: DataDir = _DATA,
 ) -> None:
     """Write the bundle of a run, after checking that it computes what the network does."""
-    if bits not in (8, 16):
-        raise typer.BadParameter(f"--bits are 8 or 16, not {bits}")
-    from training.publication.publishing import publish  # noqa: PLC0415  training itself needs no onnx
+    from training.export import publish  # noqa: PLC0415  training itself needs no onnx
 
-    bundle = publish(run_dir, bundles, name=name, data_dir=data_dir, bits=bits)
+    bundle = publish(run_dir, bundles, name=name, data_dir=data_dir)
     console.print(f"wrote {bundle.path}")
 
 
 @app.command()
 def evaluate(
-    bundle_dir: Annotated[Path, typer.Argument(help="A folder that `export` wrote.")],
+    bundle_dir: BundleDir,
     *,
     data_dir: DataDir = _DATA,
-    record: Annotated[
-        bool, typer.Option("--record", help="Keep the scores and pictures of the wrong answers.")
+    data: DataFolder = None,
+    validation: Annotated[
+        bool, typer.Option("--validation", help="Read held-out training images instead.")
     ] = False,
 ) -> None:
-    """Read the test split once, through the bundle, and print what it scores."""
-    from training.evaluation.scores import score  # noqa: PLC0415  training itself needs no onnx
-    from training.publication.publishing import record_scores  # noqa: PLC0415  as above
+    """Read the test split through the bundle, which goes on record, and print the scores."""
+    from training.evaluate import evaluate as score  # noqa: PLC0415  training itself needs no onnx
 
     bundle = Bundle.open(bundle_dir)
-    scores = score(bundle, data_dir=data_dir)
-    if record:
-        record_scores(bundle, scores)
+    scores = score(bundle, data_dir, split="validation" if validation else "test", folder=data)
     console.print(f"{bundle.manifest.name}: {scores.headline()}")
-    console.print(scores.table(bundle.manifest.class_names))
-    if not record:
-        console.print("not recorded: --record keeps it in manifest and card")
+    console.print(scores.table)
 
 
-@figures.command("segmentation")
-def draw_segmentation_figure(
-    bundle_dir: Annotated[Path, typer.Option("--bundle", help="Of overlapping digits.")],
+@app.command()
+def analyse(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
+    """Find out what is inside a bundle, on held-out images; `export` does so too."""
+    from training import analysis  # noqa: PLC0415  training itself needs no onnx
+    from training.card import write_card  # noqa: PLC0415
+
+    bundle = analysis.analyse(Bundle.open(bundle_dir), data_dir, folder=data)
+    write_card(bundle)
+    console.print(f"wrote {bundle.path}")
+
+
+@app.command()
+def figure(
+    bundle_dir: Annotated[Path, typer.Argument(help="A bundle for pairs of digits.")],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="PNG file to write.")],
     columns: Annotated[int, typer.Option(min=1, help="So many pairs are shown.")] = 10,
     data_dir: DataDir = _DATA,
 ) -> None:
-    """Draw the first pairs of the held-out training digits: taken apart, and what is not there."""
-    from training.publication.figures import draw_first_pairs  # noqa: PLC0415  as above
+    """Draw how a bundle takes held-out pairs of digits apart."""
+    from model.runtime import Runtime  # noqa: PLC0415  training itself needs no onnx
+    from training.evaluate import held_out  # noqa: PLC0415
+    from training.figures import draw_segmentation  # noqa: PLC0415
 
-    draw_first_pairs(Bundle.open(bundle_dir), output, columns=columns, data_dir=data_dir)
+    bundle = Bundle.open(bundle_dir)
+    recipe = Recipe.from_dict(bundle.manifest.training["recipe"])
+    size, shift_px = bundle.manifest.height, recipe.shift_px
+    pairs = validation_pairs(held_out(bundle, data_dir), size=size, shift_px=shift_px)
+    few = PairSet(pairs.images[:columns], pairs.layers[:columns], pairs.labels[:columns])
+    draw_segmentation(Runtime(bundle), few, output)
     console.print(f"wrote {output}")
-
-
-@app.command()
-def name_dimensions(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
-    """Find out what each pose dimension does; `export` does so too."""
-    from training.publication import study  # noqa: PLC0415  training itself needs no onnx
-
-    bundle = Bundle.open(bundle_dir)
-    bundle = study.study_dimensions(bundle, study.load_digits(bundle, data_dir))
-    for one in bundle.manifest.pose_dimensions:
-        if one.name != "none":
-            console.print(f"{one.label} {one.dim:2} {one.name}: {one.effect}, {one.strength:.2f}")
-
-
-@app.command()
-def draw_routing(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
-    """Draw how much each of nine routing iterations changes; `export` does so too."""
-    from training.publication import study  # noqa: PLC0415  training itself needs no onnx
-
-    bundle = Bundle.open(bundle_dir)
-    study.study_routing(bundle, study.load_digits(bundle, data_dir))
-
-
-@app.command()
-def fit_known(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
-    """Fit, on pictures like the training's alone, which look known; `export` does so too."""
-    from training.publication import study  # noqa: PLC0415  training itself needs no onnx
-
-    bundle = Bundle.open(bundle_dir)
-    rule = study.study_familiarity(bundle, study.load_digits(bundle, data_dir)).manifest.known
-    assert rule is not None
-    console.print(f"known from a score of {rule.threshold}, by {rule.pictures}")
-
-
-@app.command()
-def meet_strangers(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA) -> None:
-    """Try what `fit-known` gave on noise, blanks, letters and clothes, and record it."""
-    from training.publication import study  # noqa: PLC0415  training itself needs no onnx
-
-    bundle = Bundle.open(bundle_dir)
-    digits = study.load_digits(bundle, data_dir)
-    rule = study.meet_strangers(bundle, digits, data_dir=data_dir).manifest.known
-    assert rule is not None
-    for kind in rule.strangers:
-        console.print(f"{kind['kind']}: AUC {kind['auc']}, {kind['known_percent']} % known")
 
 
 @app.command()
@@ -213,49 +230,30 @@ def download(
     """Fetch a data set and check it."""
     if dataset not in DATASETS:
         raise typer.BadParameter(f"{dataset} is none of {', '.join(DATASETS)}")
-    splits: list[Examples] = [
-        load(DATASETS[dataset], split, data_dir) for split in ("train", "test")
+    counts = [
+        str(len(load(DATASETS[dataset], split, data_dir).labels)) for split in ("train", "test")
     ]
-    console.print(f"{dataset}: {' + '.join(str(len(one.labels)) for one in splits)} images")
-
-
-def _take_weights(
-    trainer: Trainer, *, all_of: Path | None, fitting_of: Path | None, tell: Callable[[str], None]
-) -> None:
-    """From the run in one of these folders, if one is named."""
-    if all_of:
-        trainer.state.start_from(Checkpoint.load(all_of / CHECKPOINT))
-    if fitting_of:
-        taken = trainer.state.transfer_from(Checkpoint.load(fitting_of / CHECKPOINT))
-        anew = [name for name in trainer.network.state_dict() if name not in taken]
-        tell(f"from {fitting_of}: {', '.join(taken)}")
-        tell(f"anew: {', '.join(anew) or 'nothing'}")
+    console.print(f"{dataset}: {' + '.join(counts)} images")
 
 
 def main() -> None:
     """Run the command line; expected failures are one line, not a traceback."""
-    expected = (
-        TrainingError,
-        CheckpointError,
-        DatasetError,
-        DeviceError,
-        DownloadError,
-        BundleError,
-    )
     try:
         app()
-    except expected as error:
+    except EXPECTED as error:
         Console(stderr=True).print(str(error), style="red", markup=False, soft_wrap=True)
         raise SystemExit(1) from error
 
 
-def _recipe(preset: str, epochs: float | None) -> Recipe:
+def _recipe(preset: str, settings: list[str], *, pictures: bool) -> Recipe:
+    """The preset with other settings; first those that suit pictures, where it learns some."""
     if preset not in PRESETS:
         raise typer.BadParameter(f"{preset} is none of {', '.join(PRESETS)}")
     recipe = PRESETS[preset]
+    fixed = {"name", "dataset", "task", "channels", "num_classes"} if pictures else set()
     try:
-        return recipe if epochs is None else replace(recipe, epochs=epochs)
-    except ValueError as error:
+        return override(for_pictures(recipe) if pictures else recipe, settings, fixed=fixed)
+    except SettingError as error:
         raise typer.BadParameter(str(error)) from error
 
 

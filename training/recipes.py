@@ -1,20 +1,30 @@
-"""The presets: one recipe for each published network, and the paper's own."""
+"""The presets: one recipe for each network that ships, called like its bundle, and the paper's."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Self
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, Self, get_args
 
-from model.capsnet import CapsNetConfig
-from training.baseline import BaselineConfig
+from model.capsnet.attention import AttentionConfig
+from model.capsnet.baseline import BaselineConfig
+from model.capsnet.dynamic import DynamicConfig
+from model.capsnet.families import config_from_dict, config_to_dict
+from model.capsnet.matrix import MatrixConfig
+from model.capsnet.network import NetworkConfig
+from model.capsnet.shared import SharedConfig
+from model.capsnet.stem import Conv
 
-RECONSTRUCTION_WEIGHTS = {"none": 0.0, "paper": 0.0005, "paper-code": 0.01}
-"""Weight of the summed squared error beside the margin loss summed over classes.
+TaskName = Literal["single", "pairs"]
+LossName = Literal["margin", "spread", "cross-entropy"]
+Schedule = Literal["exponential", "cosine"]
+Pad = Literal["zero", "reflect"]
 
-`paper` is the text's 0.0005. The paper's released code halves the margin loss and averages it over
-the ten classes too, which makes its reconstruction term twenty times stronger: `paper-code`.
-"""
+RECONSTRUCTION_TEXT = 0.0005
+"""Weight of the summed squared error beside the margin loss, in the text of Sabour 2017."""
+RECONSTRUCTION_CODE = 0.01
+"""The same in that paper's released code, which halves the margin loss and averages it over the ten
+classes too, so that its reconstruction weighs twenty times as much."""
 
 
 @dataclass(frozen=True)
@@ -27,24 +37,31 @@ class Recipe:
 
     name: str
     dataset: str = "mnist"
-    task: Literal["digits", "pairs"] = "digits"
-    """`pairs` lays two digits of different classes over one another (paper, section 6)."""
-    network: CapsNetConfig = field(default_factory=CapsNetConfig)
-    baseline: BaselineConfig | None = None
-    """Trained in place of the capsule network, on images and classes of the same number."""
+    task: TaskName = "single"
+    """`pairs` lays two digits of different classes over one another (Sabour 2017, section 6)."""
+    network: NetworkConfig = field(default_factory=DynamicConfig)
+    loss: LossName = "margin"
+    absent_weight: float = 0.5
+    """Of absent classes in the margin loss."""
+    spread_steps: int = 50_000
+    """Steps over which the margin of the spread loss rises: see `training.losses`."""
+    reconstruction_weight: float = RECONSTRUCTION_TEXT
+    """Of the squared error summed over pixels; zero trains no decoder."""
+    detach_poses: bool = False
+    """Whether the decoder learns from poses that its loss does not change."""
+    frozen: tuple[str, ...] = ()
+    """Parameters whose names begin so stay as they were drawn or loaded."""
     epochs: float = 30.0
-    """Of all training digits once, or of 100,000 pairs."""
+    """Of all training images once, or of 100,000 pairs."""
     batch_size: int = 128
     learning_rate: float = 1e-3
     """Of Adam, at its highest."""
-    schedule: Literal["exponential", "cosine"] = "cosine"
+    schedule: Schedule = "cosine"
     """Cosine falls to zero at the last step; exponential multiplies by `decay_rate`."""
     decay_rate: float = 0.96
     decay_steps: int = 2000
     warmup_steps: int = 0
-    """Steps over which the rate rises from zero."""
-    reconstruction: Literal["none", "paper", "paper-code"] = "paper"
-    """Key of RECONSTRUCTION_WEIGHTS."""
+    """Steps over which the rate rises from zero, at most a tenth of the run."""
     shift_px: int = 2
     """Training images are moved by up to this many pixels each way."""
     flip: bool = False
@@ -53,6 +70,10 @@ class Recipe:
     """Training images are turned, scaled and sheared by up to this share of affNIST's ranges."""
     elastic_px: float = 0.0
     """They are bent: nodes of a net over them move by up to this many pixels, each its own way."""
+    erase_px: int = 0
+    """A square of up to this many pixels, anywhere in a training image, is made black."""
+    pad: Pad = "zero"
+    """What moves in at the edges of training images: black, or the image mirrored there."""
     average_decay: float = 0.0
     """What a step leaves of the running average of the weights (less in the beginning), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""
@@ -60,128 +81,193 @@ class Recipe:
     def __post_init__(self) -> None:
         if not 0 < self.epochs < math.inf or self.batch_size < 1 or self.learning_rate <= 0:
             raise ValueError("epochs, batch size and learning rate must be positive and finite")
-        if self.shift_px < 0 or self.warmup_steps < 0 or self.decay_steps < 1:
-            raise ValueError("shift and warm-up may not be negative, decay steps are at least one")
+        least = min(self.shift_px, self.erase_px, self.warmup_steps, self.reconstruction_weight)
+        if least < 0:
+            raise ValueError("shift, erasing, warm-up and reconstruction weight are not negative")
+        if min(self.decay_steps, self.spread_steps) < 1:
+            raise ValueError("decay steps and spread steps are at least one")
         if not 0 <= self.average_decay < 1:
             raise ValueError("the decay of the average must be in [0, 1)")
         if not 0 <= self.affine <= 1 or self.elastic_px < 0:
             raise ValueError("the affine share must be in [0, 1], elastic pixels not negative")
-        if self.task == "pairs" and (self.flip or self.affine or self.elastic_px):
-            raise ValueError("digits of pairs are neither mirrored nor distorted")
-        if self.task not in ("digits", "pairs"):
-            raise ValueError(f"unknown task {self.task!r}")
-        if self.schedule not in ("exponential", "cosine"):
-            raise ValueError(f"unknown schedule {self.schedule!r}")
-        if self.reconstruction not in RECONSTRUCTION_WEIGHTS:
-            raise ValueError(f"unknown reconstruction weight {self.reconstruction!r}")
-
-    @property
-    def reconstruction_weight(self) -> float:
-        """The weight that `reconstruction` names."""
-        return RECONSTRUCTION_WEIGHTS[self.reconstruction]
+        for name, kind in _CHOICES:
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} is one of {', '.join(get_args(kind))}")
+        if self.task == "pairs" and (self.flip or self.erase_px or self.pad != "zero"):
+            raise ValueError("pairs are neither mirrored nor erased, and black moves in")
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON-ready values."""
-        return asdict(self)
+        return {**asdict(self), "network": config_to_dict(self.network)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Read what `to_dict` wrote.
 
         Raises:
-            ValueError, TypeError: a key is unknown or a value out of range.
+            ValueError: a key is unknown or a value out of range.
         """
-        baseline = values.get("baseline")
-        return cls(
-            **{
-                **values,
-                "network": CapsNetConfig.from_dict(values["network"]),
-                "baseline": None if baseline is None else BaselineConfig.from_dict(baseline),
-            }
-        )
+        if unknown := values.keys() - {one.name for one in fields(cls)}:
+            raise ValueError(f"unknown recipe settings: {', '.join(sorted(unknown))}")
+        network = config_from_dict(values["network"])
+        frozen = tuple(values.get("frozen", ()))
+        return cls(**{**values, "network": network, "frozen": frozen})
 
 
-_PAPER = Recipe(
-    name="mnist-paper", epochs=640, batch_size=128, schedule="exponential", reconstruction="paper"
+_CHOICES = (("task", TaskName), ("loss", LossName), ("schedule", Schedule), ("pad", Pad))
+_DISTORTED: dict[str, Any] = {"affine": 0.5, "elastic_px": 1.25}
+_AVERAGED: dict[str, Any] = {"average_decay": 0.999}
+_MNIST = Recipe("mnist", epochs=120, warmup_steps=500, **_DISTORTED)
+_SMALL: dict[str, Any] = {"batch_size": 64, "warmup_steps": 300}
+_COMPACT = DynamicConfig(
+    stem=(Conv(64, 9, 2),), primary_types=8, primary_kernel=5, primary_stride=1
 )
-_MNIST = Recipe(name="mnist", epochs=120, batch_size=128, warmup_steps=500)
-_COMPACT = CapsNetConfig(conv_channels=64, primary_types=8)
-_STRIDED = replace(_COMPACT, conv_stride=2, primary_kernel=5, primary_stride=1)
+_MNIST_COMPACT = replace(_MNIST, name="mnist-compact", network=_COMPACT, epochs=30, **_SMALL)
+_ATTENTION = Recipe(
+    "mnist-attention",
+    network=AttentionConfig(),
+    epochs=20,
+    learning_rate=2e-3,
+    **_SMALL,
+    **_DISTORTED,
+    **_AVERAGED,
+)
 _MULTIMNIST = Recipe(
-    name="multimnist",
+    "multimnist",
     task="pairs",
-    network=CapsNetConfig(image_size=36),
+    network=DynamicConfig(height=36, width=36),
     epochs=300,
-    batch_size=128,
     warmup_steps=500,
     shift_px=4,
 )
-_MNIST_CPU = replace(_MNIST, name="mnist-cpu", epochs=10, batch_size=64, warmup_steps=300)
-_MNIST_COMPACT = replace(_MNIST_CPU, name="mnist-compact", network=_COMPACT)
-_MNIST_STRIDED = replace(_MNIST_COMPACT, name="mnist-compact-strided", network=_STRIDED, epochs=30)
-_MULTIMNIST_COMPACT = replace(
-    _MULTIMNIST,
-    name="multimnist-compact",
-    network=replace(_COMPACT, image_size=36),
-    epochs=20,
-    batch_size=64,
-    warmup_steps=300,
+_PAIR_STEM = (Conv(32, 5), Conv(64, 3, 2), Conv(64, 3), Conv(128, 3, 2))
+_PLAIN: dict[str, Any] = {"affine": 0.0, "elastic_px": 0.0}
+_CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True, **_PLAIN, **_AVERAGED}
+_PICTURES = Recipe(
+    "pictures",
+    dataset="cifar-10",
+    network=AttentionConfig(
+        channels=3,
+        height=32,
+        width=32,
+        stem=(Conv(64, 3), Conv(64, 3), Conv(128, 3, 2), Conv(128, 3), Conv(128, 3, 2)),
+        primary="spatial",
+    ),
+    epochs=30,
+    learning_rate=2e-3,
+    flip=True,
+    shift_px=3,
+    pad="reflect",
+    **_SMALL,
+    **_AVERAGED,
 )
-_DISTORTED: dict[str, Any] = {"affine": 0.5, "elastic_px": 1.25}
-_CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True, "average_decay": 0.999}
-_PAIR_BASELINE = BaselineConfig(
-    channels=(512, 256), kernels=(9, 5), pooling=True, hidden=(1024,), dropout=0
+
+_BY_AGREEMENT = (
+    _MNIST,
+    _MNIST_COMPACT,
+    _MULTIMNIST,
+    replace(
+        _MULTIMNIST,
+        name="multimnist-compact",
+        network=replace(_COMPACT, height=36, width=36),
+        epochs=30,
+        **_SMALL,
+    ),
+    replace(_MNIST, name="fashion-mnist", **_CLOTHES),
+    replace(
+        _MNIST_COMPACT,
+        name="fashion-mnist-compact",
+        network=DynamicConfig(stem=(Conv(64, 9),), primary_types=8),
+        **_CLOTHES,
+    ),
+    Recipe("mnist-paper", epochs=640, schedule="exponential"),
+    Recipe(
+        "mnist-paper-code",
+        network=DynamicConfig(
+            class_bias=True, primary_scale=1 / 32, initialisation="truncated-normal"
+        ),
+        reconstruction_weight=RECONSTRUCTION_CODE,
+        epochs=640,
+        schedule="exponential",
+    ),
+)
+_BY_ATTENTION = (
+    _ATTENTION,
+    replace(
+        _ATTENTION,
+        name="multimnist-attention",
+        task="pairs",
+        network=AttentionConfig(height=36, width=36, stem=_PAIR_STEM, primary="spatial"),
+        epochs=50,
+        shift_px=4,
+        **_PLAIN,
+    ),
+    replace(_ATTENTION, name="fashion-mnist-attention", epochs=30, **_CLOTHES),
+    replace(_PICTURES, name="cifar10"),
+    _PICTURES,
+)
+_BY_SHARED_WEIGHTS = (
+    Recipe(
+        "mnist-shared",
+        network=SharedConfig(),
+        absent_weight=0.25,
+        epochs=10,
+        **_SMALL,
+        **_AVERAGED,
+    ),
+)
+_BY_EM = (
+    Recipe(
+        "mnist-matrix",
+        network=MatrixConfig(
+            primary_types=4,
+            conv_caps=(8, 8),
+            routing_iterations=2,
+            inverse_temperature=0.1,
+            initial_saving=300.0,
+        ),
+        loss="spread",
+        spread_steps=400,
+        detach_poses=True,
+        epochs=5,
+        learning_rate=3e-3,
+        shift_px=1,
+        **_SMALL,
+        **_AVERAGED,
+    ),
+    Recipe(
+        "smallnorb-matrix",
+        dataset="smallnorb",
+        network=MatrixConfig(height=48, width=48, num_classes=5),
+        loss="spread",
+        detach_poses=True,
+        epochs=150,
+        batch_size=16,
+        learning_rate=3e-3,
+        pad="reflect",
+        shift_px=4,
+    ),
+)
+_BASELINES = (
+    replace(_MNIST, name="mnist-baseline", network=BaselineConfig(), loss="cross-entropy"),
+    replace(
+        _MULTIMNIST,
+        name="multimnist-baseline",
+        network=BaselineConfig(
+            height=36,
+            width=36,
+            convs=(512, 256),
+            kernels=(9, 5),
+            pooling=True,
+            hidden=(1024,),
+            dropout=0,
+            several=True,
+        ),
+        loss="cross-entropy",
+    ),
 )
 
 PRESETS = {
     recipe.name: recipe
-    for recipe in (
-        _PAPER,
-        replace(
-            _PAPER,
-            name="mnist-paper-code",
-            reconstruction="paper-code",
-            network=CapsNetConfig(
-                class_bias=True, primary_scale=1 / 32, initialisation="truncated-normal"
-            ),
-        ),
-        _MNIST,
-        replace(_MNIST, name="mnist-distorted", **_DISTORTED),
-        _MNIST_CPU,
-        replace(_MNIST_CPU, name="mnist-cpu-distorted", **_DISTORTED),
-        _MNIST_COMPACT,
-        _MNIST_STRIDED,
-        replace(_MNIST_STRIDED, name="mnist-compact-strided-distorted", **_DISTORTED),
-        _MULTIMNIST,
-        _MULTIMNIST_COMPACT,
-        replace(
-            _MULTIMNIST_COMPACT,
-            name="multimnist-compact-strided",
-            network=replace(_STRIDED, image_size=36),
-            epochs=30,
-        ),
-        replace(_MNIST, name="fashion-mnist", **_CLOTHES),
-        replace(
-            _MNIST,
-            name="fashion-mnist-cpu",
-            epochs=8,
-            batch_size=64,
-            warmup_steps=300,
-            **{**_CLOTHES, "shift_px": 1},
-        ),
-        replace(_MNIST_COMPACT, name="fashion-mnist-compact", epochs=30, **_CLOTHES),
-        *(
-            replace(recipe, name=name, baseline=baseline, reconstruction="none")
-            for name, recipe, baseline in (
-                ("mnist-baseline", _MNIST, BaselineConfig()),
-                ("mnist-baseline-compact", _MNIST_COMPACT, BaselineConfig(channels=(20, 20, 10))),
-                ("multimnist-baseline", _MULTIMNIST, _PAIR_BASELINE),
-                (
-                    "multimnist-baseline-compact",
-                    _MULTIMNIST_COMPACT,
-                    replace(_PAIR_BASELINE, channels=(80, 40)),
-                ),
-            )
-        ),
-    )
+    for recipe in (*_BY_AGREEMENT, *_BY_ATTENTION, *_BY_SHARED_WEIGHTS, *_BY_EM, *_BASELINES)
 }

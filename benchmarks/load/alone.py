@@ -13,9 +13,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from model.bundle import ENCODER, ENCODER_BATCH
-from model.cpu import cpu_quota, open_session
-from model.runtime import BATCH_ROWS
+from model.runtime.cpu import cpu_quota, open_session
+from model.runtime.runtime import BATCH_ROWS
 
 WARM_UP_S = 0.5
 
@@ -47,15 +46,16 @@ def measure(
     at_once: Annotated[int, typer.Argument()],
 ) -> None:
     """Print the rate."""
-    graph = bundle / (ENCODER if batch < BATCH_ROWS else ENCODER_BATCH)
+    batched = bundle / "encoder.batch.onnx"
+    graph = batched if batch >= BATCH_ROWS and batched.exists() else bundle / "encoder.onnx"
     session = open_session(graph, threads=max(1, cpu_quota() - at_once + 1))
-    side = session.get_inputs()[0].shape[-1]
-    images = np.random.default_rng(0).random((batch, 1, side, side), dtype=np.float32)
+    shape = (batch, *session.get_inputs()[0].shape[1:])
+    images = np.random.default_rng(0).random(shape, dtype=np.float32)
 
     def images_per_s(seconds: float) -> float:
         count, began = 0, time.perf_counter()
         while (elapsed := time.perf_counter() - began) < seconds:
-            session.run(["lengths", "poses"], {"images": images})
+            session.run(["presence", "poses"], {"images": images})
             count += batch
         return count / elapsed
 

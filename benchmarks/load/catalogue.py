@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.load.environments import interpreter
 from benchmarks.load.servers import ROOT, Setting
-from model.cpu import cpu_quota
+from model.runtime.cpu import cpu_quota
 
 OURS = "this service"
 FOLDER = ROOT / "benchmarks" / "servers"

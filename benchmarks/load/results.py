@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load.servers import ROOT
-from model.atomic_file import replacing
-from model.cpu import cpu_quota
+from model.bundle.atomic_file import replacing
+from model.runtime.cpu import cpu_quota
 
 
 class Results:

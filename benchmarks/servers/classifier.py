@@ -49,13 +49,14 @@ class Classifier:
 
     def __init__(self) -> None:
         self._few = _open("encoder.onnx")
-        self._many = _open("encoder.batch.onnx") if MAX_BATCH >= BATCH_ROWS else self._few
+        batched = MAX_BATCH >= BATCH_ROWS and (BUNDLE / "encoder.batch.onnx").exists()
+        self._many = _open("encoder.batch.onnx") if batched else self._few
         self.class_names = json.loads((BUNDLE / "manifest.json").read_text())["class_names"]
 
     def encode(self, images: list[np.ndarray]) -> np.ndarray:
         """Capsule lengths (N, K) of N images (1, 28, 28)."""
         session = self._few if len(images) < BATCH_ROWS else self._many
-        return session.run(["lengths"], {"images": np.stack(images)})[0]
+        return session.run(["presence"], {"images": np.stack(images)})[0]
 
     def describe(self, lengths: np.ndarray) -> dict[str, Any]:
         """The JSON answer for capsule lengths (K,)."""
@@ -76,5 +77,4 @@ def _open(graph: str) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.add_session_config_entry("session.intra_op.allow_spinning", SPIN)
-    options.add_session_config_entry("session.disable_quant_qdq", "1")  # widens weights once
     return onnxruntime.InferenceSession(BUNDLE / graph, options, providers=["CPUExecutionProvider"])

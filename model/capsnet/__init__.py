@@ -1,9 +1,21 @@
-"""The capsule network of Sabour, Frosst and Hinton, "Dynamic Routing Between Capsules" (2017).
+"""Capsule networks in torch, one module for each family; `families` is the registry.
 
 Nothing outside this package and `training` may import torch.
 """
 
-from model.capsnet.config import CapsNetConfig
-from model.capsnet.network import CapsNet
+from model.capsnet.families import FAMILIES, Family, build, config_from_dict, family_of
+from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
+from model.capsnet.weights import load
 
-__all__ = ["CapsNet", "CapsNetConfig"]
+__all__ = [
+    "FAMILIES",
+    "Encoding",
+    "Family",
+    "Network",
+    "NetworkConfig",
+    "Trace",
+    "build",
+    "config_from_dict",
+    "family_of",
+    "load",
+]

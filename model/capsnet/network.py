@@ -1,85 +1,159 @@
-"""The whole network, read from top to bottom."""
+"""What every family of capsule networks has in common: its sizes, its outputs, its decoder."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from model.capsnet.config import CapsNetConfig
-from model.capsnet.decoder import Decoder
-from model.capsnet.layers import ClassCapsules, PrimaryCapsules
-from model.capsnet.routing import RoutingTrace
-from model.capsnet.squash import length
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Sizes that every family has; each family adds its own. Images are measured in pixels.
+
+    Raises:
+        ValueError: a size is not positive, or the layers do not fit the image.
+    """
+
+    may_be_zero: ClassVar[tuple[str, ...]] = ()
+    """Settings that a family checks itself."""
+
+    channels: int = 1
+    """Of an image: 1 for grey, 3 for colour."""
+    height: int = 28
+    width: int = 28
+    num_classes: int = 10
+    class_dim: int = 16
+    """D, the size of a class capsule's pose."""
+    decoder_hidden: tuple[int, int] = (512, 1024)
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            positive = all(size > 0 for size in _numbers(value))
+            if not positive and field.name not in self.may_be_zero:
+                raise ValueError(f"{field.name} must be positive, got {value!r}")
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one image."""
+        return (self.channels, self.height, self.width)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration as JSON-ready values."""
+        return asdict(self)
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """All numbers in a setting, those of its convolutions too."""
+    if isinstance(value, tuple):
+        for one in value:
+            yield from _numbers(one)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield value
 
 
 class Encoding(NamedTuple):
-    """What the encoder says of a batch of images."""
+    """What an encoder says of N images."""
 
-    lengths: Tensor
-    """(N, K): how present each class is, in [0, 1)."""
+    presence: Tensor
+    """(N, K): how present each class is, in [0, 1]: a capsule's length or activation."""
     poses: Tensor
     """(N, K, D): each class capsule."""
 
 
-class RoutingView(NamedTuple):
-    """How the capsules of a batch came to agree."""
+class RoutedLayer(NamedTuple):
+    """One layer whose input capsules are routed: where those capsules sit.
 
-    trace: RoutingTrace
-    primary_lengths: Tensor
+    Input capsule i = (type * rows + row) * columns + column.
+    """
+
+    name: str
+    iterations: int
+    types: int
+    rows: int
+    columns: int
+    field_px: int
+    """Height and width of what one input capsule sees."""
+    stride_px: int
+    """From one input capsule's field to the next one's."""
+
+    @property
+    def capsules(self) -> int:
+        """I, the number of input capsules."""
+        return self.types * self.rows * self.columns
+
+
+class ClassTrace(NamedTuple):
+    """What routing did between the last layer of N images and their class capsules."""
+
+    couplings: Tensor
+    """c, (N, R, K, I): how each input capsule divides itself among the classes, by iteration."""
+    logits: Tensor
+    """b, (N, R, K, I): what the couplings are the softmax of."""
+    presence: Tensor
+    """(N, R, K): of the class capsules after each iteration."""
+    poses: Tensor
+    """(N, R, K, D)."""
+    input_presence: Tensor
     """(N, I)."""
     votes: Tensor
     """(N, K, I, D)."""
 
 
-class CapsNet(nn.Module):
-    """Convolution, primary capsules, routed class capsules, decoder (paper, figures 1 and 2)."""
+class LayerTrace(NamedTuple):
+    """What routing did in a layer of convolutional capsules."""
 
-    def __init__(self, config: CapsNetConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.conv = nn.Conv2d(1, config.conv_channels, config.conv_kernel, config.conv_stride)
-        self.primary = PrimaryCapsules(config)
-        self.classes = ClassCapsules(config)
-        self.decoder = Decoder(config)
-        self._initialise()
+    couplings: Tensor
+    """(N, R, T', T): the share of each input type T that went to each output type T'."""
+    presence: Tensor
+    """(N, R, T', rows, columns): activations after each iteration."""
+
+
+class Trace(NamedTuple):
+    """Everything that routing did with N images."""
+
+    classes: ClassTrace
+    hidden: tuple[LayerTrace, ...] = ()
+    """Layers before the last one, in order; they are named in `Network.layers`."""
+
+
+class Network(nn.Module):
+    """A network of any family; which of `decode` and `trace` it has, its family says."""
+
+    config: NetworkConfig
+    decoder: nn.Module
+
+    @property
+    def layers(self) -> tuple[RoutedLayer, ...]:
+        """The layers whose input is routed; the last one feeds the class capsules."""
+        return ()
 
     def forward(self, images: Tensor) -> Encoding:
-        """Encode images (N, 1, H, W) in [0, 1], light strokes on dark."""
-        poses = self.classes(self._primary(images))
-        return Encoding(length(poses), poses)
+        """Encode images (N, C, H, W) in [0, 1]."""
+        raise NotImplementedError
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
-        """Draw poses (M, D) of classes (M,) as images (M, 1, H, W)."""
+        """Draw poses (M, D) of classes (M,) as images (M, C, H, W) in [0, 1]."""
         images: Tensor = self.decoder(poses, classes)
         return images
 
-    def look_inside(self, images: Tensor) -> RoutingView:
-        """Encode images (N, 1, H, W) and keep what routing did on the way."""
-        primary = self._primary(images)
-        votes = self.classes.votes(primary)
-        return RoutingView(self.classes.trace(votes), length(primary), votes)
+    def trace(self, images: Tensor) -> Trace:
+        """Encode images (N, C, H, W) and keep what routing did on the way."""
+        raise NotImplementedError
 
-    def _primary(self, images: Tensor) -> Tensor:
-        size = self.config.image_size
-        if images.shape[1:] != (1, size, size):
-            raise ValueError(f"images must be (N, 1, {size}, {size}), not {tuple(images.shape)}")
-        primary: Tensor = self.primary(self.conv(images.to(self.conv.weight.dtype)).relu())
-        return primary
+    def encoders(self) -> dict[str, nn.Module]:
+        """Encoders to export, by role: `encoder`, and others that are faster somewhere."""
+        return {"encoder": self}
 
-    def _initialise(self) -> None:
-        paper_code = self.config.initialisation == "truncated-normal"
-        nn.init.trunc_normal_(self.classes.weight, std=0.1, a=-0.2, b=0.2)
-        nn.init.xavier_uniform_(
-            self.decoder.class_weight.view(-1, self.decoder.class_weight.shape[-1])
-        )
-        if self.classes.bias is not None:
-            nn.init.constant_(self.classes.bias, 0.1)
-        for conv, std in ((self.conv, 0.05), (self.primary.conv, 0.1)):
-            assert conv.bias is not None
-            if paper_code:
-                nn.init.trunc_normal_(conv.weight, std=std, a=-2 * std, b=2 * std)
-                nn.init.constant_(conv.bias, 0.1)
-            else:
-                nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
-                nn.init.zeros_(conv.bias)
+    def _check(self, images: Tensor) -> None:
+        """Refuse images of another shape.
+
+        Raises:
+            ValueError: they are not (N, C, H, W).
+        """
+        if tuple(images.shape[1:]) != self.config.image_shape:
+            expected = ", ".join(str(size) for size in self.config.image_shape)
+            raise ValueError(f"images must be (N, {expected}), not {tuple(images.shape)}")

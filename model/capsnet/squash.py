@@ -1,4 +1,4 @@
-"""The capsule non-linearity and the length that stands for a probability."""
+"""The non-linearities of capsules, and the length that stands for a probability."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EPSILON = 1e-7
 
 
 def squash(capsules: Tensor) -> Tensor:
-    """Shrink each vector to a length below one and keep its direction (paper, equation 1).
+    """Shrink each vector to a length below one and keep its direction (Sabour 2017, equation 1).
 
     v = |s|^2 / (1 + |s|^2) * s / |s|; a unit vector is halved.
 
@@ -22,6 +22,46 @@ def squash(capsules: Tensor) -> Tensor:
     """
     squared = (capsules * capsules).sum(dim=-1, keepdim=True)
     return capsules * (squared / (1 + squared) * torch.rsqrt(squared + EPSILON))
+
+
+def squash_backward(capsules: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient of `squash` in closed form, for use inside another backward pass.
+
+    With n = |s|^2, f(n) = n / (1 + n) / sqrt(n + e) and v = f s:
+    dL/ds = f g + 2 f'(n) (g . s) s.
+
+    Args:
+        capsules: (..., D), what was squashed.
+        gradient: (..., D), of the result.
+    """
+    squared = (capsules * capsules).sum(dim=-1, keepdim=True)
+    root = torch.rsqrt(squared + EPSILON)
+    factor = squared / (1 + squared) * root
+    slope = root / (1 + squared) ** 2 - 0.5 * factor * root * root
+    along = (gradient * capsules).sum(dim=-1, keepdim=True)
+    return factor * gradient + 2 * slope * along * capsules
+
+
+def squash_exponential(capsules: Tensor) -> Tensor:
+    """Squash: v = (1 - exp(-|s|)) s / |s| (Mazzia 2021, equation 1).
+
+    Values and gradients are finite for long and for zero vectors.
+
+    Args:
+        capsules: (..., D).
+    """
+    norm = length(capsules).unsqueeze(-1)
+    return capsules * ((1 - torch.exp(-norm)) / norm)
+
+
+def squash_half(capsules: Tensor) -> Tensor:
+    """Squash: v = |s|^2 / (0.5 + |s|^2) * s / |s| (Su 2018).
+
+    Args:
+        capsules: (..., D).
+    """
+    squared = (capsules * capsules).sum(dim=-1, keepdim=True)
+    return capsules * (squared / (0.5 + squared) * torch.rsqrt(squared + EPSILON))
 
 
 def length(capsules: Tensor) -> Tensor:

@@ -14,8 +14,6 @@ instead of 729, summed over channels by matrix products, which is all that is le
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -92,7 +90,7 @@ class WinogradConv2d(nn.Conv2d):
     16-bit arithmetic, it computes as `nn.Conv2d` does.
 
     Args:
-        size: height and width of the images.
+        size: height and width of the images; only square ones need fewer products.
     """
 
     input_matrix: Tensor
@@ -102,10 +100,13 @@ class WinogradConv2d(nn.Conv2d):
     output_matrix: Tensor
     """A, (m, P)."""
 
-    def __init__(self, channels: int, filters: int, kernel: int, stride: int, *, size: int) -> None:
+    def __init__(
+        self, channels: int, filters: int, kernel: int, stride: int, *, size: tuple[int, int]
+    ) -> None:
         super().__init__(channels, filters, kernel, stride)
-        self.outputs = (size - kernel) // stride + 1
-        tile = tile_size(self.outputs, kernel, stride)
+        height, width = size
+        self.outputs = (height - kernel) // stride + 1
+        tile = tile_size(self.outputs, kernel, stride) if height == width else None
         self.direct = tile is None
         """Whether to compute as `nn.Conv2d` does."""
         if tile is None:
@@ -113,26 +114,17 @@ class WinogradConv2d(nn.Conv2d):
         self.tiles = math.ceil(self.outputs / tile)
         filtering = minimal_filtering(tile, kernel, stride)
         products = len(filtering.tile)
-        placed = np.zeros((self.tiles, products, size + products))
+        placed = np.zeros((self.tiles, products, height + products))
         for index in range(self.tiles):
             start = index * tile * stride
             placed[index, :, start : start + products] = filtering.tile
-        lines = placed[:, :, :size].reshape(-1, size)  # what a tile reads past the edge is zero
+        lines = placed[:, :, :height].reshape(-1, height)  # what a tile reads past the edge is zero
         for name, matrix in zip(
             ("output_matrix", "kernel_matrix", "input_matrix"),
             (filtering.output, np.kron(filtering.kernel, filtering.kernel).T, lines),
             strict=True,
         ):
             self.register_buffer(name, torch.from_numpy(matrix).float(), persistent=False)
-
-    @contextmanager
-    def directly(self) -> Iterator[None]:
-        """Within it, compute as `nn.Conv2d` does."""
-        before, self.direct = self.direct, True
-        try:
-            yield
-        finally:
-            self.direct = before
 
     def forward(self, images: Tensor) -> Tensor:
         """(N, C, size, size) to (N, filters, outputs, outputs)."""

@@ -5,6 +5,7 @@ same number on its own device. numpy and Pillow alone. `picture` tells the way; 
 module of its own.
 """
 
+from model.preprocess.crop import crop
 from model.preprocess.picture import Fit, PreprocessError, prepare
 from model.preprocess.pixels import WHITE, Floats, scale
 from model.preprocess.polarity import Polarity
@@ -19,6 +20,7 @@ __all__ = [
     "Polarity",
     "Prepared",
     "PreprocessError",
+    "crop",
     "fit_strokes",
     "prepare",
     "scale",

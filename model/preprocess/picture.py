@@ -6,7 +6,7 @@ from typing import Literal
 
 from PIL import Image
 
-from model.bundle import PreprocessRule
+from model.preprocess.crop import crop, scale_whole
 from model.preprocess.grey import to_grey
 from model.preprocess.orientation import turn_upright
 from model.preprocess.pixels import Floats, resize
@@ -14,7 +14,8 @@ from model.preprocess.polarity import Polarity, border_polarity
 from model.preprocess.prepared import Prepared
 from model.preprocess.strokes import fit_strokes
 
-Fit = Literal["auto", "none", "stretch", "digit", "pair"]
+Rule = Literal["digit", "pair", "stretch", "crop"]
+Fit = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 
 
 class PreprocessError(ValueError):
@@ -23,40 +24,48 @@ class PreprocessError(ValueError):
 
 def prepare(
     picture: Image.Image,
-    size: int,
+    shape: tuple[int, int, int],
     *,
-    rule: PreprocessRule = "digit",
+    rule: Rule = "digit",
     fit: Fit = "auto",
     polarity: Polarity = "auto",
 ) -> Prepared:
     """Make a picture look like a training image.
 
     A picture that already has the network's size is passed through untouched, but for its
-    polarity. Any other is made upright and grey, freed of its ground and uneven light, cropped to
-    its strokes, scaled and centred by mass.
+    polarity. For networks of photographs (`rule="crop"`) any other is cropped and scaled. For
+    networks of strokes it is made upright and grey, freed of its ground and uneven light, cropped
+    to its strokes, scaled and centred by mass.
 
     Args:
         picture: decoded, of any mode.
-        size: height and width of the network's images, in pixels.
+        shape: (C, H, W) of the network's images.
         rule: the bundle's own; what `fit="auto"` does with a picture of another size.
-        fit: `none` takes the pixels as they are, `stretch` scales the whole picture, `digit` and
-            `pair` find the strokes.
-        polarity: found from the border by default.
+        fit: `none` takes the pixels as they are, `stretch` scales the whole picture, `crop` its
+            middle, `digit` and `pair` find the strokes.
+        polarity: found from the border by default; photographs have none.
 
     Raises:
-        PreprocessError: `fit="none"` and the picture has another size than the network's.
+        PreprocessError: `fit="none"` and the picture has another size than the network's, or
+            strokes are looked for in photographs.
     """
+    channels, height, width = shape
     upright = turn_upright(picture)
-    native = upright.size == (size, size)
+    native = upright.size == (width, height)
     chosen = fit if fit != "auto" else ("none" if native else rule)
     if chosen == "none" and not native:
-        width, height = upright.size
-        raise PreprocessError(f"fit=none needs {size}x{size} pixels, not {width}x{height}")
-    grey = to_grey(upright)
+        found = f"{upright.width}x{upright.height}"
+        raise PreprocessError(f"fit=none needs {width}x{height} pixels, not {found}")
+    if rule == "crop":
+        if chosen in ("digit", "pair"):
+            raise PreprocessError(f"fit={chosen} is for networks of digits, this one has images")
+        make = crop if chosen == "crop" else scale_whole
+        return Prepared(make(upright, channels, height, width), chosen, None, None)
     if chosen in ("digit", "pair"):
-        return fit_strokes(grey, size, polarity, rule=chosen)
+        return fit_strokes(to_grey(upright), height, polarity, rule=chosen)
+    grey = crop(upright, 1, height, width)[0] if chosen == "crop" else to_grey(upright)
     if chosen == "stretch":
-        grey = resize(grey, size, size)
-    found = border_polarity(grey) if polarity == "auto" else polarity
-    image: Floats = grey if found == "light-on-dark" else 1 - grey
-    return Prepared(image[None], chosen, found, None)
+        grey = resize(grey, height, width)
+    found_polarity = border_polarity(grey) if polarity == "auto" else polarity
+    image: Floats = grey if found_polarity == "light-on-dark" else 1 - grey
+    return Prepared(image[None], chosen, found_polarity, None)

@@ -13,8 +13,8 @@ WHITE = 255
 
 
 def scale(pixels: NDArray[np.uint8]) -> Floats:
-    """Bytes to [0, 1]: (N, H, W) to (N, 1, H, W)."""
-    return (pixels[:, None] / np.float32(WHITE)).astype(np.float32)
+    """Bytes to [0, 1], of any shape."""
+    return (pixels / np.float32(WHITE)).astype(np.float32)
 
 
 def to_floats(picture: Image.Image) -> Floats:

@@ -32,9 +32,9 @@ class Prepared:
     """An image ready for the network, and what was done to make it."""
 
     image: Floats
-    """(1, H, W) in [0, 1], light strokes on dark."""
-    fit: Literal["none", "stretch", "digit", "pair"]
-    polarity: FoundPolarity
-    """Of the picture as it came."""
+    """(C, H, W) in [0, 1]; strokes are light on dark."""
+    fit: Literal["none", "stretch", "crop", "digit", "pair"]
+    polarity: FoundPolarity | None
+    """Of the picture as it came; None for photographs."""
     box: Box | None
     """Where the strokes were found, in the upright picture; None if not looked for or blank."""

@@ -8,14 +8,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from model.runtime import Floats
+from model.preprocess import Floats
 
 Doubles = NDArray[np.float64]
 Transform = Literal["shift-x", "shift-y", "turn", "scale"]
 
 
 def transform_image(image: Floats, transform: Transform, value: float) -> Floats:
-    """Move an image (H, W) about its middle.
+    """Move an image (..., H, W) about its middle.
 
     Args:
         image: in [0, 1], on black.
@@ -45,11 +45,11 @@ def warp(image: Floats, matrix: Doubles, offset: Doubles) -> Floats:
     stroke at the very edge fades within a pixel.
 
     Args:
-        image: (H, W).
+        image: (..., H, W); all channels move alike.
         matrix: A, (2, 2), for (x, y), invertible.
         offset: t, (2,), in pixels.
     """
-    height, width = image.shape
+    height, width = image.shape[-2:]
     middle = np.array([(width - 1) / 2, (height - 1) / 2])
     grid = np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=-1)  # (H, W, 2)
     source = (grid - middle - offset) @ np.linalg.inv(matrix).T + middle
@@ -65,6 +65,6 @@ def warp(image: Floats, matrix: Doubles, offset: Doubles) -> Floats:
 
 def _sample(image: Floats, x: NDArray[np.int64], y: NDArray[np.int64]) -> Floats:
     """The pixels at whole coordinates; zero outside."""
-    height, width = image.shape
+    height, width = image.shape[-2:]
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-    return np.where(inside, image[y.clip(0, height - 1), x.clip(0, width - 1)], 0)
+    return np.where(inside, image[..., y.clip(0, height - 1), x.clip(0, width - 1)], 0)

@@ -1,8 +1,9 @@
 """What routing by agreement did, as figures: who agreed, how much, and where on the picture.
 
-Notation (paper, section 2 and procedure 1): primary capsule i votes u_ik for class capsule k,
-divides itself among the classes by couplings c_ik, and v_k is the pose that the votes add up to.
-Arrays have the axes R (iterations), K (classes), I (primary capsules), D (pose).
+Notation (Sabour et al., 2017, section 2 and procedure 1): input capsule i votes u_ik for class
+capsule k, divides itself among the classes by couplings c_ik, and v_k is the pose that the votes
+add up to. Arrays have the axes R (iterations), K (classes), I (input capsules), D (pose). For EM
+routing c_ik is the assignment r_ik times the activation a_i: what capsule i weighs in the mean v_k.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from model.runtime import Floats
+from model.bundle import Layer
+from model.preprocess import Floats
 
 _TINY = 1e-12
 """Added to what is divided by."""
 
 
 def support(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
-    """How much each primary capsule adds to a class capsule, along its pose: c_ik u_ik . v_k/|v_k|.
+    """How much each input capsule adds to a class capsule, along its pose: c_ik u_ik . v_k/|v_k|.
 
-    Over all i this sums to |s_k|, the length before the squash (less what a bias adds). It is
-    negative where a vote points away from the pose.
+    Over all i this sums to the length before the squash, less what a bias adds (EM: to the length
+    of the pose, times the weight of all capsules). It is negative where a vote points away from the
+    pose.
 
     Args:
         couplings: (R, K, I).
@@ -54,32 +57,36 @@ def agreement(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
     return np.asarray(support(couplings, votes, poses).sum(axis=-1) / (most + _TINY))
 
 
-def entropy(couplings: Floats, primary_lengths: Floats) -> Floats:
-    """How undecided the primary capsules are, from 0 (each serves one class) to 1 (all alike).
+def entropy(couplings: Floats, input_presence: Floats) -> Floats:
+    """How undecided the input capsules are, from 0 (each serves one class) to 1 (all alike).
 
-    h = -sum_k c_ik log c_ik / log K, averaged over i with weights |u_i|: a capsule that sees
-    nothing has no say.
+    h = -sum_k c_ik log c_ik / log K, averaged over i with their presence as weights: a capsule that
+    sees nothing has no say.
 
     Args:
         couplings: (R, K, I), summing to one over K.
-        primary_lengths: (I,).
+        input_presence: (I,).
 
     Returns:
         (R,).
     """
     surprise = -np.log(np.maximum(couplings, _TINY))
     undecided = (couplings * surprise).sum(axis=1) / np.log(couplings.shape[1])  # (R, I)
-    return np.asarray(undecided @ primary_lengths / (primary_lengths.sum() + _TINY))
+    return np.asarray(undecided @ input_presence / (input_presence.sum() + _TINY))
 
 
-def on_grid(values: Floats, grid: int) -> Floats:
-    """Sum over capsule types: (..., I) to (..., grid, grid), rows from the top."""
-    return np.asarray(values.reshape(*values.shape[:-1], -1, grid, grid).sum(axis=-3))
+def on_grid(values: Floats, layer: Layer) -> Floats:
+    """Sum over capsule types: (..., I) to (..., rows, columns), rows from the top."""
+    return np.asarray(_places(values, layer).sum(axis=-3))
 
 
-def by_type(values: Floats, grid: int) -> Floats:
+def by_type(values: Floats, layer: Layer) -> Floats:
     """Sum over the grid: (..., I) to (..., T)."""
-    return np.asarray(values.reshape(*values.shape[:-1], -1, grid * grid).sum(axis=-1))
+    return np.asarray(_places(values, layer).sum(axis=(-2, -1)))
+
+
+def _places(values: Floats, layer: Layer) -> Floats:
+    return values.reshape(*values.shape[:-1], layer.types, layer.rows, layer.columns)
 
 
 class Projection(NamedTuple):

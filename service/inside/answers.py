@@ -7,107 +7,93 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
-from model.runtime import Floats
-from model.sweep import Sweep
-from service.answers import DataUrl, FitReport, Meaning, Pose, data_url, rounded
+from model.interpret.sweep import Sweep
+from model.preprocess import Floats
+from model.runtime import LayerTrace
+from service.answers import BundleAnswer, CapsuleAnswer, DataUrl, Meaning, Pose, data_url, rounded
 from service.inside import agreement
 from service.inside.affine import Transform
 from service.inside.equivariance import EquivarianceView
 from service.inside.views import RoutingView
-from service.inspector import Sight
+from service.inspector import Capsule
 
 
-class DecodeAnswer(BaseModel):
+class DecodeAnswer(BundleAnswer):
     """The pictures of some poses."""
 
-    model: str
     label: int
     class_name: str
     images: list[DataUrl] = Field(description="One for each pose, in order.")
 
     @classmethod
     def of(cls, manifest: Manifest, label: int, images: Floats) -> Self:
-        """From images (M, H, W)."""
+        """From images (M, C, H, W)."""
         return cls(
             model=manifest.name,
+            version=manifest.version,
             label=label,
             class_name=manifest.class_names[label],
             images=[data_url(image) for image in images],
         )
 
 
-class SweepAnswer(BaseModel):
+class SweepAnswer(CapsuleAnswer):
     """One row of pictures for each dimension, one column for each delta."""
 
-    model: str
-    label: int
-    class_name: str
-    length: float
     pose: Pose
     dims: list[int]
     deltas: list[float]
     meanings: list[Meaning | None] = Field(description="What each of `dims` was found to do.")
     images: list[list[DataUrl]] = Field(description="Rows as in `dims`, columns as in `deltas`.")
-    fit: FitReport
 
     @classmethod
-    def of(cls, manifest: Manifest, sight: Sight, sweep: Sweep, images: Floats) -> Self:
-        """From images (len(dims), len(deltas), H, W)."""
+    def of(cls, manifest: Manifest, capsule: Capsule, sweep: Sweep, images: Floats) -> Self:
+        """From images (len(dims), len(deltas), C, H, W)."""
         return cls(
-            model=manifest.name,
-            label=sight.label,
-            class_name=manifest.class_names[sight.label],
-            length=rounded(sight.reading.lengths[sight.label]),
-            pose=rounded(sight.pose),
+            **cls.about(manifest, capsule),
+            pose=rounded(capsule.pose),
             dims=list(sweep.dims),
             deltas=list(sweep.deltas),
-            meanings=[Meaning.of(manifest, sight.label, dim) for dim in sweep.dims],
+            meanings=[Meaning.of(manifest, capsule.label, dim) for dim in sweep.dims],
             images=[[data_url(image) for image in row] for row in images],
-            fit=FitReport.of(sight.reading.prepared),
         )
 
 
-class EquivarianceAnswer(BaseModel):
+class EquivarianceAnswer(CapsuleAnswer):
     """Length and pose of a class while the picture is moved. Lists over steps follow `values`."""
 
-    model: str
-    label: int = Field(description="The class that is looked at.")
-    class_name: str
     transform: Transform
     values: list[float]
     lengths: list[float] = Field(description="Of the class that is looked at.")
-    labels: list[int] = Field(description="The longest capsule at each step.")
-    angles_deg: list[float] = Field(description="From the pose of the unmoved picture.")
-    poses: list[Pose] = Field(description="Of the class that is looked at.")
-    fit: FitReport
+    labels: list[int] = Field(description="The most present class at each step.")
+    angles_deg: list[float] | None = Field(
+        description="From the pose of the unmoved picture; null where the model has no poses."
+    )
+    poses: list[Pose] | None = Field(description="Of the class that is looked at; likewise.")
 
     @classmethod
     def of(cls, manifest: Manifest, view: EquivarianceView) -> Self:
-        """From a watched walk."""
-        label = view.sight.label
+        """From the encodings of a walk."""
         return cls(
-            model=manifest.name,
-            label=label,
-            class_name=manifest.class_names[label],
+            **cls.about(manifest, view.capsule),
             transform=view.walk.transform,
             values=list(view.walk.values),
-            lengths=rounded(view.lengths[:, label]),
-            labels=view.lengths.argmax(axis=1).tolist(),
-            angles_deg=rounded(view.angles_deg),
-            poses=rounded(view.poses),
-            fit=FitReport.of(view.sight.reading.prepared),
+            lengths=rounded(view.presence[:, view.capsule.label]),
+            labels=view.presence.argmax(axis=1).tolist(),
+            angles_deg=rounded(view.angles_deg) if manifest.class_dim else None,
+            poses=rounded(view.poses) if manifest.class_dim else None,
         )
 
 
 class RoutingIteration(BaseModel):
     """The state after one iteration. Lists over classes are by label."""
 
-    lengths: list[float] = Field(description="(K,) of the class capsules.")
+    lengths: list[float] = Field(description="(K,), presence of the classes.")
     agreement: list[float] = Field(
         description="(K,), from -1 to 1: how far the votes for a class point the same way."
     )
     entropy: float = Field(
-        description="How undecided the primary capsules are, from 0 to 1 (all classes alike)."
+        description="How undecided the input capsules are, from 0 to 1 (all classes alike)."
     )
     couplings: list[list[float]] | None = Field(
         None, description="(K, I), summing to one over the classes; with detail=true."
@@ -124,7 +110,7 @@ class HeatMaps(BaseModel):
     """
 
     grid: list[list[list[list[float]]]] = Field(
-        description="(R, K, G, G): summed over capsule types, rows from the top."
+        description="(R, K, rows, columns): summed over capsule types, rows from the top."
     )
     types: list[list[list[float]]] = Field(description="(R, K, T): summed over the grid.")
 
@@ -137,56 +123,90 @@ class Votes(BaseModel):
         None, description="(I, 2); their weighted mean is the origin; with detail=true."
     )
     couplings: list[float] | None = Field(
-        None, description="(I,), the weights: the last couplings; with detail=true."
+        None, description="(I,), their weights in the last iteration; with detail=true."
     )
 
 
-class RoutingAnswer(BaseModel):
+class HiddenIteration(BaseModel):
+    """A layer of convolutional capsules after one iteration."""
+
+    activations: list[float] = Field(description="(T',): means over the layer's grid.")
+    maps: list[list[list[float]]] | None = Field(
+        None, description="(T', rows, columns): activations by place; with detail=true."
+    )
+    assignments: list[list[float]] = Field(
+        description="(T', T): which share of each type of input went to each type of the layer."
+    )
+
+
+class HiddenLayer(BaseModel):
+    """A routed layer before the last one."""
+
+    name: str
+    iterations: list[HiddenIteration]
+
+    @classmethod
+    def of(cls, name: str, trace: LayerTrace, *, detail: bool) -> Self:
+        """From what routing did in the layer."""
+        return cls(
+            name=name,
+            iterations=[
+                HiddenIteration(
+                    activations=rounded(maps.mean(axis=(1, 2))),
+                    maps=rounded(maps) if detail else None,
+                    assignments=rounded(shares),
+                )
+                for maps, shares in zip(trace.presence, trace.couplings, strict=True)
+            ],
+        )
+
+
+class RoutingAnswer(CapsuleAnswer):
     """How the capsules came to agree, iteration by iteration.
 
-    Primary capsule i has type t, row y and column x: i = (t * grid + y) * grid + x.
+    Input capsule i has type t, row y and column x: i = (t * rows + y) * columns + x.
     """
 
-    model: str
-    label: int = Field(description="The class that is looked at.")
-    class_name: str
-    length: float
-    primary_types: int = Field(description="T")
-    primary_grid: int = Field(description="G")
+    types: int = Field(description="T, of the capsules that vote for classes.")
+    rows: int = Field(description="Of the grid on which they sit.")
+    columns: int
     iterations: list[RoutingIteration]
     heat_maps: HeatMaps
     votes: Votes
-    fit: FitReport
+    layers: list[HiddenLayer] = Field(
+        description="Routed layers before the last one; only matrix capsules have any."
+    )
 
     @classmethod
     def of(cls, manifest: Manifest, view: RoutingView, *, detail: bool) -> Self:
-        """From a routed picture."""
-        grid, routing = manifest.primary_grid, view.routing
+        """From a traced picture."""
+        layer, classes = manifest.layers[-1], view.trace.classes
         return cls(
-            model=manifest.name,
-            label=view.label,
-            class_name=manifest.class_names[view.label],
-            length=rounded(view.lengths[-1, view.label]),
-            primary_types=manifest.primary_types,
-            primary_grid=grid,
+            **cls.about(manifest, view.capsule),
+            types=layer.types,
+            rows=layer.rows,
+            columns=layer.columns,
             iterations=[
                 RoutingIteration(
-                    lengths=rounded(view.lengths[step]),
+                    lengths=rounded(classes.presence[step]),
                     agreement=rounded(view.agreement[step]),
                     entropy=rounded(view.entropy[step]),
-                    couplings=rounded(routing.couplings[step]) if detail else None,
-                    logits=rounded(routing.logits[step]) if detail else None,
+                    couplings=rounded(classes.couplings[step]) if detail else None,
+                    logits=rounded(classes.logits[step]) if detail else None,
                 )
-                for step in range(manifest.routing_iterations)
+                for step in range(layer.iterations)
             ],
             heat_maps=HeatMaps(
-                grid=rounded(agreement.on_grid(view.support, grid)),
-                types=rounded(agreement.by_type(view.support, grid)),
+                grid=rounded(agreement.on_grid(view.support, layer)),
+                types=rounded(agreement.by_type(view.support, layer)),
             ),
             votes=Votes(
                 explained=rounded(view.projection.explained),
                 points=rounded(view.projection.points) if detail else None,
-                couplings=rounded(routing.couplings[-1, view.label]) if detail else None,
+                couplings=rounded(view.weights[view.capsule.label]) if detail else None,
             ),
-            fit=FitReport.of(view.prepared),
+            layers=[
+                HiddenLayer.of(name, trace, detail=detail)
+                for name, trace in view.trace.hidden.items()
+            ],
         )

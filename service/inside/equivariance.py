@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from model.runtime import Floats
+from model.preprocess import Floats
 from service.inside.affine import Transform, transform_image
-from service.inspector import Sight
+from service.inspector import Capsule
 
 MAX_STEPS = 64
 LIMITS: dict[Transform, tuple[float, float]] = {
@@ -41,28 +41,28 @@ class Walk:
     values: tuple[float, ...]
 
     def images(self, image: Floats) -> list[Floats]:
-        """The picture (1, H, W) at every step."""
-        return [transform_image(image[0], self.transform, value)[None] for value in self.values]
+        """The picture (C, H, W) at every step."""
+        return [transform_image(image, self.transform, value) for value in self.values]
 
 
 @dataclass(frozen=True)
 class EquivarianceView:
     """What the network says of a picture on its walk of S steps."""
 
-    sight: Sight
-    """The unmoved picture, and the class that is looked at."""
+    capsule: Capsule
+    """Of the unmoved picture."""
     walk: Walk
     images: list[Floats]
-    """S images (1, H, W)."""
-    lengths: Floats
+    """S images (C, H, W)."""
+    presence: Floats
     """(S, K)."""
     poses: Floats
-    """(S, D), of the class that is looked at."""
+    """(S, D), of the capsule's class."""
 
     @property
     def angles_deg(self) -> Floats:
         """(S,): how far each pose has turned from the unmoved picture's."""
-        return angles_deg(self.poses, self.sight.pose)
+        return angles_deg(self.poses, self.capsule.pose)
 
 
 def plan_walk(transform: Transform, *, start: float | None, stop: float | None, steps: int) -> Walk:

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from model.sweep import MAX_PICTURES
+from model.interpret.sweep import MAX_PICTURES
 from service.inside.affine import Transform
 from service.inside.equivariance import MAX_STEPS
 from service.queries import PictureQuery
@@ -99,7 +99,7 @@ class RoutingQuery(PictureQuery):
     target: Target = None
     detail: bool = Field(
         default=True,
-        description="`false` leaves out what has a number for each primary capsule: couplings, "
-        "logits and votes, half a megabyte for the paper's network.",
+        description="`false` leaves out what has a number for each input capsule (couplings, "
+        "logits and votes: half a megabyte for the paper's network) and maps of hidden layers.",
     )
     scale: int = Field(8, ge=5, le=16, description="PNG: each pixel becomes scale x scale.")

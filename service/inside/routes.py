@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from model.bundle import Manifest
 from model.canvas import png
-from model.sweep import Sweep, plan_sweep
-from model.sweep_grid import draw_sweep
+from model.interpret.sweep import Sweep, plan_sweep
+from model.interpret.sweep_grid import draw_sweep
 from service.documentation import PICTURE_BODY, PICTURE_OR_PNG, PROBLEMS
 from service.gate import GatedRoute, inspector_of
 from service.images import encode_png
@@ -28,7 +28,7 @@ from service.inside.queries import (
     SweepQuery,
 )
 from service.inside.routing_panels import draw_routing
-from service.inside.views import draw_poses, watch_equivariance, watch_routing
+from service.inside.views import decode_sweep, view_equivariance, view_routing
 from service.inspector import check_label
 from service.negotiation import JSON, PNG, drawn, media_type_for
 from service.problems import InvalidParameter
@@ -56,11 +56,11 @@ async def decode(
     """Draw any pose of a class, or up to 256 of them as one batch."""
     inspector = inspector_of(request)
     media_type = media_type_for(request, [JSON, PNG])
-    manifest = inspector.manifest(query.model)
+    manifest = inspector.manifest(query.model, needs="decode")
     poses = _poses(body, manifest)
     if media_type == PNG and len(poses) > 1:
         raise InvalidParameter("a PNG shows one pose", parameter="poses")
-    images = await inspector.draw(manifest, poses, body.label)
+    images = await inspector.decode(manifest, poses, body.label)
     if media_type == PNG:
         return await drawn(lambda: encode_png(images[0], scale=query.scale))
     return await _form(lambda: DecodeAnswer.of(manifest, body.label, images))
@@ -76,18 +76,18 @@ async def sweep(request: Request, query: Annotated[SweepQuery, Query()]) -> Resp
     """Move each dimension of the pose step by step and draw every picture (paper, figure 4)."""
     inspector = inspector_of(request)
     media_type = media_type_for(request, [JSON, PNG])
-    manifest = inspector.manifest(query.model)
+    manifest = inspector.manifest(query.model, needs="decode")
     plan = _plan(query, manifest)
     picture = await read_picture(request)
-    sight = await inspector.look(picture, manifest, query.fitting, target=query.target)
-    images = await draw_poses(inspector, manifest, sight, plan)
+    capsule = await inspector.capsule(picture, manifest, query.fitting, target=query.target)
+    images = await decode_sweep(inspector, manifest, capsule, plan)
     if media_type == PNG:
         return await drawn(
             lambda: png(
-                draw_sweep(images, plan, manifest=manifest, label=sight.label, scale=query.scale)
+                draw_sweep(images, plan, manifest=manifest, label=capsule.label, scale=query.scale)
             ),
         )
-    return await _form(lambda: SweepAnswer.of(manifest, sight, plan, images))
+    return await _form(lambda: SweepAnswer.of(manifest, capsule, plan, images))
 
 
 @router.post(
@@ -100,9 +100,9 @@ async def routing(request: Request, query: Annotated[RoutingQuery, Query()]) -> 
     """Show how the capsules came to agree: couplings, agreement and heat maps by iteration."""
     inspector = inspector_of(request)
     media_type = media_type_for(request, [JSON, PNG])
-    manifest = inspector.manifest(query.model)
+    manifest = inspector.manifest(query.model, needs="trace")
     picture = await read_picture(request)
-    view = await watch_routing(inspector, picture, manifest, query.fitting, target=query.target)
+    view = await view_routing(inspector, picture, manifest, query.fitting, target=query.target)
     if media_type == PNG:
         return await drawn(lambda: draw_routing(view, manifest, scale=query.scale))
     return await _form(lambda: RoutingAnswer.of(manifest, view, detail=query.detail))
@@ -121,8 +121,8 @@ async def equivariance(request: Request, query: Annotated[EquivarianceQuery, Que
     manifest = inspector.manifest(query.model)
     walk = _walk(query)
     picture = await read_picture(request)
-    sight = await inspector.look(picture, manifest, query.fitting, target=query.target)
-    view = await watch_equivariance(inspector, manifest, sight, walk)
+    capsule = await inspector.capsule(picture, manifest, query.fitting, target=query.target)
+    view = await view_equivariance(inspector, manifest, capsule, walk)
     if media_type == PNG:
         return await drawn(lambda: draw_equivariance(view, manifest))
     return await _form(lambda: EquivarianceAnswer.of(manifest, view))

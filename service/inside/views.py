@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from model.bundle import Manifest
-from model.preprocess import Prepared
-from model.runtime import Floats, Routing
-from model.sweep import Sweep
+from model.interpret.sweep import Sweep
+from model.preprocess import Floats, Prepared
+from model.runtime import Trace
 from service.inside import agreement
 from service.inside.agreement import Projection
 from service.inside.equivariance import EquivarianceView, Walk
-from service.inspector import Inspector, Sight, check_label
+from service.inspector import Capsule, Encoded, Inspector, check_label
 from service.preparation import Fitting
 
 
@@ -22,10 +22,12 @@ from service.preparation import Fitting
 class RoutingView:
     """How the capsules came to agree on one picture, and the class that is looked at."""
 
-    prepared: Prepared
-    label: int
-    routing: Routing
+    capsule: Capsule
+    """After the last iteration."""
+    trace: Trace
     """Of this picture alone: no leading axis."""
+    weights: Floats
+    """(K, I): of the votes in the last iteration."""
     support: Floats
     """(R, K, I): see `service.inside.agreement.support`."""
     agreement: Floats
@@ -33,62 +35,63 @@ class RoutingView:
     entropy: Floats
     """(R,)."""
     projection: Projection
-    """The votes for the label, weighted by the last couplings."""
+    """The votes for the class by their weights."""
 
     @classmethod
-    def of(cls, prepared: Prepared, routing: Routing, *, target: int | None) -> RoutingView:
-        """Work out the figures; the label is the longest capsule's where no target is given."""
-        lengths = np.linalg.norm(routing.poses[-1], axis=-1)
-        label = int(lengths.argmax()) if target is None else target
-        flow = (routing.couplings, routing.votes, routing.poses)
+    def of(
+        cls, manifest: Manifest, prepared: Prepared, trace: Trace, *, target: int | None
+    ) -> RoutingView:
+        """Work out the figures; the class is the most present one where no target is given."""
+        classes = trace.classes
+        presence = classes.presence[-1]
+        label = int(presence.argmax()) if target is None else target
+        couplings = classes.couplings
+        # A vote's length tells how present its capsule is, but for matrix capsules.
+        activated = manifest.presence == "activation"
+        weights = couplings * classes.input_presence if activated else couplings
         return cls(
-            prepared=prepared,
-            label=label,
-            routing=routing,
-            support=agreement.support(*flow),
-            agreement=agreement.agreement(*flow),
-            entropy=agreement.entropy(routing.couplings, routing.primary_lengths),
-            projection=agreement.project(routing.votes[label], routing.couplings[-1, label]),
+            capsule=Capsule(Encoded(prepared, presence, classes.poses[-1]), label),
+            trace=trace,
+            weights=weights[-1],
+            support=agreement.support(weights, classes.votes, classes.poses),
+            agreement=agreement.agreement(weights, classes.votes, classes.poses),
+            entropy=agreement.entropy(couplings, classes.input_presence),
+            projection=agreement.project(classes.votes[label], weights[-1, label]),
         )
 
-    @property
-    def lengths(self) -> Floats:
-        """(R, K), of the class capsules after each iteration."""
-        return np.asarray(np.linalg.norm(self.routing.poses, axis=-1))
 
-
-async def draw_poses(
-    inspector: Inspector, manifest: Manifest, sight: Sight, sweep: Sweep
+async def decode_sweep(
+    inspector: Inspector, manifest: Manifest, capsule: Capsule, sweep: Sweep
 ) -> Floats:
-    """The pictures of a sweep, (len(dims), len(deltas), H, W), decoded as one batch."""
-    return sweep.on_grid(await inspector.draw(manifest, sweep.poses(sight.pose), sight.label))
+    """The images of a sweep, (len(dims), len(deltas), C, H, W), decoded as one batch."""
+    poses = sweep.poses(capsule.pose)
+    return sweep.on_grid(await inspector.decode(manifest, poses, capsule.label))
 
 
-async def watch_equivariance(
-    inspector: Inspector, manifest: Manifest, sight: Sight, walk: Walk
+async def view_equivariance(
+    inspector: Inspector, manifest: Manifest, capsule: Capsule, walk: Walk
 ) -> EquivarianceView:
     """Encode a picture at every step of a walk.
 
     Raises:
         Exception: what the runtime raised for one of the images.
     """
-    prepared = sight.reading.prepared
-    images = await asyncio.to_thread(walk.images, prepared.image)
+    images = await asyncio.to_thread(walk.images, capsule.encoded.prepared.image)
     encodings = []
     for encoding in await inspector.engine.encode(manifest.name, images):
         if isinstance(encoding, Exception):
             raise encoding
         encodings.append(encoding)
     return EquivarianceView(
-        sight=sight,
+        capsule=capsule,
         walk=walk,
         images=images,
-        lengths=np.stack([one.lengths for one in encodings]),
-        poses=np.stack([one.poses[sight.label] for one in encodings]),
+        presence=np.stack([one.presence for one in encodings]),
+        poses=np.stack([one.poses[capsule.label] for one in encodings]),
     )
 
 
-async def watch_routing(
+async def view_routing(
     inspector: Inspector,
     picture: bytes,
     manifest: Manifest,
@@ -96,12 +99,12 @@ async def watch_routing(
     *,
     target: int | None,
 ) -> RoutingView:
-    """Route one picture and keep every iteration.
+    """Trace one picture and keep every iteration.
 
     Raises:
         Problem: the picture cannot be read or the target is out of range.
     """
     check_label(manifest, target, parameter="target")
     prepared = await inspector.prepare(picture, manifest, fitting)
-    routing = await inspector.engine.route(manifest.name, prepared.image)
-    return await asyncio.to_thread(RoutingView.of, prepared, routing, target=target)
+    trace = await inspector.engine.trace(manifest.name, prepared.image)
+    return await asyncio.to_thread(RoutingView.of, manifest, prepared, trace, target=target)

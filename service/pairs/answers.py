@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
-from service.answers import DataUrl, FitReport, data_url, rounded
+from service.answers import BundleAnswer, DataUrl, FitReport, data_url, rounded
 from service.pairs import segmentation
 from service.pairs.segmentation import Segmentation
 
@@ -36,16 +36,15 @@ class Segment(BaseModel):
             label=segment.label,
             class_name=manifest.class_names[segment.label],
             length=rounded(segment.length),
-            mask=data_url(segment.mask.astype(np.float32)),
-            reconstruction=data_url(segment.reconstruction),
+            mask=data_url(segment.mask[None].astype(np.float32)),
+            reconstruction=data_url(segment.reconstruction[None]),
             ink_share=rounded(segment.ink_share),
         )
 
 
-class SegmentAnswer(BaseModel):
+class SegmentAnswer(BundleAnswer):
     """A picture of overlapping digits, taken apart."""
 
-    model: str
     segments: list[Segment] = Field(description="The longest capsule first.")
     explained_ink: float = Field(description="How much of the picture's ink lies in any mask.")
     fit: FitReport
@@ -55,7 +54,8 @@ class SegmentAnswer(BaseModel):
         """From a picture taken apart."""
         return cls(
             model=manifest.name,
+            version=manifest.version,
             segments=[Segment.of(manifest, segment) for segment in found.segments],
             explained_ink=rounded(found.explained_ink),
-            fit=FitReport.of(found.reading.prepared),
+            fit=FitReport.of(found.encoded.prepared),
         )

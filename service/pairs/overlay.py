@@ -14,7 +14,7 @@ MAX_SHIFT_PX = (SIZE - DIGIT_SIZE) // 2
 
 
 def overlay(first: Floats, second: Floats, *, dx: int, dy: int) -> Floats:
-    """Two digits (28, 28) in one picture (36, 36), added up and cut off at white.
+    """Two digits (1, 28, 28) in one picture (1, 36, 36), added up and cut off at white.
 
     Args:
         dx: pixels by which the second lies right of the first; -8 to 8. Each moves half of it.
@@ -26,7 +26,7 @@ def overlay(first: Floats, second: Floats, *, dx: int, dy: int) -> Floats:
 
 
 def _place(digit: Floats, down: int, right: int) -> Floats:
-    square = np.zeros((SIZE, SIZE), np.float32)
+    square = np.zeros((1, SIZE, SIZE), np.float32)
     top, left = MAX_SHIFT_PX + down, MAX_SHIFT_PX + right
-    square[top : top + DIGIT_SIZE, left : left + DIGIT_SIZE] = digit
+    square[:, top : top + DIGIT_SIZE, left : left + DIGIT_SIZE] = digit
     return square

@@ -43,10 +43,10 @@ async def segment_picture(
     media_type = media_type_for(request, [JSON, PNG])
     manifest = choose_manifest(inspector, query.model)
     picture = await read_picture(request)
-    (reading,) = await inspector.read([picture], manifest, query.fitting)
-    if isinstance(reading, Problem):
-        raise reading
-    found = await segment(inspector, reading, manifest, count=query.count)
+    (encoded,) = await inspector.encode([picture], manifest, query.fitting)
+    if isinstance(encoded, Problem):
+        raise encoded
+    found = await segment(inspector, encoded, manifest, count=query.count)
     if media_type == PNG:
         return await drawn(lambda: encode_png(found.paint(), scale=query.scale))
     return SegmentAnswer.of(manifest, found)
@@ -81,7 +81,7 @@ async def overlay_samples(
 async def _overlay(
     inspector: Inspector, uploads: list[Upload], place: PlaceQuery, fitting: Fitting
 ) -> Response:
-    prepared = await inspector.prepare_all(uploads, Frame(DIGIT_SIZE, "digit"), fitting)
-    first, second = (one.image[0] for one in prepared)
+    frame = Frame((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
+    first, second = (one.image for one in await inspector.prepare_all(uploads, frame, fitting))
     image = overlay(first, second, dx=place.dx, dy=place.dy)
     return await drawn(lambda: encode_png(image, scale=place.scale))

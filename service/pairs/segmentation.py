@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from model.bundle import Manifest
+from model.interpret.masks import Mask, colour, explain_away, find_masks, share_ink
 from model.preprocess import Floats
-from model.segmentation import Mask, colour, explain_away, find_masks, share_ink
-from service.inspector import Inspector, Reading
+from service.inspector import Encoded, Inspector
 from service.problems import InvalidParameter, UnknownModel
 
 PRESENT = 0.5
@@ -34,19 +34,19 @@ class Segment(NamedTuple):
 class Segmentation(NamedTuple):
     """A picture taken apart."""
 
-    reading: Reading
+    encoded: Encoded
     segments: list[Segment]
     """The longest capsule first."""
     explained_ink: float
     """How much of the picture's ink lies in any mask."""
 
     def paint(self) -> Floats:
-        """The input, and beside it the reconstructions, each in its colour: (H, 2 W, 3)."""
-        image = self.reading.prepared.image[0]
-        layers = np.zeros((0, *image.shape), np.float32)
+        """The input, and beside it the reconstructions, each in its colour: (3, H, 2 W)."""
+        image = self.encoded.prepared.image
+        layers = np.zeros((0, *image.shape[1:]), np.float32)
         if self.segments:
             layers = np.stack([segment.reconstruction for segment in self.segments])
-        return np.concatenate((image[..., None].repeat(3, axis=2), colour(layers)), axis=1)
+        return np.concatenate((image.repeat(3, axis=0), colour(layers)), axis=2)
 
 
 def choose_manifest(inspector: Inspector, model: str | None) -> Manifest:
@@ -54,6 +54,7 @@ def choose_manifest(inspector: Inspector, model: str | None) -> Manifest:
 
     Raises:
         UnknownModel: it is not loaded, or none is.
+        NotOffered: it cannot decode.
         InvalidParameter: it was trained on single digits.
     """
     suited = sorted(
@@ -63,7 +64,7 @@ def choose_manifest(inspector: Inspector, model: str | None) -> Manifest:
     )
     if model is None and not suited:
         raise UnknownModel("no model for overlapping digits is loaded", parameter="model")
-    manifest = inspector.manifest(model or suited[0])
+    manifest = inspector.manifest(model or suited[0], needs="decode")
     if manifest.name not in suited:
         raise InvalidParameter(
             f"{model!r} was trained on single digits; loaded for overlapping ones: "
@@ -74,7 +75,7 @@ def choose_manifest(inspector: Inspector, model: str | None) -> Manifest:
 
 
 async def segment(
-    inspector: Inspector, reading: Reading, manifest: Manifest, *, count: Count
+    inspector: Inspector, encoded: Encoded, manifest: Manifest, *, count: Count
 ) -> Segmentation:
     """Take a picture apart; all its digits are decoded as one batch.
 
@@ -87,11 +88,11 @@ async def segment(
         InvalidParameter: the model has fewer classes.
     """
     assert manifest.mask_threshold is not None
-    labels = _candidates(reading.lengths, count)
-    image = reading.prepared.image[0]
+    labels = _candidates(encoded.presence, count)
+    image = encoded.prepared.image[0]
     drawn = np.zeros((0, *image.shape), np.float32)
     if len(labels):
-        drawings = await inspector.engine.decode(manifest.name, reading.poses[labels], labels)
+        drawings = await inspector.engine.decode(manifest.name, encoded.poses[labels], labels)
         drawn = drawings[:, 0]
     masks = find_masks(image, drawn, threshold=manifest.mask_threshold)
     if count == "auto":
@@ -100,10 +101,10 @@ async def segment(
     shares = share_ink(image, masks)
     (explained,) = share_ink(image, np.array([masks.any(axis=0)]))
     segments = [
-        Segment(int(label), float(reading.lengths[label]), mask, picture, float(share))
+        Segment(int(label), float(encoded.presence[label]), mask, picture, float(share))
         for label, mask, picture, share in zip(labels, masks, drawn, shares, strict=True)
     ]
-    return Segmentation(reading, segments, float(explained))
+    return Segmentation(encoded, segments, float(explained))
 
 
 def _candidates(lengths: Floats, count: Count) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -1,5 +1,8 @@
 /** Making and finding elements. */
 
+/** What a panel says that has no picture. */
+export const NOTHING_YET = "Nothing to look at yet: draw or choose a picture.";
+
 /**
  * @param {string} id
  * @returns {HTMLElement}

@@ -1,16 +1,20 @@
-/** The ten capsule lengths, as bars and as text. */
+/** How present each class is, as bars and as text. */
 
 import { find, make } from "./dom.js";
 
 const list = find("lengths");
 const verdict = find("verdict");
 const familiar = find("familiar");
+/** What the bars are: "length", "activation" or "probability". */
+let presence = "length";
 
 /**
- * @param {string[]} names of the classes
+ * @param {{class_names: string[], presence: string}} model
  * @param {(label: number) => void} choose called when a class is clicked
  */
-export function showClasses(names, choose) {
+export function showClasses({ class_names: names, presence: kind }, choose) {
+  presence = kind;
+  list.setAttribute("aria-label", `${kind} of each class`);
   list.replaceChildren(...names.map((name, label) => bar(name, label, choose)));
   showPrediction(null);
 }
@@ -35,15 +39,15 @@ export function showPrediction(prediction) {
     item.querySelector(".value").textContent = prediction ? length.toFixed(2) : "–";
   }
   verdict.replaceChildren(...(prediction ? sentence(prediction) : [make("span", { class: "none" }, "?")]));
-  familiar.textContent = prediction ? doubt(prediction) : "The length of a capsule says how sure it is.";
+  familiar.textContent = prediction ? doubt(prediction) : `The ${presence} of a class says how sure it is.`;
 }
 
 function sentence({ class_name: name, length }) {
-  return [make("strong", {}, name), " ", make("span", { class: "quiet" }, `length ${length.toFixed(2)}`)];
+  return [make("strong", {}, name), " ", make("span", { class: "quiet" }, `${presence} ${length.toFixed(2)}`)];
 }
 
 function doubt({ length, familiarity }) {
-  if (length < 0.5) return "No capsule is long: it is not sure that this is anything it knows.";
+  if (length < 0.5) return `No class has a ${presence} of a half: it is not sure that this is anything it knows.`;
   if (familiarity?.known === false) return "Looks unlike what it was trained on.";
   return familiarity ? "Looks like what it was trained on." : "";
 }

@@ -1,6 +1,6 @@
 /** A panel that is filled from the service when it is looked at. */
 
-import { make } from "./dom.js";
+import { make, NOTHING_YET } from "./dom.js";
 import { latest } from "./latest.js";
 import { calm, complain } from "./notice.js";
 
@@ -31,7 +31,7 @@ export function lens(panel, draw) {
 
   function empty() {
     shown = null;
-    panel.replaceChildren(make("p", { class: "quiet" }, "Draw a digit first, or take a sample."));
+    panel.replaceChildren(make("p", { class: "quiet" }, NOTHING_YET));
   }
 
   return { show: fill };

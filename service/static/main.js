@@ -5,7 +5,7 @@ import { find, make, show } from "./dom.js";
 import { latest } from "./latest.js";
 import { markTarget, showClasses, showPrediction } from "./lengths.js";
 import { lens } from "./lens.js";
-import { dimensionMeanings, forPairs, loadModels } from "./models.js";
+import { describe, dimensionMeanings, forPairs, forPhotos, loadModels, missing, offers } from "./models.js";
 import { calm, complain } from "./notice.js";
 import { Pad, takePastes } from "./pad.js";
 import { pairPads } from "./pair.js";
@@ -32,16 +32,24 @@ const lenses = {
   routing: lens(find("routing"), drawRouting),
   walk: lens(find("walk"), drawWalk),
 };
+const [tasks, lookCloser] = document.querySelectorAll("[role=tablist]");
 const decode = decoder((image, { scene: moved }) => {
   calm();
   if (moved === scene) showImagined(image, imagined.alt);
 }, complain);
 
 let models = [];
-/** What is looked at: {model, picture, prediction, portrait, target}; null while there is nothing. */
+/**
+ * What is looked at: {model, picture, prediction, target}, with {decoded, input} where the network has poses;
+ * null while there is nothing.
+ */
 let scene = null;
 let active = "pose";
 let glancing = null;
+const views = tabs(lookCloser, (panel) => {
+  active = panel;
+  lenses[active].show(scene);
+});
 
 const look = latest(async ({ model, target, settled }, wanted) => {
   if (pad.empty) {
@@ -49,17 +57,19 @@ const look = latest(async ({ model, target, settled }, wanted) => {
     return showScene(null);
   }
   const query = { model: model.name };
-  const known = model.known ? true : undefined;
+  const poses = offers(model, "decode") || undefined;
+  const known = poses && model.novelty ? true : undefined;
   try {
     const picture = await pad.picture();
-    const [answer, portrait] = await Promise.all([
-      ask("/classify", { query: { ...query, poses: true, known }, body: upload(picture), wanted }),
-      ask("/reconstruct", { query: { ...query, target }, body: upload(picture), wanted }),
+    const [answer, decoded] = await Promise.all([
+      ask("/classify", { query: { ...query, poses, known }, body: upload(picture), wanted }),
+      poses && ask("/reconstruct", { query: { ...query, target }, body: upload(picture), wanted }),
     ]);
     if (model !== chosenModel()) return;
     calm();
     const [prediction] = answer.predictions;
-    showScene({ model, picture, prediction, portrait, target: portrait.label }, settled);
+    const shown = decoded?.label ?? target ?? prediction.label;
+    showScene({ model, picture, prediction, decoded, input: decoded?.input, target: shown }, settled);
   } catch (error) {
     showScene(null);
     throw error;
@@ -70,10 +80,10 @@ function showScene(next, settled = true) {
   scene = next;
   showPrediction(scene?.prediction ?? null);
   markTarget(scene?.target);
-  const { portrait } = scene ?? {};
-  showImagined(portrait?.reconstruction, portrait && `what it imagined: a ${portrait.class_name}`);
-  show(fitted, portrait?.input, "the picture, made to look like those of the training");
-  find("error").textContent = portrait ? `mean sq. error ${portrait.error.toFixed(3)}` : "";
+  const { decoded } = scene ?? {};
+  showImagined(decoded?.reconstruction, decoded && `what it imagined: a ${decoded.class_name}`);
+  show(fitted, decoded?.input, "the picture, made to look like those of the training");
+  find("error").textContent = decoded ? `mean sq. error ${decoded.error.toFixed(3)}` : "";
   targetChoice.disabled = !scene;
   if (scene) targetChoice.value = String(scene.target);
   if (settled) lenses[active].show(scene);
@@ -111,16 +121,24 @@ function glance() {
 }
 
 function showModel() {
-  const { class_names: names, dataset } = chosenModel();
+  const model = chosenModel();
+  const { class_names: names, dataset } = model;
   const ofDigits = dataset === "mnist";
+  showScene(null);
+  find("about").textContent = describe(model);
+  find("missing").textContent = missing(model);
+  find("imagination").hidden = !offers(model, "decode");
+  views.offer((panel) => panel === "walk" || offers(model, panel === "routing" ? "trace" : "decode"));
+  whole.classList.toggle("photos", forPhotos(model));
+  whole.style.setProperty("--ratio", `${model.width} / ${model.height}`);
+  pad.takesDrawings(!forPhotos(model));
   find("tab-digit").textContent = ofDigits ? "One digit" : "One picture";
   find("draw-title").textContent = ofDigits ? "Draw a digit" : "Show a picture";
   pad.samples.hidden = !SAMPLED.has(dataset);
   pad.offer({ dataset, names });
   const lookAs = (target) => scene && lookAgain({ target });
-  showClasses(names, lookAs);
+  showClasses(model, lookAs);
   targetChoice.replaceChildren(...names.map((name, label) => make("option", { value: label }, name)));
-  showScene(null);
   lookAgain();
 }
 
@@ -155,11 +173,6 @@ pad.addEventListener("change", () => lookAgain());
 modelChoice.addEventListener("change", showModel);
 targetChoice.addEventListener("change", () => lookAgain({ target: Number(targetChoice.value) }));
 takePastes([pad, ...pairs]);
-const [tasks, views] = document.querySelectorAll("[role=tablist]");
 tabs(tasks, (panel) => {
   for (const part of [modelChoice, find("model-label")]) part.hidden = panel !== "digit";
-});
-tabs(views, (panel) => {
-  active = panel;
-  lenses[active].show(scene);
 });

@@ -2,6 +2,15 @@
 
 import { ask } from "./api.js";
 
+const FAMILIES = {
+  dynamic: "routing by agreement",
+  attention: "self-attention routing",
+  shared: "shared-weight capsules",
+  matrix: "matrix capsules with EM routing",
+  baseline: "a convolutional network without capsules",
+};
+const NAMED = 10;
+
 /** @returns {Promise<any[]>} the manifest of each, with `default` */
 export async function loadModels() {
   const { models } = await ask("/models");
@@ -15,6 +24,32 @@ export async function loadModels() {
 /** Whether a network was trained on overlapping digits. */
 export function forPairs(model) {
   return typeof model.mask_threshold === "number";
+}
+
+/** Whether a network looks at photographs, not at strokes. */
+export function forPhotos(model) {
+  return model.preprocess === "crop";
+}
+
+/** Whether a network can do a thing: "decode" or "trace". */
+export function offers(model, thing) {
+  return model.offers.includes(thing);
+}
+
+/** The family and what the network knows, as a sentence. */
+export function describe({ family, class_names: names, dataset }) {
+  const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : "";
+  const known = names.slice(0, NAMED).join(", ") + more;
+  return `${FAMILIES[family] ?? family}, trained on ${dataset}: ${known}`;
+}
+
+/** What a network does not offer, as a sentence; empty where it offers all. */
+export function missing(model) {
+  const lacking = [
+    ...(offers(model, "decode") ? [] : ["no reconstruction", "no pose", "no sweep"]),
+    ...(offers(model, "trace") ? [] : ["no routing"]),
+  ];
+  return lacking.length ? `This network has ${lacking.join(", ")}.` : "";
 }
 
 /** What each dimension of a class's pose was found to do; undefined where nobody measured. */

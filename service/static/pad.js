@@ -6,7 +6,7 @@ import { Drawing } from "./drawing.js";
 
 const DIGITS = { dataset: "mnist", names: [..."0123456789"] };
 
-/** A drawing with its tools. Fires "change" with a new picture, "stroke" while one is drawn. */
+/** A drawing or a file. Fires "change" with a new picture, "stroke" while one is drawn. */
 export class Pad extends EventTarget {
   /**
    * @param {HTMLElement} parent
@@ -20,12 +20,21 @@ export class Pad extends EventTarget {
     this.drawing.addEventListener("stroke", () => this.#drew("stroke"));
     this.drawing.addEventListener("change", () => this.#drew("change"));
     this.image = make("img", { class: "taken", alt: "", hidden: true });
-    this.hint = make("p", { class: "hint", "aria-hidden": "true" }, "draw, drop or paste");
+    this.hint = make("p", { class: "hint", "aria-hidden": "true" });
     this.paper = make("div", { class: "paper pad" }, this.image, this.drawing.canvas, this.hint);
     this.#takeDrops();
     this.samples = make("div", { class: "samples", role: "group", "aria-label": `${name}: samples` });
     this.offer(DIGITS);
     parent.append(this.paper, this.#tools(name), this.samples);
+    this.takesDrawings(true);
+  }
+
+  /** Whether there is anything to draw on, or only files are taken; those of before are forgotten. */
+  takesDrawings(taken) {
+    if (this.drawing.canvas.hidden === taken) this.clear();
+    this.drawing.canvas.hidden = !taken;
+    this.undoing.hidden = !taken;
+    this.hint.textContent = taken ? "draw, drop or paste" : "choose, drop or paste a picture";
   }
 
   /**
@@ -114,10 +123,9 @@ export class Pad extends EventTarget {
         if (file) this.take(file);
       },
     });
-    this.erasers = [
-      make("button", { type: "button", disabled: true, onclick: () => this.undo() }, "Undo"),
-      make("button", { type: "button", disabled: true, onclick: () => this.clear() }, "Clear"),
-    ];
+    const eraser = (title, erase) => make("button", { type: "button", disabled: true, onclick: erase }, title);
+    this.undoing = eraser("Undo", () => this.undo());
+    this.erasers = [this.undoing, eraser("Clear", () => this.clear())];
     const file = make("button", { type: "button", onclick: () => chooser.click() }, "Choose a file");
     const label = `${name}: tools`;
     return make("div", { class: "tools", role: "group", "aria-label": label }, ...this.erasers, file, chooser);

@@ -1,7 +1,7 @@
-/** A slider for each dimension of the pose; the imagined digit follows them. */
+/** A slider for each dimension of the pose; the imagined picture follows them. */
 
 import { ask } from "./api.js";
-import { find, make, show } from "./dom.js";
+import { find, make, NOTHING_YET, show } from "./dom.js";
 import { latest } from "./latest.js";
 
 const REACH = 0.5; // of a slider, each way; the paper goes to 0.25
@@ -36,7 +36,7 @@ export function showPose(pose, meanings, draw) {
   reset.disabled = true;
 }
 
-/** The digit as it is now, beside the sliders where the large one is out of sight. */
+/** The picture as it is now, beside the sliders where the large one is out of sight. */
 export function showMini(image) {
   show(mini, image);
 }
@@ -45,7 +45,7 @@ export function showMini(image) {
 export function hidePose() {
   current = null;
   reset.disabled = true;
-  grid.replaceChildren(make("p", { class: "quiet" }, "Draw a digit first, or take a sample."));
+  grid.replaceChildren(make("p", { class: "quiet" }, NOTHING_YET));
 }
 
 function slider(dim, meaning) {
@@ -60,7 +60,7 @@ function slider(dim, meaning) {
   return make("div", { class: "slider" }, name, value, input, effect);
 }
 
-/** What the digit does as the dimension grows, and how much of the change that explains; or nothing. */
+/** What the picture does as the dimension grows, and how much of the change that explains; or nothing. */
 function tellEffect(meaning) {
   return meaning?.effect ? `+ ${meaning.effect}, ${Math.round(100 * meaning.strength)} %` : "";
 }

@@ -1,23 +1,25 @@
-/** Routing by agreement: where in the picture each class finds support, iteration by iteration. */
+/** Routing: where in the picture each class finds support, iteration by iteration. */
 
 import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
 
 /** @returns {Promise<Node[]>} */
-export async function drawRouting({ model, picture, target, portrait }, wanted) {
-  const query = { model: model.name, target, detail: false };
+export async function drawRouting({ model, picture, target, input }, wanted) {
+  const detail = model.layers.length > 1; // maps of hidden layers
+  const query = { model: model.name, target, detail };
   const routing = await ask("/routing", { query, body: upload(picture), wanted });
   const maps = routing.heat_maps.grid; // [iteration][class][row][column]
   const strongest = Math.max(...maps.flat(3).map(Math.abs)) || 1;
-  const large = new HeatMap(model, portrait.input, strongest);
-  const small = model.class_names.map(() => new HeatMap(model, portrait.input, strongest));
+  const large = new HeatMap(model, input, strongest);
+  const small = model.class_names.map(() => new HeatMap(model, input, strongest));
   const facts = routing.iterations.map((one, step) => row(step + 1, one, target));
-
+  const hidden = routing.layers.map((layer) => new HiddenLayer(layer));
   const last = routing.iterations.length - 1;
 
   function show(step) {
     large.paint(maps[step][target]);
     small.forEach((map, label) => map.paint(maps[step][label]));
+    hidden.forEach((layer) => layer.paint(step));
     facts.forEach((row, place) => row.classList.toggle("now", place === step));
     slider.setAttribute("aria-valuetext", `${step + 1} of ${last + 1}`);
   }
@@ -32,26 +34,25 @@ export async function drawRouting({ model, picture, target, portrait }, wanted) 
     oninput: () => show(Number(slider.value) - 1),
   });
   show(last);
+  const steps = last ? [make("label", { for: "iteration" }, "iteration"), slider] : [];
+  const overview = [
+    make("div", { class: "maps" }, ...small.map((map, k) => map.figure(model.class_names[k]))),
+    table(facts, model.presence),
+    ...hidden.map((layer) => layer.figure),
+  ];
   return [
-    make("p", { class: "lead" }, "Where in the picture a class finds support for its length, and where opposition."),
+    make("p", { class: "lead" }, "Where in the picture a class finds support, and where opposition."),
     make(
       "div",
       { class: "routing" },
-      make(
-        "div",
-        { class: "focus" },
-        large.figure(`support for ${routing.class_name}`),
-        make("label", { for: "iteration" }, "iteration"),
-        slider,
-        key(),
-      ),
-      make("div", {}, make("div", { class: "maps" }, ...small.map((map, k) => map.figure(model.class_names[k]))), table(facts)),
+      make("div", { class: "focus" }, large.figure(`support for ${routing.class_name}`), ...steps, key()),
+      make("div", {}, ...overview),
     ),
   ];
 }
 
-function table(rows) {
-  const heads = ["iteration", "agreement", "length", "indecision"];
+function table(rows, presence) {
+  const heads = ["iteration", "agreement", presence, "indecision"];
   const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)));
   return make("table", { class: "facts" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
@@ -74,29 +75,63 @@ function key() {
 
 /** The picture with a grid of cells over it, each around the middle of what its capsules see. */
 class HeatMap {
-  constructor(model, input, strongest) {
+  constructor({ layers, width, height }, input, strongest) {
     this.strongest = strongest;
-    const count = model.primary_grid;
-    const { primary_field_px: field, primary_stride_px: stride, image_size: size } = model;
-    const share = (length) => `${((100 * length) / size).toFixed(3)}%`;
-    this.cells = Array.from({ length: count * count }, () => make("span"));
+    const { rows, columns, field_px: field, stride_px: stride } = layers.at(-1);
+    this.cells = Array.from({ length: rows * columns }, () => make("span"));
     this.grid = make("div", { class: "heat", "aria-hidden": "true" }, ...this.cells);
-    this.grid.style.setProperty("--count", String(count));
-    this.grid.style.setProperty("--start", share((field - stride) / 2));
-    this.grid.style.setProperty("--extent", share(stride * count));
-    this.paper = make("div", { class: "paper" }, pixels(input), this.grid);
+    const share = (length, whole) => `${((100 * length) / whole).toFixed(3)}%`;
+    const start = (field - stride) / 2;
+    Object.assign(this.grid.style, {
+      left: share(start, width),
+      top: share(start, height),
+      width: share(stride * columns, width),
+      height: share(stride * rows, height),
+      gridTemplateColumns: `repeat(${columns}, 1fr)`,
+    });
+    this.paper = make("div", { class: "paper" }, ...(input ? [pixels(input)] : []), this.grid);
   }
 
   /** @param {number[][]} rows of support */
   paint(rows) {
+    const most = this.cells.length > 1 ? 1 : 0.5; // one cell covers the whole picture
     for (const [place, support] of rows.flat().entries()) {
       const cell = this.cells[place];
       cell.className = support > 0 ? "supports" : "opposes";
-      cell.style.opacity = String(Math.sqrt(Math.abs(support) / this.strongest));
+      cell.style.opacity = String(most * Math.sqrt(Math.abs(support) / this.strongest));
     }
   }
 
   figure(caption) {
     return make("figure", {}, this.paper, make("figcaption", {}, caption));
+  }
+}
+
+/** The activations of a layer of convolutional capsules: a small map for each of its types. */
+class HiddenLayer {
+  constructor({ name, iterations }) {
+    this.maps = iterations.map((one) => one.maps); // [iteration][type][row][column]
+    const all = this.maps.flat(3);
+    [this.low, this.high] = [Math.min(...all), Math.max(...all)];
+    const [rows, columns] = [this.maps[0][0].length, this.maps[0][0][0].length];
+    this.canvases = this.maps[0].map(() => make("canvas", { class: "blocks", width: columns, height: rows }));
+    const words = `${name}: activations of its ${this.canvases.length} types, ${this.low.toFixed(2)} to ${this.high.toFixed(2)}`;
+    const types = make("div", { class: "types", "aria-hidden": "true" }, ...this.canvases);
+    this.figure = make("figure", { class: "hidden-layer" }, types, make("figcaption", {}, words));
+  }
+
+  /** @param {number} step which iteration; the darker (by night, the lighter) the more active */
+  paint(step) {
+    const { color } = getComputedStyle(document.body);
+    for (const [type, rows] of this.maps[step].entries()) {
+      const { width, height } = this.canvases[type];
+      const context = this.canvases[type].getContext("2d");
+      context.clearRect(0, 0, width, height);
+      context.fillStyle = color;
+      for (const [place, activation] of rows.flat().entries()) {
+        context.globalAlpha = (activation - this.low) / (this.high - this.low || 1);
+        context.fillRect(place % width, Math.floor(place / width), 1, 1);
+      }
+    }
   }
 }

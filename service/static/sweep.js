@@ -4,9 +4,13 @@ import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
 import { signed, title } from "./pose.js";
 
+/** Of larger poses the usual steps would be more pictures than the service draws. */
+const MOST_DIMENSIONS = 23;
+
 /** @returns {Promise<Node[]>} */
 export async function drawSweep({ model, picture, target }, wanted) {
-  const query = { model: model.name, target };
+  const step = model.class_dim > MOST_DIMENSIONS ? 0.125 : undefined;
+  const query = { model: model.name, target, step };
   const sweep = await ask("/perturb/sweep", { query, body: upload(picture), wanted });
   const head = sweep.deltas.map((delta) => make("th", { scope: "col" }, signed(delta)));
   const middle = (column) => (sweep.deltas[column] === 0 ? "unmoved" : null);

@@ -10,30 +10,40 @@ const MOVES = {
 /**
  * @param {HTMLElement} list of role tablist
  * @param {(panel: string) => void} [chosen] called with the id of the panel that is shown
+ * @returns {{offer: (offered: (panel: string) => boolean) => void}} `offer` hides the other tabs
  */
 export function tabs(list, chosen = () => {}) {
   const buttons = [...list.querySelectorAll("[role=tab]")];
+  const shown = () => buttons.filter((button) => !button.hidden);
+  const panel = (button) => button.getAttribute("aria-controls");
 
   function choose(button) {
     for (const one of buttons) {
       const selected = one === button;
       one.setAttribute("aria-selected", String(selected));
       one.tabIndex = selected ? 0 : -1;
-      document.getElementById(one.getAttribute("aria-controls")).hidden = !selected;
+      document.getElementById(panel(one)).hidden = !selected;
     }
-    chosen(button.getAttribute("aria-controls"));
+    chosen(panel(button));
   }
 
-  for (const [place, button] of buttons.entries()) {
+  for (const button of buttons) {
     button.addEventListener("click", () => choose(button));
     button.addEventListener("keydown", (event) => {
       const move = MOVES[event.key];
       if (!move) return;
       event.preventDefault();
-      const next = buttons[move(place, buttons.length)];
+      const next = shown()[move(shown().indexOf(button), shown().length)];
       next.focus();
       choose(next);
     });
   }
   choose(buttons[0]);
+
+  function offer(offered) {
+    for (const button of buttons) button.hidden = !offered(panel(button));
+    if (buttons.some((button) => button.hidden && button.tabIndex === 0)) choose(shown()[0]);
+  }
+
+  return { offer };
 }

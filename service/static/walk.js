@@ -8,8 +8,8 @@ import { complain } from "./notice.js";
 
 const TRANSFORMS = {
   turn: { name: "turn", unit: "°", css: (value) => `rotate(${-value}deg)` },
-  "shift-x": { name: "shift right", unit: " px", css: (value, size) => `translateX(${(100 * value) / size}%)` },
-  "shift-y": { name: "shift down", unit: " px", css: (value, size) => `translateY(${(100 * value) / size}%)` },
+  "shift-x": { name: "shift right", unit: " px", css: (value, { width }) => `translateX(${(100 * value) / width}%)` },
+  "shift-y": { name: "shift down", unit: " px", css: (value, { height }) => `translateY(${(100 * value) / height}%)` },
   scale: { name: "scale", unit: "×", css: (value) => `scale(${value})` },
 };
 const THUMBNAILS = 7;
@@ -37,24 +37,25 @@ export async function drawWalk(scene, wanted) {
   choice.addEventListener("change", () => fill(choice.value));
   result.replaceChildren(...(await curves(scene, chosen, wanted)));
   return [
-    make("p", { class: "lead" }, "As the picture moves, the length should stay and the pose should turn."),
+    make("p", { class: "lead" }, `As the picture moves, the ${scene.model.presence} should stay${scene.model.class_dim ? " and the pose should turn" : ""}.`),
     make("p", { class: "choice" }, make("label", { for: "transform" }, "what is done to it"), " ", choice),
     result,
   ];
 }
 
-async function curves({ model, picture, target, portrait }, transform, wanted) {
+async function curves({ model, picture, target, input }, transform, wanted) {
   const query = { model: model.name, target, transform, steps: 25 };
   const walk = await ask("/equivariance", { query, body: upload(picture), wanted });
   const { unit, css } = TRANSFORMS[transform];
   const label = (value) => `${Math.round(value * 100) / 100}${unit}`.replace("-", "−");
   const marked = walk.labels.map((longest) => longest !== walk.label);
-  const angles = walk.angles_deg;
+  const angles = walk.angles_deg ?? [];
   const steepest = Math.max(30, Math.ceil(Math.max(...angles) / 30) * 30);
+  const turned = { title: "angle of the pose", values: walk.values, heights: angles, top: steepest, label, unit: "°" };
   return [
-    strip(walk.values, portrait.input, (value) => css(value, model.image_size), label),
+    ...(input ? [strip(walk.values, input, (value) => css(value, model), label)] : []),
     chart({
-      title: `length of ${walk.class_name}`,
+      title: `${model.presence} of ${walk.class_name}`,
       values: walk.values,
       heights: walk.lengths,
       top: 1,
@@ -62,8 +63,8 @@ async function curves({ model, picture, target, portrait }, transform, wanted) {
       unit: "",
       marked,
     }),
-    chart({ title: "angle of the pose", values: walk.values, heights: angles, top: steepest, label, unit: "°" }),
-    ...(marked.some(Boolean) ? [make("p", { class: "quiet" }, "Ringed: another capsule is longer.")] : []),
+    ...(angles.length ? [chart(turned)] : []),
+    ...(marked.some(Boolean) ? [make("p", { class: "quiet" }, "Ringed: another class is more present.")] : []),
   ];
 }
 

@@ -19,8 +19,8 @@ def test_the_sweep_shows_every_dimension(playground: Playground) -> None:
     pictures = rows.first.locator("img")
     assert 11 == pictures.count()
     assert pictures.first.evaluate(SHOWN)
-    portrait = playground.page.locator("#imagined").get_attribute("src")
-    assert {portrait} == {
+    imagined = playground.page.locator("#imagined").get_attribute("src")
+    assert {imagined} == {
         rows.nth(row).locator(".unmoved img").get_attribute("src") for row in (0, 15)
     }
 
@@ -60,7 +60,7 @@ def test_a_panel_follows_the_picture(playground: Playground) -> None:
     playground.take_sample(8)
     playground.page.locator("#routing").get_by_text("support for 8").wait_for()
     playground.clear()
-    playground.page.locator("#routing").get_by_text("Draw a digit first").wait_for()
+    playground.page.locator("#routing").get_by_text("Nothing to look at yet").wait_for()
 
 
 def test_what_fails_leaves_nothing_of_the_picture_before(playground: Playground) -> None:

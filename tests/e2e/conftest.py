@@ -15,7 +15,8 @@ import pytest
 from model.bundle import MANIFEST
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running, wait_until_ok
-from training.data.datasets import DATASETS, Examples, hold_out, load
+from training.data.datasets import DATASETS, load
+from training.data.examples import Examples, hold_out
 
 SHIPPED = ("fashion-mnist-compact", "mnist", "mnist-compact", "multimnist-compact")
 """Not whatever is in the folder: others may have exported their own."""

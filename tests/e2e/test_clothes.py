@@ -7,7 +7,8 @@ import httpx
 import pytest
 from PIL import Image
 
-from training.data.datasets import DATASETS, hold_out, load
+from training.data.datasets import DATASETS, load
+from training.data.examples import hold_out
 
 PICTURES = 50
 
@@ -22,7 +23,7 @@ def test_clothes_are_told_apart(
     files = []
     for pixels in clothes.images[:PICTURES]:
         file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "PNG")
+        Image.fromarray(pixels[0]).save(file, "PNG")
         files.append(("file", ("picture.png", file.getvalue(), "image/png")))
     answer = service.post("/classify", params={"model": clothes_bundle_name}, files=files)
     names = [one["class_name"] for one in answer.json()["predictions"]]

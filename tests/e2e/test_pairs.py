@@ -9,7 +9,7 @@ from PIL import Image
 
 from model.bundle import Bundle
 from service.settings import Settings
-from training.data.datasets import Examples
+from training.data.examples import Examples
 from training.data.pairs import fixed_pairs
 
 COUNT = 200
@@ -30,7 +30,7 @@ def test_pairs_of_training_digits_are_taken_apart(
     wrong = 0
     for image, labels in zip(pairs.images, pairs.labels, strict=True):
         file = io.BytesIO()
-        Image.fromarray(image).save(file, "PNG")
+        Image.fromarray(image[0]).save(file, "PNG")
         answer = service.post(
             "/segment", params={"model": pair_bundle_name}, files={"file": file.getvalue()}
         ).json()

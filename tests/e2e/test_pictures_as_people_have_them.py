@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.pictures import Picture, kinds, render
-from training.data.datasets import Examples
+from training.data.examples import Examples
 
 COUNT = 100
 NEEDED = 97
@@ -28,7 +28,7 @@ def album(request: pytest.FixtureRequest, validation_digits: Examples) -> Album:
     rng = np.random.default_rng(kinds().index(kind))
     chosen = rng.choice(len(validation_digits.labels), COUNT, replace=False)
     return Album(
-        [render(kind, validation_digits.images[index], rng) for index in chosen],
+        [render(kind, validation_digits.images[index, 0], rng) for index in chosen],
         [int(validation_digits.labels[index]) for index in chosen],
     )
 

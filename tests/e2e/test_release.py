@@ -6,13 +6,15 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import Bundle
 from service.settings import Settings
-from training.data.datasets import DATASETS, Examples, load
+from training.answers import is_wrong
+from training.data.datasets import DATASETS, load
+from training.data.examples import Examples
 from training.data.pairs import TEST_DIGESTS, published_pairs
-from training.evaluation.answers import is_wrong
 
 BATCH = 100
 
@@ -23,9 +25,9 @@ def test_digits(data_dir: Path) -> Examples:
     return load(DATASETS["mnist"], "test", data_dir, fetch=False)
 
 
-def encode_png(pixels: object) -> bytes:
+def encode_png(pixels: NDArray[np.uint8]) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
+    Image.fromarray(pixels[0]).save(file, "PNG")
     return file.getvalue()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from model.canvas import ACCENT, PAPER, png, save_small
+from model.canvas import ACCENT, PAPER, enlarge, png, save_small
 
 
 def test_a_small_png_keeps_greys_and_colours(tmp_path: Path) -> None:
@@ -21,3 +21,15 @@ def test_a_small_png_keeps_greys_and_colours(tmp_path: Path) -> None:
     assert 9 > moved[:, :32].max()
     assert 0 == moved[:, 32:].max()
     assert len(png(picture)) > (tmp_path / "small.png").stat().st_size
+
+
+def test_pixels_are_enlarged_in_grey_and_in_colour() -> None:
+    """Each becomes a square; three channels become red, green and blue."""
+    grey = enlarge(np.array([[[0.0, 1.0]]], np.float32), 3)
+    assert ("L", (6, 3)) == (grey.mode, grey.size)
+    assert (0, 255) == (grey.getpixel((2, 2)), grey.getpixel((3, 0)))
+    colour = np.zeros((3, 1, 2), np.float32)
+    colour[1, 0, 1] = 2.0  # brighter than white is white
+    enlarged = enlarge(colour, 2)
+    assert ("RGB", (4, 2)) == (enlarged.mode, enlarged.size)
+    assert (0, 255, 0) == enlarged.getpixel((3, 1))

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize(
-    "module", ["model.runtime", "service.__main__", "training.publication.publishing"]
-)
+@pytest.mark.parametrize("module", ["model.runtime", "service.__main__", "training.export"])
 def test_nothing_is_kept_or_sent(module: str, tmp_path: Path) -> None:
     """Importing what imports onnxruntime makes it no identifier and no store of events."""
     unwanted = {"ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME"}

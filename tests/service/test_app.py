@@ -55,7 +55,7 @@ def test_an_engine_makes_it_ready(starting: TestClient, settings: Settings) -> N
     app = starting.app
     assert isinstance(app, FastAPI)
     attach(app, Engine(load_runtimes(settings)))
-    assert {"mnist", "strokes"} == set(starting.get("/readyz").json()["models"])
+    assert {"blocks", "mnist", "strokes"} == set(starting.get("/readyz").json()["models"])
     assert 200 == starting.post("/classify", files=SEVEN).status_code
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from model.bundle import CARD, ENCODER, MANIFEST, WEIGHTS
+from model.bundle import CARD, MANIFEST, WEIGHTS
 from service.bundles import NothingToServe, load_runtimes
 from service.settings import Settings
+
+ENCODER = "encoder.onnx"
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def take_a_name(folder: Path) -> None:
     [
         pytest.param(replace_graph, "encoder.onnx cannot be loaded", id="no graph"),
         pytest.param(take_a_name, "its name is that of", id="a name twice"),
-        pytest.param(alter_weights, "weights.bin is not the file", id="altered weights"),
+        pytest.param(alter_weights, f"{WEIGHTS} is not the file", id="altered weights"),
         pytest.param(remove_encoder, "encoder.onnx cannot be read", id="missing graph"),
         pytest.param(cut_manifest, "manifest.json is not JSON", id="broken manifest"),
         pytest.param(write_another_schema, "schema version 99", id="another schema"),

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import Bundle
-from model.preprocess import scale
-from model.runtime import DeviceError, Encoding, Floats, Runtime
+from model.preprocess import Floats, scale
+from model.runtime import DeviceError, Encoding, Runtime
 from service.app import create_app
 from service.engine import Engine
 from service.settings import Settings
@@ -70,7 +70,8 @@ def engine(watched: Watched) -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def images(digits: list[bytes]) -> Floats:
     """The ten digits, (10, 1, 28, 28)."""
-    return scale(np.stack([np.asarray(Image.open(io.BytesIO(one)), np.uint8) for one in digits]))
+    pixels = [np.asarray(Image.open(io.BytesIO(one)), np.uint8) for one in digits]
+    return scale(np.stack(pixels)[:, None])
 
 
 async def encode_one(engine: Engine, image: Floats) -> Encoding:
@@ -92,7 +93,7 @@ def test_the_loop_is_free_while_a_network_works(
         watched.gate.set()
         return await work
 
-    assert (10,) == asyncio.run(scenario()).lengths.shape
+    assert (10,) == asyncio.run(scenario()).presence.shape
 
 
 def test_other_requests_are_answered_while_a_network_works(
@@ -122,7 +123,7 @@ def test_each_of_many_tasks_gets_its_own_answer(
     engine: Engine, runtime: Runtime, images: Floats
 ) -> None:
     """A hundred calls at once are answered as the network answers them one by one."""
-    alone = [runtime.encode(image[None]).lengths[0] for image in images]
+    alone = [runtime.encode(image[None]).presence[0] for image in images]
 
     async def scenario() -> list[Encoding]:
         return await asyncio.gather(
@@ -130,7 +131,7 @@ def test_each_of_many_tasks_gets_its_own_answer(
         )
 
     for place, encoding in enumerate(asyncio.run(scenario())):
-        assert np.allclose(alone[place % 10], encoding.lengths, atol=1e-5)
+        assert np.allclose(alone[place % 10], encoding.presence, atol=1e-5)
 
 
 def test_answers_of_one_call_are_in_order(engine: Engine, runtime: Runtime, images: Floats) -> None:
@@ -212,7 +213,7 @@ def test_closing_finishes_what_was_accepted(watched: Watched, images: Floats) ->
         await closing
         return [await begun, await waiting]
 
-    assert [(10,), (10,)] == [encoding.lengths.shape for encoding in asyncio.run(scenario())]
+    assert [(10,), (10,)] == [encoding.presence.shape for encoding in asyncio.run(scenario())]
 
 
 class Broken(Runtime):

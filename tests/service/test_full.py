@@ -9,7 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.types import Message
 
-from model.runtime import Encoding, Floats, Runtime
+from model.preprocess import Floats
+from model.runtime import Encoding, Runtime
 from service.app import create_app
 from service.bundles import load_runtimes
 from service.engine import Engine

@@ -17,6 +17,8 @@ from service.problems import Problem, TooLarge, UnreadablePicture, UnsupportedFo
 
 AMPLE = 10_000_000
 """Pixels, more than any picture here has."""
+SHAPE = (1, 28, 28)
+"""Of a network's images."""
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +188,7 @@ def test_damaged_pictures_end_well(picture_format: str, slope: NDArray[np.uint8]
         places = rng.integers(0, rng.choice([60, len(damaged)]), rng.integers(1, 6))
         damaged[places] = rng.integers(0, 256, len(places))
         try:
-            prepare(decode(damaged.tobytes(), max_pixels=100_000).picture, 28)
+            prepare(decode(damaged.tobytes(), max_pixels=100_000).picture, SHAPE)
         except Problem as problem:
             outcomes.add(problem.slug)
         else:
@@ -210,29 +212,38 @@ def test_a_picture_with_damaged_exif_is_read(
 ) -> None:
     """EXIF data that cannot be read turns nothing and hinders nothing."""
     picture = decode(encode(slope, picture_format, exif=exif), max_pixels=AMPLE).picture
-    assert (1, 28, 28) == prepare(picture, 28).image.shape
+    assert SHAPE == prepare(picture, SHAPE).image.shape
 
 
 def test_an_encoded_image_reads_back() -> None:
     """All 256 levels survive, as a greyscale PNG."""
     levels = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    picture = decode(encode_png((levels / 255).astype(np.float32)), max_pixels=AMPLE).picture
+    picture = decode(encode_png(levels[None] / np.float32(255)), max_pixels=AMPLE).picture
     assert "L" == picture.mode
     assert levels.tolist() == np.asarray(picture).tolist()
 
 
 def test_an_encoded_image_is_clipped() -> None:
     """Values outside [0, 1] become black and white."""
-    picture = decode(encode_png(np.array([[-0.5, 1.5]], np.float32)), max_pixels=AMPLE).picture
+    picture = decode(encode_png(np.array([[[-0.5, 1.5]]], np.float32)), max_pixels=AMPLE).picture
     assert [[0, 255]] == np.asarray(picture).tolist()
 
 
 def test_an_encoded_image_is_enlarged_by_whole_pixels() -> None:
     """At scale 3 each pixel becomes a square of nine like it."""
-    image = np.array([[0, 1], [1, 0]], np.float32)
+    image = np.array([[[0, 1], [1, 0]]], np.float32)
     picture = decode(encode_png(image, scale=3), max_pixels=AMPLE).picture
     expected = np.kron(np.array([[0, 255], [255, 0]]), np.ones((3, 3), int))
     assert expected.tolist() == np.asarray(picture).tolist()
+
+
+def test_an_encoded_image_of_three_channels_has_colours() -> None:
+    """Red, green and blue, in this order."""
+    image = np.zeros((3, 1, 3), np.float32)
+    image[[0, 1, 2], 0, [0, 1, 2]] = 1
+    picture = decode(encode_png(image), max_pixels=AMPLE).picture
+    assert "RGB" == picture.mode
+    assert [[[255, 0, 0], [0, 255, 0], [0, 0, 255]]] == np.asarray(picture).tolist()
 
 
 LARGE = {

@@ -12,7 +12,7 @@ from model.preprocess import Prepared
 from model.runtime import Runtime
 from service.batcher import Full
 from service.engine import Engine, visiting
-from service.inspector import Inspector, Reading
+from service.inspector import Encoded, Inspector
 from service.preparation import Fitting, Frame, Preparation
 from service.problems import Problem, UnsupportedFormat
 from service.waiting import Visit, Waiting
@@ -25,12 +25,12 @@ def test_a_full_queue_refuses_before_anything_is_decoded(runtime: Runtime) -> No
     inspector = Inspector(engine, preparation, default_model="mnist")
     manifest = inspector.manifest(None)
 
-    async def read_twice() -> list[list[Reading | Problem] | BaseException]:
-        reads = (inspector.read([b"no picture"], manifest, Fitting()) for _ in range(2))
-        return await asyncio.gather(*reads, return_exceptions=True)
+    async def encode_twice() -> list[list[Encoded | Problem] | BaseException]:
+        calls = (inspector.encode([b"no picture"], manifest, Fitting()) for _ in range(2))
+        return await asyncio.gather(*calls, return_exceptions=True)
 
     try:
-        first, second = asyncio.run(read_twice())
+        first, second = asyncio.run(encode_twice())
     finally:
         inspector.close(10)
     assert isinstance(first, list)
@@ -38,7 +38,7 @@ def test_a_full_queue_refuses_before_anything_is_decoded(runtime: Runtime) -> No
     assert isinstance(second, Full)
 
 
-@pytest.mark.parametrize("way", ["read", "prepare_all"])
+@pytest.mark.parametrize("way", ["encode", "prepare_all"])
 def test_pictures_that_are_being_prepared_count(
     way: str, runtime: Runtime, digits: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,8 +59,8 @@ def test_pictures_that_are_being_prepared_count(
     manifest, fitting = inspector.manifest(None), Fitting("digit")
 
     async def ask(count: int) -> int:
-        if way == "read":
-            return len(await inspector.read(digits[:count], manifest, fitting))
+        if way == "encode":
+            return len(await inspector.encode(digits[:count], manifest, fitting))
         return len(await inspector.prepare_all(digits[:count], Frame.of(manifest), fitting))
 
     async def scenario() -> int:
@@ -104,15 +104,15 @@ def test_who_was_let_in_at_the_door_is_not_refused_behind_it(
 
     monkeypatch.setattr(inspector._preparation, "prepare", prepare)
 
-    async def scenario() -> list[Reading | Problem]:
+    async def scenario() -> list[Encoded | Problem]:
         visiting.set(Visit())
-        readings = await inspector.read(digits[:1], manifest, Fitting())
+        encoded = await inspector.encode(digits[:1], manifest, Fitting())
         visiting.set(Visit())
         with pytest.raises(Full):
-            await inspector.read(digits[:1], manifest, Fitting())
-        return readings
+            await inspector.encode(digits[:1], manifest, Fitting())
+        return encoded
 
-    assert [Reading] == [type(one) for one in asyncio.run(scenario())]
+    assert [Encoded] == [type(one) for one in asyncio.run(scenario())]
 
 
 def test_who_has_no_time_for_the_line_is_refused_at_the_door(
@@ -122,9 +122,9 @@ def test_who_has_no_time_for_the_line_is_refused_at_the_door(
     monkeypatch.setattr(Waiting, "seconds", 10.0)
     manifest = inspector.manifest(None)
 
-    async def read(visit: Visit) -> list[Reading | Problem]:
+    async def read(visit: Visit) -> list[Encoded | Problem]:
         visiting.set(visit)
-        return await inspector.read([b"no picture"], manifest, Fitting())
+        return await inspector.encode([b"no picture"], manifest, Fitting())
 
     with pytest.raises(Full):
         asyncio.run(read(Visit(until=time.monotonic() + 5)))

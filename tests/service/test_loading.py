@@ -14,13 +14,14 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from model.bundle import ENCODER, MANIFEST
+from model.bundle import MANIFEST
 from service.app import create_app
 from service.lifecycle import Lifecycle
 from service.loading import ReloadRefused
 from service.settings import Settings
 
 KEY = "a-key-of-tests-alone"
+ENCODER = "encoder.onnx"
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from model.cuda import CudaDevice, CudaOptions
 from model.runtime import DeviceError
+from model.runtime.cuda import CudaDevice, CudaOptions
 from service.app import create_app
 from service.bundles import load_runtimes
 from service.engine import Engine

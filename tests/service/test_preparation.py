@@ -87,7 +87,7 @@ def test_what_takes_longer_has_a_thread(
 ) -> None:
     """A picture whose strokes are looked for, or of another size."""
     (content, *_) = request.getfixturevalue(picture)
-    asyncio.run(preparation.prepare([content], Frame(28, "digit"), Fitting(fit)))
+    asyncio.run(preparation.prepare([content], Frame((1, 28, 28), "digit"), Fitting(fit)))
     assert threading.current_thread() not in workers
 
 

@@ -95,7 +95,7 @@ def test_an_unknown_model_is_a_parameter_at_fault(client: TestClient) -> None:
     """The problem names the parameter and the models that there are."""
     problem = problem_of(client, post("/classify", model="emnist"))
     assert "model" == problem["parameter"]
-    assert "'emnist' is not loaded; loaded: mnist, strokes" == problem["detail"]
+    assert "'emnist' is not loaded; loaded: blocks, mnist, strokes" == problem["detail"]
 
 
 def test_a_wrong_method_names_the_right_one(client: TestClient) -> None:

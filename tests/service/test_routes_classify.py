@@ -18,7 +18,7 @@ Answer = dict[str, Any]
 def encoding(runtime: Runtime, digits: list[bytes]) -> Encoding:
     """What the network itself says of the ten digits."""
     images = [np.asarray(Image.open(io.BytesIO(digit)), np.uint8) for digit in digits]
-    return runtime.encode(scale(np.stack(images)))
+    return runtime.encode(scale(np.stack(images)[:, None]))
 
 
 def classify(client: TestClient, *pictures: bytes, **query: Any) -> Answer:
@@ -33,7 +33,7 @@ def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[byte
     """Model, and for each picture label, class name, length, all lengths and the fit."""
     answer = classify(client, digits[7])
     (prediction,) = answer["predictions"]
-    assert {"model", "predictions"} == answer.keys()
+    assert {"model", "version", "predictions"} == answer.keys()
     assert "mnist" == answer["model"]
     assert {"label", "class_name", "length", "lengths", "fit"} == prediction.keys()
     assert 10 == len(prediction["lengths"])
@@ -45,7 +45,7 @@ def test_lengths_are_those_of_the_network(
 ) -> None:
     """A picture of the network's size reaches it unchanged."""
     (prediction,) = classify(client, digits[digit])["predictions"]
-    assert encoding.lengths[digit].tolist() == pytest.approx(prediction["lengths"], abs=1e-5)
+    assert encoding.presence[digit].tolist() == pytest.approx(prediction["lengths"], abs=1e-5)
 
 
 def test_the_label_is_the_longest_capsule(client: TestClient, digits: list[bytes]) -> None:

@@ -6,29 +6,60 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from model.bundle import MANIFEST
+from model.bundle import MANIFEST, Bundle
 
 
-def test_the_loaded_bundles_are_listed(client: TestClient) -> None:
-    """Name, classes and sizes of each bundle, and which one answers by default."""
+def test_the_loaded_bundles_are_listed(client: TestClient, bundle_path: Path) -> None:
+    """Name, version, family, classes and sizes of each bundle, and which answers by default."""
+
+    def version(name: str) -> str:
+        return Bundle.open(bundle_path.with_name(name)).manifest.version
+
     expected = {
         "provider": "CPUExecutionProvider",
         "models": [
             {
+                "name": "blocks",
+                "version": version("blocks"),
+                "family": "attention",
+                "dataset": "blocks",
+                "class_names": ["red", "green", "blue"],
+                "channels": 3,
+                "height": 24,
+                "width": 32,
+                "class_dim": 16,
+                "presence": "length",
+                "offers": ["decode", "trace"],
+                "default": False,
+                "metrics": {},
+            },
+            {
                 "name": "mnist",
+                "version": version("mnist"),
+                "family": "dynamic",
                 "dataset": "mnist",
                 "class_names": list("0123456789"),
-                "image_size": 28,
+                "channels": 1,
+                "height": 28,
+                "width": 28,
                 "class_dim": 16,
+                "presence": "length",
+                "offers": ["decode", "trace"],
                 "default": True,
                 "metrics": {},
             },
             {
                 "name": "strokes",
+                "version": version("strokes"),
+                "family": "dynamic",
                 "dataset": "strokes",
                 "class_names": ["horizontal", "vertical", "diagonal"],
-                "image_size": 36,
+                "channels": 1,
+                "height": 36,
+                "width": 36,
                 "class_dim": 8,
+                "presence": "length",
+                "offers": ["decode", "trace"],
                 "default": False,
                 "metrics": {},
             },
@@ -47,7 +78,7 @@ def test_an_unknown_bundle_is_not_found(client: TestClient) -> None:
     """The problem names the bundles that there are."""
     answer = client.get("/models/emnist")
     assert 404 == answer.status_code
-    assert "'emnist' is not loaded; loaded: mnist, strokes" == answer.json()["detail"]
+    assert "'emnist' is not loaded; loaded: blocks, mnist, strokes" == answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +104,6 @@ def test_the_service_is_alive(client: TestClient) -> None:
 
 def test_the_service_is_ready(client: TestClient) -> None:
     """/readyz names the provider and the bundles."""
-    models = ["mnist", "strokes"]
+    models = ["blocks", "mnist", "strokes"]
     expected = {"status": "ready", "provider": "CPUExecutionProvider", "models": models}
     assert expected == client.get("/readyz").json()

@@ -24,7 +24,7 @@ def perturb(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
 def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[bytes]) -> None:
     """Everything of /reconstruct but the error, and what was moved, from where to where."""
     answer = perturb(client, digits[7], dim=4, delta=0.25)
-    expected = {"model", "label", "class_name", "length", "dim", "delta", "pose"}
+    expected = {"model", "version", "label", "class_name", "length", "dim", "delta", "pose"}
     expected |= {"perturbed_pose", "reconstruction", "perturbed", "meaning", "fit"}
     assert expected == answer.keys()
     assert ("mnist", 4, 0.25) == (answer["model"], answer["dim"], answer["delta"])
@@ -84,6 +84,13 @@ def test_the_picture_is_the_decoder_s_of_the_moved_pose(
     pose = np.array([answer["perturbed_pose"]], np.float32)
     image = runtime.decode(pose, np.array([answer["label"]]))[0, 0]
     assert np.abs(image * 255 - pixels(answer["perturbed"])).max() <= 0.51
+
+
+def test_dimensions_are_those_of_the_model(client: TestClient, digits: list[bytes]) -> None:
+    """Poses of the other network have eight numbers."""
+    query = {"model": "strokes", "dim": 8, "delta": 0}
+    answer = client.post("/perturb", params=query, files={"file": digits[7]})
+    assert (422, "dim is 0 to 7") == (answer.status_code, answer.json()["detail"])
 
 
 def test_another_class_can_be_moved(client: TestClient, digits: list[bytes]) -> None:

@@ -26,15 +26,15 @@ def reconstruct(client: TestClient, picture: bytes, **query: Any) -> dict[str, A
 
 def drawn(runtime: Runtime, picture: bytes, target: int | None = None) -> tuple[int, Any]:
     """The label and the image (H, W) that the network itself gives."""
-    image = scale(np.asarray(Image.open(io.BytesIO(picture)), np.uint8)[None])
-    lengths, poses = runtime.encode(image)
-    label = int(lengths[0].argmax()) if target is None else target
+    image = scale(np.asarray(Image.open(io.BytesIO(picture)), np.uint8)[None, None])
+    presence, poses = runtime.encode(image)
+    label = int(presence[0].argmax()) if target is None else target
     return label, runtime.decode(poses[:, label], np.array([label]))[0, 0]
 
 
 def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[bytes]) -> None:
     """Model, label, class name, length, picture, error and fit."""
-    expected = {"model", "label", "class_name", "length", "fit"}
+    expected = {"model", "version", "label", "class_name", "length", "fit"}
     expected |= {"input", "reconstruction", "error"}
     answer = reconstruct(client, digits[7])
     assert expected == answer.keys()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from model.cuda import CudaOptions
+from model.runtime.cuda import CudaOptions
 from service.settings import Settings, SettingsError
 
 Read = Callable[..., Settings]

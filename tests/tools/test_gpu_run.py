@@ -62,7 +62,7 @@ def test_a_bare_gpu_machine_can_run_the_tests(python: Path, runs: Path) -> None:
 def test_what_ends_the_script_ends_its_trainings(python: Path, runs: Path) -> None:
     """Each gets the signal, to save, and the script waits for it."""
     python.write_text(TRAINING)
-    logs = [runs / f"{name}-1.log" for name in ("fashion-mnist", "fashion-mnist-compact")]
+    logs = [runs / f"{name}-1.log" for name in ("fashion-mnist", "fashion-mnist-attention")]
     with start(python, "fashion-mnist", runs) as script:
         end = time.monotonic() + PATIENCE_S
         while not all(log.exists() and log.read_text() for log in logs):

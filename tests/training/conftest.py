@@ -1,21 +1,25 @@
-"""Three drawn classes, and a network small enough to be trained on them."""
+"""Three drawn classes, and networks small enough to be trained on them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from model.capsnet import CapsNet, CapsNetConfig
-from training.baseline import BaselineConfig
-from training.data.datasets import Examples
+from model.capsnet import Network
+from model.capsnet.attention import AttentionConfig
+from model.capsnet.baseline import BaselineConfig
+from model.capsnet.dynamic import DynamicConfig
+from model.capsnet.stem import Conv
+from training.data.examples import Examples
 from training.recipes import Recipe
-from training.run.plan import Plan
-from training.run.trainer import Trainer
+from training.state import Plan
+from training.trainer import Trainer
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,19 +34,19 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def bars() -> Examples:
     """24 images of a bright bar in one of three places, which is the class."""
-    labels = np.arange(24, dtype=np.uint8) % 3
-    images = np.zeros((24, 28, 28), np.uint8)
+    labels = np.arange(24) % 3
+    images = np.zeros((24, 1, 28, 28), np.uint8)
     for image, label in zip(images, labels, strict=True):
         top = 4 + 8 * int(label)
-        image[top : top + 4, 4:24] = 255
+        image[:, top : top + 4, 4:24] = 255
     return Examples(images, labels)
 
 
 @pytest.fixture(scope="session")
 def tiny() -> Recipe:
     """Two epochs of three steps each."""
-    network = CapsNetConfig(
-        conv_channels=4,
+    network = DynamicConfig(
+        stem=(Conv(4, 9),),
         primary_types=2,
         primary_dim=4,
         num_classes=3,
@@ -54,9 +58,24 @@ def tiny() -> Recipe:
 
 @pytest.fixture(scope="session")
 def tiny_baseline(tiny: Recipe) -> Recipe:
-    """A small baseline for the bars."""
-    baseline = BaselineConfig(channels=(4,), kernels=(5,), pooling=True, hidden=(12, 8))
-    return replace(tiny, baseline=baseline, reconstruction="none")
+    """A small CNN with dropout for the bars."""
+    network = BaselineConfig(
+        num_classes=3, convs=(4,), kernels=(5,), pooling=True, hidden=(12, 8), dropout=0.5
+    )
+    return replace(tiny, network=network, loss="cross-entropy")
+
+
+@pytest.fixture(scope="session")
+def tiny_attention(tiny: Recipe) -> Recipe:
+    """A small network with batch normalisation for the bars."""
+    network = AttentionConfig(
+        num_classes=3,
+        class_dim=4,
+        decoder_hidden=(8, 8),
+        stem=(Conv(4, 5, 2), Conv(8, 3, 2)),
+        primary_dim=4,
+    )
+    return replace(tiny, network=network)
 
 
 @pytest.fixture
@@ -68,17 +87,17 @@ def make_trainer(bars: Examples, tiny: Recipe, tmp_path: Path) -> Callable[..., 
         *,
         seed: int = 1,
         validation: Examples | None = None,
-        resume: bool = False,
         recipe: Recipe = tiny,
+        **options: Any,
     ) -> Trainer:
         plan = Plan(recipe, seed, bars, validation, tmp_path / directory)
-        return Trainer(plan, device=torch.device("cpu"), resume=resume)
+        return Trainer(plan, device=torch.device("cpu"), **options)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def trained(bars: Examples, tiny: Recipe, tmp_path_factory: pytest.TempPathFactory) -> CapsNet:
+def trained(bars: Examples, tiny: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Network:
     """A network that knows the bars."""
     directory = tmp_path_factory.mktemp("trained")
     plan = Plan(replace(tiny, epochs=8), 1, bars, None, directory)

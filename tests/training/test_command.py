@@ -1,84 +1,207 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from typer.testing import CliRunner
+from PIL import Image
+from typer.testing import CliRunner, Result
 
-from training.__main__ import app
-from training.data.datasets import Examples
-from training.recipes import Recipe
-from training.run.checkpoint import Checkpoint
-from training.run.plan import Plan
+from training import __main__
+from training.checkpoint import CHECKPOINT, Checkpoint
+from training.data.examples import Examples
+from training.recipes import PRESETS, Recipe
+from training.state import Plan
+
+Train = Callable[..., Result]
+needs_data = pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
 
 
-def train_one_step(run_dir: Path, *options: str) -> int:
-    arguments = ["train", "mnist-compact", "--run-dir", str(run_dir), "--device", "cpu"]
-    return CliRunner().invoke(app, [*arguments, "--max-minutes", "0", *options]).exit_code
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch, tiny: Recipe, bars: Examples) -> Train:
+    """`train(run_dir, *options)` trains the preset `tiny` for a step, on bars for MNIST."""
+    ten_classes = replace(tiny, network=replace(tiny.network, num_classes=10))
+    monkeypatch.setitem(PRESETS, "tiny", ten_classes)
+    monkeypatch.setattr("training.learning_set.load", lambda *_: bars)
+    monkeypatch.setattr(
+        "training.learning_set.hold_out",
+        lambda all_of, _: (all_of, Examples(all_of.images[:4], all_of.labels[:4])),
+    )
+
+    def run(run_dir: Path, *options: str) -> Result:
+        arguments = ["train", "tiny", "--run-dir", str(run_dir), "--device=cpu", "--max-minutes=0"]
+        return CliRunner().invoke(__main__.app, [*arguments, *options])
+
+    return run
 
 
-@pytest.mark.data
-@pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
-def test_what_restarts_by_itself_begins_and_then_goes_on(tmp_path: Path) -> None:
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    """A folder of six coloured pictures of each of two kinds."""
+    rng = np.random.default_rng(0)
+    for kind in ("cat", "dog"):
+        (tmp_path / "pets" / kind).mkdir(parents=True)
+        for number in range(6):
+            picture = Image.fromarray(rng.integers(0, 256, (28, 28, 3), dtype=np.uint8))
+            picture.save(tmp_path / "pets" / kind / f"{number}.png")
+    return tmp_path / "pets"
+
+
+def saved(run_dir: Path) -> Checkpoint:
+    """The run's checkpoint."""
+    return Checkpoint.load(run_dir / CHECKPOINT)
+
+
+def plain(result: Result) -> str:
+    """What a command printed, without the box that errors are in."""
+    return " ".join(re.sub(r"[│╭╮╰╯─]|\x1b\[[0-9;]*m", " ", result.output).split())
+
+
+def test_what_restarts_by_itself_begins_and_then_goes_on(train: Train, tmp_path: Path) -> None:
     """The same command starts a run and, after a kill, continues it."""
     for step in (1, 2):
-        assert 0 == train_one_step(tmp_path, "--resume-or-begin")
-        assert step == Checkpoint.load(tmp_path / "checkpoint.pt").step
+        assert 0 == train(tmp_path, "--resume-or-begin").exit_code
+        assert step == saved(tmp_path).run.steps
 
 
-@pytest.mark.data
-@pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
 @pytest.mark.parametrize("option", ["--weights", "--transfer"])
-def test_what_restarts_by_itself_takes_other_weights_once(tmp_path: Path, option: str) -> None:
+def test_what_restarts_by_itself_takes_other_weights_once(
+    train: Train, tmp_path: Path, option: str
+) -> None:
     """They are where the run began; what goes on has left them."""
     first, second = tmp_path / "first", tmp_path / "second"
-    assert 0 == train_one_step(first)
+    train(first)
     for step in (1, 2):
-        assert 0 == train_one_step(second, "--resume-or-begin", "--seed", "2", option, str(first))
-        assert step == Checkpoint.load(second / "checkpoint.pt").step
+        result = train(second, "--resume-or-begin", "--seed", "2", option, str(first))
+        assert 0 == result.exit_code
+        assert step == saved(second).run.steps
+    assert [1, 2] == [run.seed for run in saved(second).runs]
 
 
-@pytest.mark.data
-@pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
-def test_other_epochs_are_in_the_recipe(tmp_path: Path) -> None:
+def test_other_settings_are_in_the_recipe(train: Train, tmp_path: Path) -> None:
     """The recipe that is saved has them, so that going on without them is refused."""
-    assert 0 == train_one_step(tmp_path, "--epochs", "0.5")
-    assert 0.5 == Checkpoint.load(tmp_path / "checkpoint.pt").recipe.epochs
-    assert 0 != train_one_step(tmp_path, "--resume")
+    settings = ("--set", "epochs=0.5", "--set", "routing_iterations=1")
+    assert 0 == train(tmp_path, *settings).exit_code
+    recipe = saved(tmp_path).recipe
+    assert (0.5, 1) == (recipe.epochs, vars(recipe.network)["routing_iterations"])
+    assert 0 != train(tmp_path, "--resume").exit_code
 
 
-def test_weights_are_stored_in_8_or_16_bits(tmp_path: Path) -> None:
-    """Before anything is read, the command line says so."""
-    result = CliRunner().invoke(app, ["export", str(tmp_path), "--bits", "4"])
-    assert 2 == result.exit_code
-    assert "8 or 16, not 4" in result.output
+def test_a_final_run_holds_nothing_out(train: Train, tmp_path: Path) -> None:
+    """It learns from all examples."""
+    for name, options, expected in (("a", (), (4, 24)), ("b", ("--final",), (0, 28))):
+        train(tmp_path / name, *options)
+        checkpoint = saved(tmp_path / name)
+        assert expected == (checkpoint.run.held_out, checkpoint.examples)
+
+
+def test_a_folder_of_pictures_is_learnt(train: Train, tmp_path: Path, pets: Path) -> None:
+    """The checkpoint has what export needs of it, and the recipe what suits photographs."""
+    run_dir = tmp_path / "run"
+    options = ("--data", str(pets), "--set", "affine=0.1")
+    assert 0 == train(run_dir, *options).exit_code
+    checkpoint = saved(run_dir)
+    recipe, pictures = checkpoint.recipe, checkpoint.pictures
+    assert ("pets", True, "reflect", 0.1) == (
+        recipe.dataset,
+        recipe.flip,
+        recipe.pad,
+        recipe.affine,
+    )
+    assert ((3, 28, 28), 2) == (recipe.network.image_shape, recipe.network.num_classes)
+    assert pictures is not None
+    assert (str(pets), ("cat", "dog"), 12) == (
+        pictures.folder,
+        pictures.class_names,
+        pictures.count,
+    )
+    assert 0 == train(run_dir, *options, "--resume").exit_code
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("options", "expected"),
     [
-        ("--epochs", "0"),
-        ("--epochs", "inf"),
-        ("--epochs", "nan"),
-        ("--seed", "-1"),
-        ("--threads", "-1"),
-        ("--max-minutes", "-1"),
+        (("--size=32", "--channels=1"), (1, 32, 32)),
+        (("--size=28",), (3, 28, 28)),
+        (("--set", "height=30"), (3, 30, 28)),
     ],
-    ids=" ".join,
 )
-def test_numbers_out_of_range_are_refused(tmp_path: Path, arguments: tuple[str, str]) -> None:
-    """Before a folder is made for the run."""
-    assert 2 == train_one_step(tmp_path / "run", *arguments)
+def test_the_size_of_pictures_may_be_forced(
+    train: Train, tmp_path: Path, pets: Path, options: tuple[str, ...], expected: tuple[int, ...]
+) -> None:
+    """Or that of the network, which is the same."""
+    run_dir = tmp_path / "run"
+    assert 0 == train(run_dir, "--data", str(pets), *options).exit_code
+    assert expected == saved(run_dir).recipe.network.image_shape
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--set", "epochs=0"), "must be positive"),
+        (("--set", "epochs=nan"), "epochs is a number, not nan"),
+        (("--set", "colour=red"), "colour is no setting. The recipe has name,"),
+        (("--seed=-1",), "Invalid value for '--seed'"),
+        (("--threads=-1",), "Invalid value for '--threads'"),
+        (("--max-minutes=-1",), "Invalid value for '--max-minutes'"),
+        (("--size=32",), "--size and --channels are for --data"),
+        (("--weights=a", "--transfer=b"), "exclude each other"),
+        (("--data=.", "--set", "channels=3"), "channels follows from the pictures"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_refused(
+    train: Train, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    """In words, before a folder is made for the run."""
+    result = train(tmp_path / "run", *options)
+    assert 2 == result.exit_code
+    assert message in plain(result)
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.data
-@pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
-def test_two_processes_do_not_share_a_folder(tmp_path: Path, bars: Examples, tiny: Recipe) -> None:
+def test_presets_are_listed() -> None:
+    """With family, data set, epochs and parameters."""
+    lines = CliRunner().invoke(__main__.app, ["presets"]).output.splitlines()
+    assert ["mnist", "dynamic", "mnist", "120", "8,215,568"] in [line.split() for line in lines]
+    assert len(PRESETS) == len(lines) - 1
+
+
+def test_metrics_go_to_tensorboard_where_asked(train: Train, tmp_path: Path) -> None:
+    """In a folder of the run."""
+    pytest.importorskip("tensorboard")
+    assert 0 == train(tmp_path, "--tensorboard").exit_code
+    assert list((tmp_path / "tensorboard").iterdir())
+
+
+def test_an_expected_failure_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Not a traceback."""
+    monkeypatch.setattr("sys.argv", ["training", "export", str(tmp_path)])
+    with pytest.raises(SystemExit, match="1"):
+        __main__.main()
+    assert f"there is no checkpoint at {tmp_path / CHECKPOINT}\n" == capsys.readouterr().err
+
+
+def test_two_processes_do_not_share_a_folder(
+    train: Train, tmp_path: Path, bars: Examples, tiny: Recipe
+) -> None:
     """The second one is told so before it writes anything."""
-    plan = Plan(tiny, 1, bars, None, tmp_path)
-    with plan.locked():
-        assert 1 == train_one_step(tmp_path)
+    with Plan(tiny, 1, bars, None, tmp_path).locked():
+        assert "another process trains" in str(train(tmp_path).exception)
     assert not (tmp_path / "metrics.jsonl").exists()
-    assert 0 == train_one_step(tmp_path)
+    assert 0 == train(tmp_path).exit_code
+
+
+@pytest.mark.data
+@needs_data
+def test_a_preset_learns_its_data_set(tmp_path: Path) -> None:
+    """A step of a shipped preset, on the published images."""
+    arguments = ["train", "mnist-compact", "--run-dir", str(tmp_path), "--max-minutes=0"]
+    assert 0 == CliRunner().invoke(__main__.app, [*arguments, "--device=cpu"]).exit_code
+    assert (5000, 55_000) == (saved(tmp_path).run.held_out, saved(tmp_path).examples)

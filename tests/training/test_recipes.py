@@ -1,30 +1,22 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
-from model.capsnet import CapsNetConfig
+from model.capsnet import family_of
+from model.capsnet.dynamic import DynamicConfig
+from model.capsnet.matrix import MatrixConfig
 from training.data.datasets import DATASETS
-from training.recipes import PRESETS, RECONSTRUCTION_WEIGHTS, Recipe
-
-
-@pytest.mark.parametrize(
-    ("name", "weight"), [("none", 0.0), ("paper", 0.0005), ("paper-code", 0.01)]
-)
-def test_reconstruction_weights(
-    name: Literal["none", "paper", "paper-code"], weight: float
-) -> None:
-    """Each name stands for a weight of the error summed over pixels."""
-    assert weight == Recipe("r", reconstruction=name).reconstruction_weight
+from training.recipes import PRESETS, RECONSTRUCTION_CODE, RECONSTRUCTION_TEXT, Recipe
 
 
 def test_the_papers_code_weighs_reconstruction_twenty_times_more() -> None:
     """Its margin loss is halved and averaged over ten classes; the reconstruction error is not."""
-    weights = RECONSTRUCTION_WEIGHTS
-    assert pytest.approx(20 * weights["paper"]) == weights["paper-code"]
+    assert pytest.approx(20 * RECONSTRUCTION_TEXT) == RECONSTRUCTION_CODE
 
 
 @pytest.mark.parametrize(
@@ -34,9 +26,14 @@ def test_the_papers_code_weighs_reconstruction_twenty_times_more() -> None:
         pytest.param(
             Recipe(
                 "other",
-                task="pairs",
                 dataset="fashion-mnist",
-                network=CapsNetConfig(decoder_hidden=(8, 16), routing_gradient="last"),
+                network=MatrixConfig(decoder_hidden=(8, 16), conv_caps=(4, 4)),
+                loss="spread",
+                absent_weight=0.25,
+                spread_steps=7,
+                reconstruction_weight=0,
+                detach_poses=True,
+                frozen=("stem.", "votes."),
                 epochs=0.5,
                 batch_size=3,
                 learning_rate=0.02,
@@ -44,8 +41,12 @@ def test_the_papers_code_weighs_reconstruction_twenty_times_more() -> None:
                 decay_rate=0.5,
                 decay_steps=7,
                 warmup_steps=11,
-                reconstruction="none",
                 shift_px=0,
+                flip=True,
+                affine=0.5,
+                elastic_px=1,
+                erase_px=3,
+                pad="reflect",
                 average_decay=0.9,
             ),
             id="nothing default",
@@ -59,14 +60,14 @@ def test_a_recipe_survives_json(recipe: Recipe) -> None:
 
 def test_an_unknown_setting_is_refused() -> None:
     """A key that no recipe has is not dropped silently."""
-    with pytest.raises(TypeError, match="colour"):
+    with pytest.raises(ValueError, match="unknown recipe settings: colour"):
         Recipe.from_dict({**Recipe("r").to_dict(), "colour": "red"})
 
 
 def test_an_unknown_network_setting_is_refused() -> None:
-    """Nor is a key that no network has."""
+    """Nor is a key that no network of its family has."""
     values = Recipe("r").to_dict()
-    with pytest.raises(ValueError, match="unknown network settings: colour"):
+    with pytest.raises(ValueError, match="unknown settings of dynamic networks: colour"):
         Recipe.from_dict({**values, "network": {**values["network"], "colour": "red"}})
 
 
@@ -75,31 +76,37 @@ def test_an_unknown_network_setting_is_refused() -> None:
     [
         {"epochs": 0},
         {"epochs": -1},
+        {"epochs": math.nan},
         {"batch_size": 0},
         {"learning_rate": 0},
         {"schedule": "linear"},
         {"task": "triples"},
-        {"reconstruction": "strong"},
+        {"loss": "hinge"},
+        {"pad": "wrap"},
         {"average_decay": 1},
-        {"task": "pairs", "flip": True},
+        {"spread_steps": 0},
+        {"reconstruction_weight": -1},
         {"affine": 1.1},
         {"affine": -0.1},
         {"elastic_px": -1},
-        {"task": "pairs", "affine": 0.5},
-        {"task": "pairs", "elastic_px": 1},
+        {"erase_px": -1},
+        {"task": "pairs", "flip": True},
+        {"task": "pairs", "erase_px": 2},
+        {"task": "pairs", "pad": "reflect"},
     ],
     ids=str,
 )
 def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
     """No recipe can be made, or changed into one, that cannot be followed."""
-    with pytest.raises(ValueError, match=r"must be|unknown|neither mirrored"):
+    with pytest.raises(ValueError, match=r"must be|not negative|one of|at least|neither mirrored"):
         replace(Recipe("r"), **change)
 
 
-def test_there_is_a_preset_for_each_purpose() -> None:
-    """The paper's text and code, a long run, one on a CPU and a small network can be asked for."""
-    expected = {"mnist-paper", "mnist-paper-code", "mnist", "mnist-cpu", "mnist-compact"}
-    assert expected | {"multimnist", "multimnist-compact"} <= PRESETS.keys()
+@pytest.mark.parametrize("family", ["dynamic", "attention", "shared", "matrix", "baseline"])
+def test_there_is_a_preset_of_each_family(family: str) -> None:
+    """And of the paper's text and code."""
+    assert family in {family_of(recipe.network).name for recipe in PRESETS.values()}
+    assert {"mnist-paper", "mnist-paper-code"} <= PRESETS.keys()
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -110,15 +117,16 @@ def test_a_preset_knows_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_fits_its_data_set(name: str) -> None:
-    """A preset's network has a capsule for each class of its data set."""
-    dataset = DATASETS[PRESETS[name].dataset]
-    assert len(dataset.class_names) == PRESETS[name].network.num_classes
+    """A preset's network has a capsule for each class, and images of its data set's channels."""
+    dataset, network = DATASETS[PRESETS[name].dataset], PRESETS[name].network
+    expected = (len(dataset.class_names), dataset.image_shape[0])
+    assert expected == (network.num_classes, network.channels)
 
 
 def test_the_paper_preset_is_the_papers() -> None:
     """The preset has the text's rate, weight, shifts and network."""
     paper = PRESETS["mnist-paper"]
-    expected = (1e-3, "exponential", 0.0005, 2, CapsNetConfig(routing_iterations=3))
+    expected = (1e-3, "exponential", 0.0005, 2, DynamicConfig(routing_iterations=3))
     actual = (
         paper.learning_rate,
         paper.schedule,
@@ -129,24 +137,12 @@ def test_the_paper_preset_is_the_papers() -> None:
     assert expected == actual
 
 
-def test_the_paper_code_preset_differs_as_its_code_does() -> None:
-    """Beside the text's recipe it has the code's weight, bias, scale and initial weights."""
-    network = CapsNetConfig(
-        class_bias=True, primary_scale=0.03125, initialisation="truncated-normal"
-    )
-    expected = replace(
-        PRESETS["mnist-paper"],
-        name="mnist-paper-code",
-        reconstruction="paper-code",
-        network=network,
-    )
-    assert expected == PRESETS["mnist-paper-code"]
-
-
 @pytest.mark.parametrize(("name", "capsules"), [("multimnist", 3200), ("multimnist-compact", 800)])
 def test_pairs_have_larger_images(name: str, capsules: int) -> None:
     """Digits of 28 px shifted by up to four fit into 36 px, on a grid of 10 x 10."""
     recipe = PRESETS[name]
-    expected = ("pairs", 36, 4, capsules)
+    assert isinstance(recipe.network, DynamicConfig)
+    expected = ("pairs", 36, 36, 4, capsules)
     network = recipe.network
-    assert expected == (recipe.task, network.image_size, recipe.shift_px, network.num_primary)
+    actual = (recipe.task, network.height, network.width, recipe.shift_px, network.num_primary)
+    assert expected == actual

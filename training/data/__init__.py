@@ -1,1 +1,1 @@
-"""The data sets, and what is made of them: batches, pairs of digits, transformed digits."""
+"""The data sets and folders of pictures, and the batches and pairs that are made of them."""

@@ -1,24 +1,35 @@
-"""The data sets: where their files come from, and how they are read and checked."""
+"""The data sets: what they show, how they are scored, and where their files come from."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from training.data.download import download
-from training.data.idx import parse_idx
+from training.data.examples import Examples, choose, hold_out
+from training.data.formats import read_cifar, read_idx, read_norb, read_svhn
+from training.data.source import DatasetError, File, Source, Split
 
-Split = Literal["train", "test"]
+__all__ = [
+    "CLOTHES",
+    "DATASETS",
+    "DIGITS",
+    "HELD_OUT",
+    "NOVELTY_DATASETS",
+    "Dataset",
+    "DatasetError",
+    "Examples",
+    "Split",
+    "choose",
+    "hold_out",
+    "load",
+]
 
 HELD_OUT = 5000
-"""Training examples kept for validation: the last ones of the file."""
+"""Training examples kept for validation: the last ones."""
 
 DIGITS = tuple("0123456789")
 CLOTHES = (
@@ -33,64 +44,42 @@ CLOTHES = (
     "Bag",
     "Ankle boot",
 )
+_OBJECTS = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
+_TOYS = ("four-legged animal", "human figure", "airplane", "truck", "car")
+_LAST_5000 = "choices are made on the last 5,000 training images."
+_TEN_THOUSAND = f"Error on the 10,000 test images; {_LAST_5000}"
+_UNSEEN = "The 10,000 test images are what a novelty score should find; none is trained on."
 
 
-class DatasetError(Exception):
-    """A data set's file is missing, or is not the published one."""
-
-
-class Examples(NamedTuple):
-    """Labelled images."""
-
-    images: NDArray[np.uint8]
-    """(N, H, W), light strokes on dark."""
-    labels: NDArray[np.uint8]
-    """(N,)."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A published data set of four gzip-compressed IDX files."""
+    """A data set as the rest of the program needs to know it."""
 
     name: str
-    kind: Literal["digits", "clothes"]
-    """What the pictures show."""
+    kind: str
+    """What the images show, in the plural."""
+    image_shape: tuple[int, int, int]
+    """Channels, height and width."""
     class_names: tuple[str, ...]
-    mirrors: tuple[str, ...]
-    """Base addresses, tried in order; each ends in a slash."""
-    md5: dict[str, str]
-    """Digest of each *decompressed* file: mirrors compress differently."""
-
-
-DATASETS = {
-    "mnist": Dataset(
-        name="mnist",
-        kind="digits",
-        class_names=DIGITS,
-        mirrors=(
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        ),
-        md5={
-            "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
-            "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
-            "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
-            "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
-        },
-    ),
-    "fashion-mnist": Dataset(
-        name="fashion-mnist",
-        kind="clothes",
-        class_names=CLOTHES,
-        mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
-        md5={
-            "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-            "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
-            "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
-            "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
-        },
-    ),
-}
+    protocol: str
+    """Which split is scored and how, in a sentence."""
+    preprocess: Literal["digit", "stretch", "crop"]
+    """How a picture is brought to the network's size (`model.preprocess`)."""
+    held_out: int = HELD_OUT
+    """How many of the last training examples are kept for validation."""
+    source: Source | None = None
+    """None where the images are not published files."""
 
 
 def load(dataset: Dataset, split: Split, data_dir: Path, *, fetch: bool = True) -> Examples:
@@ -100,75 +89,196 @@ def load(dataset: Dataset, split: Split, data_dir: Path, *, fetch: bool = True) 
         fetch: False refuses instead of downloading.
 
     Raises:
-        DatasetError: a file is missing, unreadable or not the published one. A file that was
-            already there is never overwritten.
+        DatasetError: the data set has no such split, or a file is missing, unreadable or not the
+            published one. A file that was already there is never overwritten.
         training.data.download.DownloadError: no mirror gave the file.
     """
-    prefix = "train" if split == "train" else "t10k"
-    images, labels = (
-        _read(dataset, f"{prefix}-{kind}-ubyte", data_dir / dataset.name, fetch=fetch)
-        for kind in ("images-idx3", "labels-idx1")
-    )
-    if len(images) != len(labels):
-        raise DatasetError(f"{dataset.name}: {len(images)} images but {len(labels)} labels")
+    if dataset.source is None or split not in dataset.source.files:
+        raise DatasetError(f"{dataset.name} has no {split} split to read")
+    try:
+        columns = dataset.source.columns(split, data_dir / dataset.name, fetch=fetch)
+    except ModuleNotFoundError as error:
+        raise DatasetError(f"{dataset.name} is read with {error.name}: install it") from error
+    images, labels = columns["images"], columns["labels"]
+    if images.shape[1:] != dataset.image_shape:
+        raise DatasetError(
+            f"{dataset.name}: images are {images.shape[1:]}, not {dataset.image_shape}"
+        )
+    if labels.max() >= len(dataset.class_names):
+        raise DatasetError(f"{dataset.name}: label {labels.max()} is no class")
+    if "groups" in columns:
+        order = np.argsort(columns["groups"], kind="stable")
+        images, labels = images[order], labels[order]
     return Examples(images, labels)
 
 
-def hold_out(examples: Examples, count: int) -> tuple[Examples, Examples]:
-    """Split training examples into (training, validation); the last `count` are held out.
+def _idx(
+    name: str,
+    kind: str,
+    class_names: tuple[str, ...],
+    mirrors: tuple[str, ...],
+    md5: dict[str, str],
+    *,
+    preprocess: Literal["digit", "stretch"] = "digit",
+) -> Dataset:
+    """A data set in MNIST's format and of its size, or its test split alone.
 
-    Raises:
-        ValueError: that would leave nothing to train on.
+    Args:
+        md5: of each file that there is, or "".
     """
-    cut = len(examples.labels) - count
-    if cut < 1:
-        raise ValueError(f"cannot hold out {count} of {len(examples.labels)} examples")
-    return (
-        Examples(examples.images[:cut], examples.labels[:cut]),
-        Examples(examples.images[cut:], examples.labels[cut:]),
+    splits: dict[Split, tuple[str, int]] = {"train": ("train", 60_000), "test": ("t10k", 10_000)}
+    files = {
+        split: tuple(File(name, count, md5[name]) for name in md5 if name.startswith(prefix))
+        for split, (prefix, count) in splits.items()
+    }
+    return Dataset(
+        name=name,
+        kind=kind,
+        image_shape=(1, 28, 28),
+        class_names=class_names,
+        protocol=_TEN_THOUSAND if files["train"] else _UNSEEN,
+        preprocess=preprocess,
+        source=Source(
+            mirrors=mirrors,
+            files={split: few for split, few in files.items() if few},
+            read=read_idx,
+        ),
     )
 
 
-def choose(examples: Examples, count: int, *, seed: int) -> Examples:
-    """So many examples, as many of each class, in the order of the file.
-
-    Random numbers are outputs of numpy's PCG64, which stay the same for good.
-
-    Raises:
-        ValueError: the classes cannot share them equally.
-    """
-    classes = np.unique(examples.labels)
-    each, rest = divmod(count, len(classes))
-    chances = np.random.PCG64(seed).random_raw(len(examples.labels))
-    order = np.argsort(chances, kind="stable")
-    rows = [order[examples.labels[order] == label][:each] for label in classes]
-    chosen = np.sort(np.concatenate(rows))
-    if rest or len(chosen) != count or not each:
-        raise ValueError(f"{len(classes)} classes cannot share {count} examples equally")
-    return Examples(examples.images[chosen], examples.labels[chosen])
+def _norb(prefix: str, images_md5: str, info_md5: str) -> tuple[File, File, File]:
+    """Three files of smallNORB; both splits have the same classes in the same order."""
+    return (
+        File(f"{prefix}-dat.mat", 24_300, images_md5),
+        File(f"{prefix}-cat.mat", 24_300, "fd5120d3f770ad57ebe620eb61a0b633"),
+        File(f"{prefix}-info.mat", 24_300, info_md5),
+    )
 
 
-def _read(dataset: Dataset, name: str, directory: Path, *, fetch: bool) -> NDArray[np.uint8]:
-    path = directory / f"{name}.gz"
-    if not path.exists():
-        if not fetch:
-            raise DatasetError(f"{path} is missing")
-        download(
-            [f"{mirror}{path.name}" for mirror in dataset.mirrors],
-            path,
-            verify=lambda content: _check(content, dataset.md5[name]) is not None,
-        )
-    content = _check(path.read_bytes(), dataset.md5[name])
-    if content is None:
-        raise DatasetError(f"{path} is not the published file; move it away to download it again")
-    return parse_idx(content)
+def _by_name(datasets: Iterable[Dataset]) -> dict[str, Dataset]:
+    return {dataset.name: dataset for dataset in datasets}
 
 
-def _check(compressed: bytes, md5: str) -> bytes | None:
-    """The decompressed bytes if they are the published ones."""
-    try:
-        content = gzip.decompress(compressed)
-    except (OSError, EOFError, zlib.error):
-        return None
-    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    return content if digest == md5 else None
+DATASETS = _by_name(
+    (
+        _idx(
+            "mnist",
+            "digits",
+            DIGITS,
+            (
+                "https://ossci-datasets.s3.amazonaws.com/mnist/",
+                "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            ),
+            {
+                "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+                "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+                "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+                "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+            },
+        ),
+        _idx(
+            "fashion-mnist",
+            "clothes",
+            CLOTHES,
+            ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+            {
+                "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+                "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+                "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+                "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+            },
+            preprocess="stretch",
+        ),
+        Dataset(
+            name="cifar-10",
+            kind="photographs",
+            image_shape=(3, 32, 32),
+            class_names=_OBJECTS,
+            protocol=_TEN_THOUSAND,
+            preprocess="crop",
+            source=Source(
+                mirrors=("https://www.cs.toronto.edu/~kriz/",),
+                archive="cifar-10-binary.tar.gz",
+                archive_md5="c32a1d4ab5d03f1284b67883e8d87530",
+                files={
+                    "train": tuple(File(f"data_batch_{n}.bin", 10_000) for n in range(1, 6)),
+                    "test": (File("test_batch.bin", 10_000),),
+                },
+                read=read_cifar,
+            ),
+        ),
+        Dataset(
+            name="svhn",
+            kind="photographs of house numbers",
+            image_shape=(3, 32, 32),
+            class_names=DIGITS,
+            protocol=(
+                "Error on the 26,032 cropped test digits, without the extra training images; "
+                + _LAST_5000
+            ),
+            preprocess="crop",
+            source=Source(
+                mirrors=("http://ufldl.stanford.edu/housenumbers/",),
+                suffix="",
+                files={
+                    "train": (File("train_32x32.mat", 73_257, "e26dedcc434d2e4c54c9b2d4a06d8373"),),
+                    "test": (File("test_32x32.mat", 26_032, "eb5a983be6a315427106f1b164d9cef3"),),
+                },
+                read=read_svhn,
+            ),
+        ),
+        Dataset(
+            name="smallnorb",
+            kind="toys",
+            image_shape=(1, 48, 48),
+            class_names=_TOYS,
+            protocol=(
+                "Error on the 24,300 test images, the first camera's, of toys that were not seen "
+                "in training, 96x96 pixels averaged to 48x48; choices are made on the last toy of "
+                "each class in the training split."
+            ),
+            preprocess="crop",
+            held_out=24_300 // 5,
+            source=Source(
+                mirrors=("https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",),
+                files={
+                    "train": _norb(
+                        "smallnorb-5x46789x9x18x6x2x96x96-training",
+                        "8138a0902307b32dfa0025a36dfa45ec",
+                        "19faee774120001fc7e17980d6960451",
+                    ),
+                    "test": _norb(
+                        "smallnorb-5x01235x9x18x6x2x96x96-testing",
+                        "e9920b7f7b2869a8f1a12e945b2c166c",
+                        "7c5b871cc69dcadec1bf6a18141f5edc",
+                    ),
+                },
+                read=read_norb,
+            ),
+        ),
+    )
+)
+"""What networks are trained on."""
+
+NOVELTY_DATASETS = _by_name(
+    (
+        _idx(
+            "kmnist-test",
+            "Hiragana",
+            tuple("おきすつなはまやれを"),
+            ("http://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
+            {
+                "t10k-images-idx3-ubyte": "bf305b8cd328700fbc17f5acbc2856d2",
+                "t10k-labels-idx1-ubyte": "9f55f451c0988b028eccdf7d5cc265ab",
+            },
+        ),
+        _idx(
+            "notmnist-test",
+            "letters",
+            tuple("ABCDEFGHIJ"),
+            (),
+            {"t10k-images-idx3-ubyte": "", "t10k-labels-idx1-ubyte": ""},
+        ),
+    )
+)
+"""What no network is trained on, to measure novelty scores with."""

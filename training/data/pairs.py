@@ -1,7 +1,9 @@
 """MultiMNIST: two digits of different classes, each shifted, laid over one another (section 6).
 
-All random numbers are 64-bit outputs of PCG64, which numpy keeps the same for good, taken modulo
-their range; all pixels are integers. So the same seed gives the same pairs everywhere.
+Pairs are made of images of one channel. All their random numbers are 64-bit outputs of PCG64, which
+numpy keeps the same for good, taken modulo their range; all pixels are integers. So the same seed
+gives the same pairs everywhere. Training pairs may be of distorted digits, whose pixels are
+rounded floats.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.preprocess import WHITE
-from training.data.batches import Draws, shift
-from training.data.datasets import DatasetError, Examples
+from training.data.augment import NOT_DISTORTED, NUMBERS, STEPS, Distortion, distort, shift
+from training.data.examples import Examples
+from training.data.random_rows import RandomRows
+from training.data.source import DatasetError
 
 EPOCH_PAIRS = 100_000
 """Pairs hardly ever recur, so this only says how often a run is validated."""
@@ -46,11 +50,11 @@ class PairSet(NamedTuple):
     """A fixed number of pairs."""
 
     images: NDArray[np.uint8]
-    """(N, H, W), both digits."""
+    """(N, 1, H, W), both digits."""
     layers: NDArray[np.uint8]
     """(N, 2, H, W), each digit alone."""
-    labels: NDArray[np.uint8]
-    """(N, 2)."""
+    labels: NDArray[np.int64]
+    """(N, 2), never twice the same."""
 
 
 class PairDraw:
@@ -64,7 +68,7 @@ class PairDraw:
         ValueError: all digits are of one class.
     """
 
-    def __init__(self, labels: NDArray[np.uint8], *, shift_px: int) -> None:
+    def __init__(self, labels: NDArray[np.int64], *, shift_px: int) -> None:
         self._labels = labels
         self._by_class = np.argsort(labels, kind="stable")
         self._counts = np.bincount(labels)
@@ -95,6 +99,7 @@ class PairStream:
     Args:
         size: height and width of the pairs' images, in pixels.
         shift_px: digits move by up to this many pixels, each way.
+        distortion: how far each digit is distorted first, within its own image.
         device: where the digits live and the pairs are made.
     """
 
@@ -107,18 +112,17 @@ class PairStream:
         shift_px: int,
         seed: int,
         device: torch.device,
+        distortion: Distortion = NOT_DISTORTED,
     ) -> None:
         self._digits = torch.tensor(examples.images, device=device)
-        self._labels = torch.tensor(examples.labels, dtype=torch.int64, device=device)
+        self._labels = torch.tensor(examples.labels, device=device)
         self._size = size
         self._batch_size = batch_size
         self._shift_px = shift_px
-        pairs = PairDraw(examples.labels, shift_px=shift_px)
-        self._draws = Draws(
-            lambda epoch: torch.from_numpy(pairs.draw(EPOCH_PAIRS, seed, epoch)),
-            size=EPOCH_PAIRS,
-            device=device,
-        )
+        self._distortion = distortion
+        self._seed = seed
+        self._pairs = PairDraw(examples.labels, shift_px=shift_px)
+        self._random = RandomRows(self._draw, size=EPOCH_PAIRS, device=device)
 
     def __len__(self) -> int:
         """Number of pairs in an epoch."""
@@ -129,14 +133,32 @@ class PairStream:
         return self.make(self.rows(step))
 
     def rows(self, step: int) -> Tensor:
-        """What decides the batch of this step: (B, 6), as `PairDraw.draw` gives them."""
-        return self._draws.rows(step * self._batch_size, self._batch_size)
+        """What decides the batch of this step, a row (R,) for each pair.
+
+        Six numbers as `PairDraw.draw` gives them; then, where digits are distorted, how each is.
+        """
+        return self._random.rows(step * self._batch_size, self._batch_size)
 
     def make(self, rows: Tensor) -> PairBatch:
         """The pairs of some rows."""
-        layers = lay_out(self._digits, rows, size=self._size, reach=self._shift_px)
-        images = overlay(layers).unsqueeze(1)
+        digits = self._digits[rows[:, :2].flatten()]
+        if self._distortion != NOT_DISTORTED:
+            numbers = rows[:, 6:].reshape(-1, NUMBERS)
+            distorted = distort(digits.float(), numbers, self._distortion)
+            digits = distorted.round().to(torch.uint8)
+        layers = lay_out(digits, rows[:, 2:6], size=self._size, reach=self._shift_px)
+        images = overlay(layers)
         return PairBatch(images.float() / WHITE, layers.float() / WHITE, self._labels[rows[:, :2]])
+
+    def _draw(self, epoch: int) -> Tensor:
+        """The rows (EPOCH_PAIRS, R) of an epoch."""
+        pairs = torch.from_numpy(self._pairs.draw(EPOCH_PAIRS, self._seed, epoch))
+        if self._distortion == NOT_DISTORTED:
+            return pairs
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+        shape = (EPOCH_PAIRS, 2 * NUMBERS)
+        numbers = torch.randint(-STEPS, STEPS + 1, shape, generator=generator)
+        return torch.cat((pairs, numbers), dim=1)
 
 
 def fixed_pairs(examples: Examples, count: int, *, size: int, shift_px: int, seed: int) -> PairSet:
@@ -147,8 +169,8 @@ def fixed_pairs(examples: Examples, count: int, *, size: int, shift_px: int, see
         shift_px: digits move by up to this many pixels, each way.
     """
     rows = PairDraw(examples.labels, shift_px=shift_px).draw(count, seed)
-    digits = torch.tensor(examples.images)
-    layers = lay_out(digits, torch.from_numpy(rows), size=size, reach=shift_px)
+    digits = torch.from_numpy(examples.images[rows[:, :2].ravel()])
+    layers = lay_out(digits, torch.from_numpy(rows[:, 2:]), size=size, reach=shift_px)
     return PairSet(overlay(layers).numpy(), layers.numpy(), examples.labels[rows[:, :2]])
 
 
@@ -172,16 +194,17 @@ def published_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
 
 
 def digest(pairs: PairSet) -> str:
-    """SHA-256 of all bytes of images, then layers, then labels, each in C order."""
-    return hashlib.sha256(b"".join(array.tobytes() for array in pairs)).hexdigest()
+    """SHA-256 of all bytes of images, then layers, then labels as bytes, each in C order."""
+    arrays = (pairs.images, pairs.layers, pairs.labels.astype(np.uint8))
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
-def lay_out(digits: Tensor, rows: Tensor, *, size: int, reach: int) -> Tensor:
+def lay_out(digits: Tensor, shifts: Tensor, *, size: int, reach: int) -> Tensor:
     """Each digit of each pair alone, in the middle of an empty square and then shifted.
 
     Args:
-        digits: (N, h, w) uint8, to choose from.
-        rows: (B, 6) as `PairDraw.draw` gives them.
+        digits: (2 B, 1, h, w) uint8, a pair's two after one another.
+        shifts: (B, 4) int64: how far down and right the first moves, and the second.
         size: of the square, in pixels.
         reach: the largest shift; what it moves off the square is lost.
 
@@ -194,10 +217,11 @@ def lay_out(digits: Tensor, rows: Tensor, *, size: int, reach: int) -> Tensor:
     margin, odd = divmod(size - digits.shape[-1], 2)
     if margin < 0 or odd:
         raise ValueError(f"digits of {digits.shape[-1]} px have no middle place in {size} px")
-    chosen = torch.nn.functional.pad(digits[rows[:, :2].flatten()], (margin,) * 4)
-    return shift(chosen, rows[:, 2:].reshape(-1, 2), reach).reshape(-1, 2, size, size)
+    padded = torch.nn.functional.pad(digits, (margin,) * 4)
+    return shift(padded, shifts.reshape(-1, 2), reach).reshape(-1, 2, size, size)
 
 
 def overlay(layers: Tensor) -> Tensor:
-    """Both digits at once, min(a + b, 255): (B, 2, H, W) to (B, H, W), uint8."""
-    return layers.sum(dim=1, dtype=torch.int16).clamp_max(WHITE).to(torch.uint8)
+    """Both digits at once, min(a + b, 255): (B, 2, H, W) to (B, 1, H, W), uint8."""
+    both = layers.sum(dim=1, keepdim=True, dtype=torch.int16)
+    return both.clamp_max(WHITE).to(torch.uint8)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from training.data.datasets import Examples
+from training.data.examples import Examples
 
 Integers = NDArray[np.int64]
 
@@ -60,13 +60,17 @@ def transform(digits: Examples, reach: Reach) -> Examples:
     """Every digit once, each transformed by its own numbers, which depend on its place alone.
 
     Sets of different reach use the same random numbers, so that they differ by the reach only.
+
+    Args:
+        digits: images (N, 1, H, H).
     """
+    single = digits.images.squeeze(1)
     numbers = np.random.PCG64(_SEED).random_raw(6 * len(digits.labels)).reshape(-1, 6)
     limits = np.array([reach.turn, reach.scale, reach.scale, reach.shear])
     drawn = (numbers[:, :4] % (2 * limits + 1).astype(np.uint64)).astype(np.int64) - limits
     images = np.concatenate(
         [
-            _warp(digits.images[start : start + _CHUNK], drawn[start : start + _CHUNK])
+            _warp(single[start : start + _CHUNK], drawn[start : start + _CHUNK])
             for start in range(0, len(drawn), _CHUNK)
         ]
     )
@@ -74,12 +78,13 @@ def transform(digits: Examples, reach: Reach) -> Examples:
         _move(image, *chances, reach=reach.move)
         for image, chances in zip(images, numbers[:, 4:].tolist(), strict=True)
     ]
-    return Examples(np.stack(moved), digits.labels)
+    return Examples(np.stack(moved)[:, None], digits.labels)
 
 
 def digest(examples: Examples) -> str:
-    """SHA-256 of all bytes of images, then labels, each in C order."""
-    return hashlib.sha256(b"".join(array.tobytes() for array in examples)).hexdigest()
+    """SHA-256 of all bytes of images, then labels as bytes, each in C order."""
+    arrays = (examples.images, examples.labels.astype(np.uint8))
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
 def _warp(images: NDArray[np.uint8], drawn: Integers) -> NDArray[np.uint8]:

@@ -1,3 +1,5 @@
+"""A network of every family, and numbers that are the same in every test."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -5,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from model.capsnet import CapsNet, CapsNetConfig
+from model.capsnet import Network, family_of
+from tests.model.capsnet.networks import SMALL, lively
 
 
 @pytest.fixture(autouse=True)
@@ -16,32 +19,13 @@ def _seeded() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def config() -> CapsNetConfig:
-    """A small network no two sizes of which are equal: a 4 x 4 grid, 48 primary capsules."""
-    return CapsNetConfig(
-        image_size=12,
-        conv_channels=9,
-        conv_kernel=3,
-        primary_types=3,
-        primary_dim=2,
-        primary_kernel=3,
-        num_classes=5,
-        class_dim=6,
-        decoder_hidden=(7, 8),
-    )
+@pytest.fixture(params=SMALL)
+def any_network(request: pytest.FixtureRequest) -> Network:
+    """A small network of each family in turn, its running statistics unlike fresh ones."""
+    return lively(SMALL[request.param])
 
 
-@pytest.fixture
-def network(config: CapsNetConfig) -> CapsNet:
-    """The small network, its votes long enough that routing tells the classes apart."""
-    network = CapsNet(config)
-    with torch.no_grad():
-        network.classes.weight.mul_(10)
-    return network
-
-
-@pytest.fixture
-def images(config: CapsNetConfig) -> torch.Tensor:
-    """Four images of noise."""
-    return torch.rand(4, 1, config.image_size, config.image_size)
+@pytest.fixture(params=[name for name in SMALL if "trace" in family_of(SMALL[name]).offers])
+def routed_network(request: pytest.FixtureRequest) -> Network:
+    """The same, of those families that have routing."""
+    return lively(SMALL[request.param])

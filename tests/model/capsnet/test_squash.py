@@ -7,10 +7,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.capsnet.squash import length, squash
+from model.capsnet.squash import (
+    length,
+    squash,
+    squash_backward,
+    squash_exponential,
+    squash_half,
+)
 
 DTYPES = [torch.float32, torch.bfloat16]
 NORMS = [1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3]
+
+
+Function = Callable[[Tensor], Tensor]
+SQUASHES = [squash, squash_exponential, squash_half]
+squashes = pytest.mark.parametrize("function", SQUASHES)
+FACTORS: dict[Function, Callable[[float], float]] = {
+    squash: lambda n: n**2 / (1 + n**2),
+    squash_exponential: lambda n: 1 - math.exp(-n),
+    squash_half: lambda n: n**2 / (0.5 + n**2),
+}
+"""The length that each gives to a vector of length n, as its paper writes it."""
 
 
 def _vectors_of_norm(norm: float, count: int = 50) -> Tensor:
@@ -18,53 +35,63 @@ def _vectors_of_norm(norm: float, count: int = 50) -> Tensor:
     return norm * torch.nn.functional.normalize(directions, dim=-1)
 
 
-def test_squash_follows_the_equation() -> None:
-    """Each vector equals |s|^2 / (1 + |s|^2) * s / |s|, computed one number at a time."""
+@squashes
+def test_squashes_follow_their_equations(function: Function) -> None:
+    """Each vector keeps its direction and gets the paper's length, one number at a time."""
     capsules = torch.randn(3, 4, 5, dtype=torch.float64)
 
     for actual, vector in zip(
-        squash(capsules).reshape(-1, 5).tolist(), capsules.reshape(-1, 5).tolist(), strict=True
+        function(capsules).reshape(-1, 5).tolist(), capsules.reshape(-1, 5).tolist(), strict=True
     ):
         norm = math.sqrt(sum(x * x for x in vector))
-        expected = [norm**2 / (1 + norm**2) * x / norm for x in vector]
+        expected = [FACTORS[function](norm) * x / norm for x in vector]
         assert expected == pytest.approx(actual, abs=1e-6)
 
 
-def test_a_unit_vector_is_halved() -> None:
-    """A length of one becomes a length of one half."""
-    vectors = _vectors_of_norm(1.0)
+@pytest.mark.parametrize(
+    ("function", "norm"),
+    [(squash, 1.0), (squash_exponential, math.log(2)), (squash_half, 0.5**0.5)],
+)
+def test_one_length_becomes_a_half(function: Function, norm: float) -> None:
+    """A unit vector is halved (Sabour); the others reach a half sooner."""
+    vectors = _vectors_of_norm(norm)
 
-    torch.testing.assert_close(squash(vectors), vectors / 2, atol=1e-6, rtol=0)
+    torch.testing.assert_close(function(vectors), vectors / norm / 2, atol=1e-6, rtol=0)
 
 
+@squashes
 @pytest.mark.parametrize("norm", NORMS)
-def test_squashed_vectors_are_shorter_than_one(norm: float) -> None:
+def test_squashed_vectors_are_no_longer_than_one(function: Function, norm: float) -> None:
     """However long the input, the length stays a probability."""
-    assert squash(_vectors_of_norm(norm).float()).norm(dim=-1).max().item() < 1
+    squashed = function(_vectors_of_norm(norm).float())
+    assert squashed.norm(dim=-1).max().item() <= 1 + 1e-6
 
 
+@squashes
 @pytest.mark.parametrize("norm", NORMS)
-def test_squash_keeps_the_direction(norm: float) -> None:
+def test_squashes_keep_the_direction(function: Function, norm: float) -> None:
     """Input and output point the same way."""
     vectors = _vectors_of_norm(norm)
 
-    cosines = torch.nn.functional.cosine_similarity(vectors, squash(vectors), dim=-1, eps=1e-30)
+    cosines = torch.nn.functional.cosine_similarity(vectors, function(vectors), dim=-1, eps=1e-30)
 
     torch.testing.assert_close(cosines, torch.ones_like(cosines))
 
 
-def test_longer_vectors_stay_longer() -> None:
+@squashes
+def test_longer_vectors_stay_longer(function: Function) -> None:
     """Squashing never changes which of two capsules is the longer."""
     ray = torch.linspace(0, 20, 200, dtype=torch.float64).unsqueeze(-1) * _vectors_of_norm(1.0, 1)
 
-    assert (squash(ray).norm(dim=-1).diff() > 0).all()
+    assert (function(ray).norm(dim=-1).diff() > 0).all()
 
 
-def test_each_vector_is_squashed_by_its_own_length() -> None:
+@squashes
+def test_each_vector_is_squashed_by_its_own_length(function: Function) -> None:
     """The norm runs over the last axis alone, so the other vectors have no say."""
     capsules = torch.randn(2, 3, 4)
 
-    torch.testing.assert_close(squash(capsules)[1, 2], squash(capsules[1, 2]))
+    torch.testing.assert_close(function(capsules)[1, 2], function(capsules[1, 2]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -73,16 +100,17 @@ def test_the_type_is_kept(dtype: torch.dtype) -> None:
     assert dtype == squash(torch.ones(2, 3, dtype=dtype)).dtype
 
 
+@squashes
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_zero_vector_stays_zero(dtype: torch.dtype) -> None:
+def test_a_zero_vector_stays_zero(function: Function, dtype: torch.dtype) -> None:
     """Nothing is divided by zero."""
     zeros = torch.zeros(2, 3, dtype=dtype)
 
-    assert torch.equal(zeros, squash(zeros))
+    assert torch.equal(zeros, function(zeros))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("function", [squash, length])
+@pytest.mark.parametrize("function", [*SQUASHES, length])
 def test_the_gradient_at_zero_is_finite(
     function: Callable[[Tensor], Tensor], dtype: torch.dtype
 ) -> None:
@@ -94,11 +122,36 @@ def test_the_gradient_at_zero_is_finite(
     assert gradient.isfinite().all()
 
 
-def test_the_gradient_of_squash_is_its_derivative() -> None:
+@pytest.mark.parametrize("norm", [0.0, 44.0, 200.0, 1e4])
+@pytest.mark.parametrize("function", [*SQUASHES, length])
+def test_long_vectors_have_finite_gradients(function: Function, norm: float) -> None:
+    """1 - 1 / exp(n), as published, has a gradient of NaN from a norm of 44 on."""
+    vectors = _vectors_of_norm(norm).float().requires_grad_()
+
+    values = function(vectors)
+    (gradient,) = torch.autograd.grad(values.sum(), vectors)
+
+    assert values.isfinite().all()
+    assert gradient.isfinite().all()
+
+
+@squashes
+def test_the_gradient_of_a_squash_is_its_derivative(function: Function) -> None:
     """Numerical and analytical derivatives agree, so nothing on the way is detached."""
     capsules = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
 
-    assert torch.autograd.gradcheck(squash, (capsules,))
+    assert torch.autograd.gradcheck(function, (capsules,))
+
+
+@pytest.mark.parametrize("norm", [0.0, 1e-4, *NORMS])
+def test_the_gradient_in_closed_form_is_that_of_autograd(norm: float) -> None:
+    """`squash_backward` equals what differentiating `squash` gives."""
+    vectors = _vectors_of_norm(norm).requires_grad_()
+    above = torch.randn_like(vectors)
+
+    (expected,) = torch.autograd.grad(squash(vectors), vectors, above)
+
+    torch.testing.assert_close(squash_backward(vectors.detach(), above), expected)
 
 
 @pytest.mark.parametrize("norm", [0.01, 0.5, 3.0])

@@ -9,6 +9,9 @@ from PIL import Image, ImageDraw
 
 from model.preprocess import Floats
 
+DIGIT, PAIR = (1, 28, 28), (1, 36, 36)
+"""Shapes of the images that networks of digits take."""
+
 
 def draw_seven(size: int = 200, *, ink: Any = 0, ground: Any = 255, mode: str = "L") -> Image.Image:
     """A seven in the upper left quarter of a square picture."""

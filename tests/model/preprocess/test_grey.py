@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from model.preprocess import prepare
-from tests.model.preprocess.drawings import draw_seven
+from tests.model.preprocess.drawings import DIGIT, draw_seven
 
 PICTURES = {
     "dark on light": draw_seven(),
@@ -27,8 +27,8 @@ PICTURES = {
 @pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 def test_every_mode_gives_the_same_digit(picture: Image.Image) -> None:
     """Mode, polarity and contrast do not change what the network sees."""
-    expected = prepare(draw_seven(), 28).image
-    assert np.abs(prepare(picture, 28).image - expected).mean() < 0.03
+    expected = prepare(draw_seven(), DIGIT).image
+    assert np.abs(prepare(picture, DIGIT).image - expected).mean() < 0.03
 
 
 def test_palette_transparency_counts() -> None:
@@ -36,8 +36,8 @@ def test_palette_transparency_counts() -> None:
     picture = draw_seven(mode="P", ink=1, ground=0)
     picture.putpalette([10, 10, 10, 0, 0, 0])
     picture.info["transparency"] = 0
-    expected = prepare(draw_seven(), 28).image
-    assert np.abs(prepare(picture, 28).image - expected).mean() < 0.03
+    expected = prepare(draw_seven(), DIGIT).image
+    assert np.abs(prepare(picture, DIGIT).image - expected).mean() < 0.03
 
 
 @pytest.mark.parametrize(("ink", "ground"), [(0, 255), (255, 0)], ids=["dark ink", "light ink"])
@@ -46,5 +46,5 @@ def test_paper_with_a_clear_margin_is_paper(ink: int, ground: int) -> None:
     paper = draw_seven(mode="LA", ink=(ink, 255), ground=(ground, 255))
     picture = Image.new("LA", (260, 240), (0, 0))
     picture.paste(paper, (30, 20))
-    expected = prepare(draw_seven(), 28).image
-    assert np.abs(prepare(picture, 28).image - expected).mean() < 0.03
+    expected = prepare(draw_seven(), DIGIT).image
+    assert np.abs(prepare(picture, DIGIT).image - expected).mean() < 0.03

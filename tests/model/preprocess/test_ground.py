@@ -5,7 +5,7 @@ from PIL import Image
 
 from model.preprocess import prepare
 from model.preprocess.ground import illumination
-from tests.model.preprocess.drawings import draw_seven
+from tests.model.preprocess.drawings import DIGIT, draw_seven
 
 
 def test_illumination_follows_a_quadratic_exactly() -> None:
@@ -23,12 +23,12 @@ def test_uneven_light_is_removed() -> None:
     light = 0.45 + 0.35 * x + 0.2 * y * y
     lit = np.asarray(draw_seven(ink=100), np.float32) / 255 * light
     picture = Image.fromarray((255 * lit).astype(np.uint8))
-    expected = prepare(draw_seven(), 28).image
-    assert np.abs(prepare(picture, 28).image - expected).mean() < 0.03
+    expected = prepare(draw_seven(), DIGIT).image
+    assert np.abs(prepare(picture, DIGIT).image - expected).mean() < 0.03
 
 
 def test_border_half_dark_and_half_light_is_no_error() -> None:
     """Where the ground cannot be told, the picture is still answered."""
     picture = Image.new("L", (300, 200), 0)
     picture.paste(255, (0, 0, 150, 200))
-    assert (1, 28, 28) == prepare(picture, 28).image.shape
+    assert (1, 28, 28) == prepare(picture, DIGIT).image.shape

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.preprocess import PreprocessError, prepare, scale
-from tests.model.preprocess.drawings import centre_of_mass, draw_seven, draw_two
+from tests.model.preprocess.drawings import DIGIT, PAIR, centre_of_mass, draw_seven, draw_two
 
 
 @pytest.fixture
@@ -17,37 +17,37 @@ def native() -> NDArray[np.uint8]:
 
 def test_native_picture_passes_untouched(native: NDArray[np.uint8]) -> None:
     """A picture of the network's size keeps every pixel, centred or not."""
-    prepared = prepare(Image.fromarray(native), 28)
+    prepared = prepare(Image.fromarray(native), DIGIT)
     assert prepared.fit == "none"
-    np.testing.assert_array_equal(prepared.image, scale(native[None])[0])
+    np.testing.assert_array_equal(prepared.image, scale(native[None]))
 
 
 def test_a_picture_of_two_digits_in_the_right_size_is_left_alone() -> None:
     """36x36 pictures pass untouched."""
     native = np.asarray(draw_two(300).resize((36, 36)))
-    prepared = prepare(Image.fromarray(255 - native), 36, rule="pair")
+    prepared = prepare(Image.fromarray(255 - native), PAIR, rule="pair")
     assert "none" == prepared.fit
-    np.testing.assert_array_equal(scale(255 - native[None])[0], prepared.image)
+    np.testing.assert_array_equal(scale(255 - native[None]), prepared.image)
 
 
 def test_dark_native_picture_is_inverted(native: NDArray[np.uint8]) -> None:
     """Dark strokes on light are found by the border and turned over."""
-    prepared = prepare(Image.fromarray(255 - native), 28)
+    prepared = prepare(Image.fromarray(255 - native), DIGIT)
     assert prepared.polarity == "dark-on-light"
-    np.testing.assert_allclose(prepared.image, scale(native[None])[0], atol=1e-6)
+    np.testing.assert_allclose(prepared.image, scale(native[None]), atol=1e-6)
 
 
 def test_given_polarity_wins(native: NDArray[np.uint8]) -> None:
     """An explicit polarity is obeyed where the border says otherwise."""
-    prepared = prepare(Image.fromarray(native), 28, polarity="dark-on-light")
-    np.testing.assert_allclose(prepared.image, 1 - scale(native[None])[0], atol=1e-6)
+    prepared = prepare(Image.fromarray(native), DIGIT, polarity="dark-on-light")
+    np.testing.assert_allclose(prepared.image, 1 - scale(native[None]), atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [(28, 28), (280, 280), (56, 28)])
 def test_stretch_takes_the_whole_picture(size: tuple[int, int]) -> None:
     """Stretching keeps the strokes' place in the picture."""
     picture = draw_seven(280).resize(size)
-    prepared = prepare(picture, 28, fit="stretch")
+    prepared = prepare(picture, DIGIT, fit="stretch")
     assert prepared.fit == "stretch"
     assert centre_of_mass(prepared.image[0])[1] < 10
 
@@ -55,7 +55,7 @@ def test_stretch_takes_the_whole_picture(size: tuple[int, int]) -> None:
 def test_a_network_of_clothes_gets_the_whole_picture() -> None:
     """Its rule looks for no strokes: `auto` stretches pictures of another size."""
     picture = draw_seven(280)
-    by_rule, asked = prepare(picture, 28, rule="stretch"), prepare(picture, 28, fit="stretch")
+    by_rule, asked = prepare(picture, DIGIT, rule="stretch"), prepare(picture, DIGIT, fit="stretch")
     assert "stretch" == by_rule.fit
     np.testing.assert_array_equal(asked.image, by_rule.image)
 
@@ -63,10 +63,10 @@ def test_a_network_of_clothes_gets_the_whole_picture() -> None:
 def test_fit_none_refuses_another_size() -> None:
     """The message names both sizes."""
     with pytest.raises(PreprocessError, match="28x28 pixels, not 200x200"):
-        prepare(draw_seven(), 28, fit="none")
+        prepare(draw_seven(), DIGIT, fit="none")
 
 
 def test_fit_digit_is_done_to_native_pictures_when_asked(native: NDArray[np.uint8]) -> None:
     """`fit=digit` centres a digit that came off-centre at the network's size."""
-    image = prepare(Image.fromarray(native), 28, fit="digit").image[0]
+    image = prepare(Image.fromarray(native), DIGIT, fit="digit").image[0]
     assert pytest.approx(centre_of_mass(image), abs=0.7) == (13.5, 13.5)

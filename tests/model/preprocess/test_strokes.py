@@ -5,13 +5,13 @@ import pytest
 from PIL import Image, ImageDraw
 
 from model.preprocess import fit_strokes, prepare
-from tests.model.preprocess.drawings import centre_of_mass, draw_seven, draw_two
+from tests.model.preprocess.drawings import DIGIT, PAIR, centre_of_mass, draw_seven, draw_two
 
 
 @pytest.mark.parametrize("size", [60, 200, 900])
 def test_digit_is_laid_out_as_mnist_does(size: int) -> None:
     """The longer side of the strokes takes 20 pixels and their mass sits in the centre."""
-    image = prepare(draw_seven(size), 28).image[0]
+    image = prepare(draw_seven(size), DIGIT).image[0]
     rows = np.flatnonzero(image.max(axis=1) > 0.25)
     assert pytest.approx(rows[-1] - rows[0] + 1, abs=1) == 20
     assert pytest.approx(centre_of_mass(image), abs=0.6) == (13.5, 13.5)
@@ -19,7 +19,7 @@ def test_digit_is_laid_out_as_mnist_does(size: int) -> None:
 
 def test_box_tells_where_the_strokes_are() -> None:
     """The reported box is in the pixels of the picture as it came."""
-    box = prepare(draw_seven(600), 28).box
+    box = prepare(draw_seven(600), DIGIT).box
     assert box is not None
     assert (90, 76, 250, 366) == pytest.approx(tuple(box), abs=10)
 
@@ -28,7 +28,7 @@ def test_box_of_thin_strokes_lies_in_the_picture() -> None:
     """Thickening does not move the box that is reported."""
     picture = Image.new("L", (250, 250), 255)
     ImageDraw.Draw(picture).line([(60, 40), (140, 160)], 0, width=2)
-    box = prepare(picture, 28).box
+    box = prepare(picture, DIGIT).box
     assert box is not None
     assert (60, 40, 141, 161) == pytest.approx(tuple(box), abs=2)
 
@@ -37,7 +37,7 @@ def test_thin_strokes_are_thickened() -> None:
     """A hairline in a large picture still has MNIST's weight."""
     picture = Image.new("L", (1000, 1000), 255)
     ImageDraw.Draw(picture).line([(300, 200), (300, 800)], 0, width=8)
-    image = prepare(picture, 28).image[0]
+    image = prepare(picture, DIGIT).image[0]
     assert 1.5 < image[14].sum() < 4
 
 
@@ -51,7 +51,7 @@ def test_result_has_the_networks_size(size: int) -> None:
 
 def test_two_digits_take_23_of_36_pixels() -> None:
     """The longer side of the strokes' box does, and the middle of the box is the image's."""
-    prepared = prepare(draw_two(), 36, rule="pair")
+    prepared = prepare(draw_two(), PAIR, rule="pair")
     ink = np.argwhere(prepared.image[0] > 0.5)
     low, high = ink.min(axis=0), ink.max(axis=0)
     assert ("pair", 23) == (prepared.fit, pytest.approx(high[0] - low[0] + 1, abs=1))

@@ -105,6 +105,13 @@ def test_scaling_keeps_the_middle(picture: Floats) -> None:
     assert 1.5**2 * picture.sum() == pytest.approx(grown.sum(), rel=0.01)
 
 
+def test_channels_move_alike(picture: Floats) -> None:
+    """A colour image is moved as each of its channels alone."""
+    colour = np.stack([picture, picture[::-1], picture.T])
+    expected = np.stack([transform_image(one, "turn", 25) for one in colour])
+    assert np.array_equal(expected, transform_image(colour, "turn", 25))
+
+
 def test_what_leaves_the_frame_is_lost() -> None:
     """Outside there is black, and nothing comes back on the other side."""
     assert 0 == np.abs(transform_image(np.ones((28, 28), np.float32), "shift-x", 28)).max()

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from model.bundle import Layer
 from service.inside.agreement import agreement, by_type, entropy, on_grid, project, support
 
 Floats = NDArray[np.float32]
-R, K, TYPES, GRID, D = 3, 4, 2, 3, 5
-I = TYPES * GRID * GRID  # noqa: E741  the paper's letter
+R, K, TYPES, ROWS, COLUMNS, D = 3, 4, 2, 3, 4, 5
+I = TYPES * ROWS * COLUMNS  # noqa: E741  the paper's letter
+LAYER = Layer("classes", R, TYPES, ROWS, COLUMNS, field_px=5, stride_px=2)
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def test_support_is_each_vote_s_share_along_the_pose(
 def test_support_adds_up_to_the_length_before_the_squash(
     couplings: Floats, votes: Floats, poses: Floats
 ) -> None:
-    """Over all primary capsules nothing is lost or counted twice."""
+    """Over all input capsules nothing is lost or counted twice."""
     expected = np.linalg.norm(poses, axis=-1)
     assert np.allclose(expected, support(couplings, votes, poses).sum(axis=-1), atol=1e-5)
 
@@ -114,17 +116,17 @@ def test_capsules_that_see_nothing_have_no_say(couplings: Floats) -> None:
 
 
 def test_maps_sum_over_types_and_over_the_grid(rng: np.random.Generator) -> None:
-    """Primary capsule i is type, row and column as the bundle's manifest says."""
+    """Input capsule i is type, row and column as the bundle's manifest says."""
     values = rng.random((2, I))
-    grids, types = on_grid(values, GRID), by_type(values, GRID)
-    assert ((2, GRID, GRID), (2, TYPES)) == (grids.shape, types.shape)
-    for y in range(GRID):
-        for x in range(GRID):
-            expected = sum(values[1, (t * GRID + y) * GRID + x] for t in range(TYPES))
+    grids, types = on_grid(values, LAYER), by_type(values, LAYER)
+    assert ((2, ROWS, COLUMNS), (2, TYPES)) == (grids.shape, types.shape)
+    for y in range(ROWS):
+        for x in range(COLUMNS):
+            expected = sum(values[1, (t * ROWS + y) * COLUMNS + x] for t in range(TYPES))
             assert expected == pytest.approx(grids[1, y, x])
     for t in range(TYPES):
         expected = sum(
-            values[1, (t * GRID + y) * GRID + x] for y in range(GRID) for x in range(GRID)
+            values[1, (t * ROWS + y) * COLUMNS + x] for y in range(ROWS) for x in range(COLUMNS)
         )
         assert expected == pytest.approx(types[1, t])
 

@@ -28,11 +28,11 @@ def test_every_step_is_the_network_s_answer(
     """Lengths, labels and poses are those of the moved pictures."""
     answer = walk(client, digits[7], transform="turn", **{"from": -30, "to": 30, "steps": 5})
     assert [-30, -15, 0, 15, 30] == answer["values"]
-    pixels = scale(np.asarray(Image.open(io.BytesIO(digits[7])), np.uint8)[None])[0, 0]
-    moved = np.stack([transform_image(pixels, "turn", value)[None] for value in answer["values"]])
-    lengths, poses = runtime.encode(moved)
-    assert np.allclose(lengths[:, answer["label"]], answer["lengths"], atol=1e-5)
-    assert lengths.argmax(axis=1).tolist() == answer["labels"]
+    pixels = scale(np.asarray(Image.open(io.BytesIO(digits[7])), np.uint8)[None])
+    moved = np.stack([transform_image(pixels, "turn", value) for value in answer["values"]])
+    presence, poses = runtime.encode(moved)
+    assert np.allclose(presence[:, answer["label"]], answer["lengths"], atol=1e-5)
+    assert presence.argmax(axis=1).tolist() == answer["labels"]
     assert np.allclose(poses[:, answer["label"]], answer["poses"], atol=1e-5)
 
 

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from model.preprocess import scale
-from model.runtime import Routing, Runtime
+from model.runtime import ClassTrace, Runtime
 
 PNG = {"accept": "image/png"}
 
@@ -22,14 +22,15 @@ def route(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def seven(runtime: Runtime, digits: list[bytes]) -> Routing:
+def seven(runtime: Runtime, digits: list[bytes]) -> ClassTrace:
     """What the network itself says of the seven."""
     pixels = np.asarray(Image.open(io.BytesIO(digits[7])), np.uint8)
-    return Routing(*(values[0] for values in runtime.route(scale(pixels[None]))))
+    trace = runtime.trace(scale(pixels[None, None]))
+    return ClassTrace(*(values[0] for values in trace.classes))
 
 
 def test_every_iteration_is_the_network_s_own(
-    client: TestClient, digits: list[bytes], seven: Routing
+    client: TestClient, digits: list[bytes], seven: ClassTrace
 ) -> None:
     """Couplings, logits and lengths are those of the routing graph."""
     answer = route(client, digits[7])
@@ -37,8 +38,7 @@ def test_every_iteration_is_the_network_s_own(
     for step, iteration in enumerate(answer["iterations"]):
         assert np.allclose(seven.couplings[step], iteration["couplings"], atol=1e-5)
         assert np.allclose(seven.logits[step], iteration["logits"], atol=1e-5)
-        lengths = np.linalg.norm(seven.poses[step], axis=-1)
-        assert np.allclose(lengths, iteration["lengths"], atol=1e-5)
+        assert np.allclose(seven.presence[step], iteration["lengths"], atol=1e-5)
     assert np.allclose(
         seven.couplings[-1, answer["label"]], answer["votes"]["couplings"], atol=1e-5
     )
@@ -68,7 +68,7 @@ def test_heat_maps_add_up_alike(client: TestClient, digits: list[bytes]) -> None
 
 
 def test_detail_can_be_left_out(client: TestClient, digits: list[bytes]) -> None:
-    """Without detail nothing has a number for each primary capsule; the rest stays."""
+    """Without detail nothing has a number for each input capsule; the rest stays."""
     full, short = route(client, digits[7]), route(client, digits[7], detail=False)
     for iteration in full["iterations"]:
         del iteration["couplings"], iteration["logits"]

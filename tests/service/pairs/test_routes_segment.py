@@ -13,22 +13,27 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import Bundle
+from model.interpret.masks import find_masks
 from model.runtime import Runtime
-from model.segmentation import find_masks
 from service.app import create_app
 from service.engine import Engine
 from service.pairs import segmentation
 from service.settings import Settings
-from training.data.datasets import Examples
+from training.data.examples import Examples
 from training.data.pairs import PairSet, fixed_pairs
 
 Json = dict[str, Any]
 
 
+EMPTY = np.zeros((1, 36, 36), np.uint8)
+MIDDLE = ((0, 0), (4, 4), (4, 4))
+"""Where an image of 28x28 pixels lies in one of 36x36."""
+
+
 def png(image: NDArray[np.uint8]) -> bytes:
-    """A picture's file."""
+    """The file of a picture (1, H, W)."""
     file = io.BytesIO()
-    Image.fromarray(image).save(file, "PNG")
+    Image.fromarray(image[0]).save(file, "PNG")
     return file.getvalue()
 
 
@@ -91,15 +96,15 @@ def test_masks_follow_the_rule(
     threshold = bundle.manifest.mask_threshold
     assert threshold is not None
     runtime = Runtime(bundle, device="cpu", threads=1)
-    image = pairs.images[3][None] / np.float32(255)
-    lengths, poses = runtime.encode(image[None])
+    image = pairs.images[3].reshape(1, 36, 36) / np.float32(255)
+    presence, poses = runtime.encode(image[None])
     for one in segment(client, pairs.images[3])["segments"]:
         label = one["label"]
         drawn = runtime.decode(poses[:, label], np.array([label], np.int64))[0]
         expected = find_masks(image[0], drawn, threshold=threshold)[0]
         np.testing.assert_array_equal(expected * 255, pixels(one["mask"]))
         np.testing.assert_allclose(drawn[0] * 255, pixels(one["reconstruction"]), atol=0.51)
-        assert one["length"] == pytest.approx(float(lengths[0, label]), abs=1e-4)
+        assert one["length"] == pytest.approx(float(presence[0, label]), abs=1e-4)
 
 
 def test_shared_ink_counts_for_both(client: TestClient, pairs: PairSet) -> None:
@@ -113,7 +118,7 @@ def test_shared_ink_counts_for_both(client: TestClient, pairs: PairSet) -> None:
 
 def test_a_single_stroke_has_one_long_capsule(client: TestClient, strokes: Examples) -> None:
     """`count=auto` finds it alone; `count=2` adds a capsule whose length says that it is absent."""
-    single = np.pad(strokes.images[0], 4)
+    single = np.pad(strokes.images[0], MIDDLE)
     (alone,) = segment(client, single, count="auto")["segments"]
     first, second = segment(client, single, count=2)["segments"]
     assert (0, 0) == (alone["label"], first["label"])
@@ -125,16 +130,15 @@ def test_a_long_capsule_without_ink_of_its_own_is_left_out(
 ) -> None:
     """`count=auto` wants more than length: here any, and one stroke is still one segment."""
     monkeypatch.setattr(segmentation, "PRESENT", 0.0)
-    single = np.pad(strokes.images[0], 4)
+    single = np.pad(strokes.images[0], MIDDLE)
     assert 1 == len(segment(client, single, count="auto")["segments"])
-    assert [] == segment(client, np.zeros((36, 36), np.uint8), count="auto")["segments"]
+    assert [] == segment(client, EMPTY, count="auto")["segments"]
 
 
 def test_an_empty_picture_has_no_segments(client: TestClient) -> None:
     """`count=auto` finds none; `count=2` gives two short capsules that explain nothing."""
-    empty = np.zeros((36, 36), np.uint8)
-    assert [] == segment(client, empty, count="auto")["segments"]
-    answer = segment(client, empty)
+    assert [] == segment(client, EMPTY, count="auto")["segments"]
+    answer = segment(client, EMPTY)
     assert [0.0, 0.0] == [one["ink_share"] for one in answer["segments"]]
     assert all(one["length"] < 0.5 for one in answer["segments"])
     assert 0.0 == answer["explained_ink"]
@@ -142,9 +146,10 @@ def test_an_empty_picture_has_no_segments(client: TestClient) -> None:
 
 def test_other_sizes_are_fitted_to_both_strokes(client: TestClient, pairs: PairSet) -> None:
     """A large picture of two strokes on paper is cropped to the box of both."""
-    rows, columns = np.nonzero(pairs.images[0])
-    large = 255 - pairs.images[0].repeat(10, axis=0).repeat(10, axis=1)
-    fit = segment(client, np.pad(large, 60, constant_values=255))["fit"]
+    (image,) = pairs.images[0]
+    rows, columns = np.nonzero(image)
+    large = np.pad(255 - image.repeat(10, axis=0).repeat(10, axis=1), 60, constant_values=255)
+    fit = segment(client, large[None])["fit"]
     assert ("pair", "dark-on-light") == (fit["fit"], fit["polarity"])
     box = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) * 10 + 60
     assert pytest.approx(box.tolist(), abs=8) == fit["box"]
@@ -179,7 +184,7 @@ def test_the_png_shows_input_and_digits_in_colour(client: TestClient, pairs: Pai
     assert "image/png" == answer.headers["content-type"]
     picture = np.asarray(Image.open(io.BytesIO(answer.content)))[::2, ::2].astype(int)
     assert (36, 72, 3) == picture.shape
-    np.testing.assert_array_equal(pairs.images[0], picture[:, :36, 0])
+    np.testing.assert_array_equal(pairs.images[0, 0], picture[:, :36, 0])
     first, second = (
         pixels(one["reconstruction"]).astype(int)
         for one in segment(client, pairs.images[0])["segments"]
@@ -196,7 +201,7 @@ def test_the_png_of_nothing_is_black_beside_the_input(client: TestClient) -> Non
         "/segment",
         params={"count": "auto"},
         headers={"Accept": "image/png"},
-        files={"file": png(np.zeros((36, 36), np.uint8))},
+        files={"file": png(EMPTY)},
     )
     picture = np.asarray(Image.open(io.BytesIO(answer.content)))
     assert ((36, 72, 3), 0) == (picture.shape, picture.max())
@@ -218,8 +223,7 @@ def test_parameters_out_of_range(
     client: TestClient, query: Json, status: int, parameter: str | None
 ) -> None:
     """The problem names the parameter."""
-    picture = png(np.zeros((36, 36), np.uint8))
-    answer = client.post("/segment", params=query, files={"file": picture})
+    answer = client.post("/segment", params=query, files={"file": png(EMPTY)})
     assert status == answer.status_code
     assert parameter is None or parameter == answer.json()["parameter"]
 
@@ -234,8 +238,7 @@ def client_without_pairs(settings: Settings, bundle_path: Path) -> Iterator[Test
 
 def test_without_a_model_for_pairs(client_without_pairs: TestClient) -> None:
     """The service says that it has none."""
-    picture = png(np.zeros((36, 36), np.uint8))
-    answer = client_without_pairs.post("/segment", files={"file": picture})
+    answer = client_without_pairs.post("/segment", files={"file": png(EMPTY)})
     assert 404 == answer.status_code
     assert "no model for overlapping digits is loaded" == answer.json()["detail"]
 

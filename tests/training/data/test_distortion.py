@@ -5,9 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.data.batches import BatchStream
-from training.data.datasets import Examples
-from training.data.distortion import NODES, NUMBERS, STEPS, Distortion, distort
+from training.data.augment import NODES, NUMBERS, STEPS, BatchStream, Distortion, distort
+from training.data.examples import Examples
 from training.data.transforms import Reach, transform
 
 CPU = torch.device("cpu")
@@ -22,7 +21,7 @@ def strokes() -> Examples:
     angles = np.arange(20)[:, None, None] / 3
     across = np.sin(angles) * down + np.cos(angles) * right - 2
     images = 255 * np.exp(-(across**2) / 8) * (np.hypot(down, right) < 9)
-    return Examples(images.astype(np.uint8), np.arange(20, dtype=np.uint8))
+    return Examples(images.astype(np.uint8)[:, None], np.arange(20))
 
 
 def no_numbers(count: int) -> Tensor:
@@ -30,9 +29,9 @@ def no_numbers(count: int) -> Tensor:
 
 
 def ramps() -> Tensor:
-    """Two images: how far down each pixel is, and how far right."""
+    """Two images of one channel: how far down each pixel is, and how far right."""
     places = torch.arange(SIZE, dtype=torch.float32).expand(SIZE, SIZE)
-    return torch.stack((places.T, places))
+    return torch.stack((places.T, places))[:, None]
 
 
 def test_numbers_of_zero_change_nothing(strokes: Examples) -> None:
@@ -69,17 +68,35 @@ def test_a_node_moves_by_its_number(axis: int, number: int) -> None:
     numbers[:, 4:].view(2, 2, NODES, NODES)[:, axis, 0, 0] = number
     moved = distort(ramps(), numbers, Distortion(elastic_px=3)) - ramps()
     expected = [[0.0, 3 * number / STEPS], [3 * number / STEPS, 0.0]][axis]
-    torch.testing.assert_close(torch.tensor(expected), moved[:, 0, 0])
-    torch.testing.assert_close(torch.zeros(2), moved[:, -1, -1])
+    torch.testing.assert_close(torch.tensor(expected), moved[:, 0, 0, 0])
+    torch.testing.assert_close(torch.zeros(2), moved[:, 0, -1, -1])
 
 
 def test_neighbours_move_alike() -> None:
     """Between nodes images bend and do not tear."""
     generator = torch.Generator().manual_seed(1)
     numbers = torch.randint(-STEPS, STEPS + 1, (2, NUMBERS), generator=generator)
-    moved = (distort(ramps(), numbers, Distortion(elastic_px=2)) - ramps())[:, 4:-4, 4:-4]
+    moved = (distort(ramps(), numbers, Distortion(elastic_px=2)) - ramps())[:, 0, 4:-4, 4:-4]
     assert 1 < moved.abs().max() < 3
     assert max(moved.diff(dim=axis).abs().max() for axis in (1, 2)) < 1
+
+
+def test_channels_are_distorted_alike(strokes: Examples) -> None:
+    """A colour image is its channels, each distorted by the same numbers."""
+    images = torch.tensor(strokes.images).float()
+    numbers = torch.randint(-STEPS, STEPS + 1, (len(images), NUMBERS))
+    both = torch.cat((images, images.flip(2)), dim=1)
+    expected = [distort(one[:, None], numbers, Distortion(1, 2)) for one in both.unbind(1)]
+    torch.testing.assert_close(torch.cat(expected, 1), distort(both, numbers, Distortion(1, 2)))
+
+
+def test_wide_images_turn_as_square_ones_do(strokes: Examples) -> None:
+    """Columns of black at both sides do not change how the middle is turned, scaled and sheared."""
+    images = torch.tensor(strokes.images).float()
+    numbers = torch.randint(-STEPS, STEPS + 1, (len(images), NUMBERS))
+    wide = distort(torch.nn.functional.pad(images, (7, 7)), numbers, Distortion(affine=1))
+    square = distort(images, numbers, Distortion(affine=1))
+    torch.testing.assert_close(square, wide[..., 7:-7], rtol=0, atol=0.01)
 
 
 def batches(strokes: Examples, distortion: Distortion, *, shift_px: int = 0) -> BatchStream:

@@ -3,11 +3,13 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from training.data.augment import Distortion
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import (
     TEST_DIGESTS,
@@ -26,14 +28,16 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def squares() -> Examples:
     """40 digits of four classes: a 4x4 square whose brightness is the digit's number + 100."""
-    images = np.zeros((40, 12, 12), np.uint8)
-    images[:, 4:8, 4:8] = 100 + np.arange(40)[:, None, None]
-    return Examples(images, (np.arange(40) % 4).astype(np.uint8))
+    images = np.zeros((40, 1, 12, 12), np.uint8)
+    images[:, 0, 4:8, 4:8] = 100 + np.arange(40)[:, None, None]
+    return Examples(images, np.arange(40) % 4)
 
 
-def stream(examples: Examples, *, batch_size: int = 8, seed: int = 1) -> PairStream:
+def stream(examples: Examples, *, batch_size: int = 8, seed: int = 1, **options: Any) -> PairStream:
     """Pairs on 20x20 pixels, shifted by up to four."""
-    return PairStream(examples, size=20, batch_size=batch_size, shift_px=4, seed=seed, device=CPU)
+    return PairStream(
+        examples, size=20, batch_size=batch_size, shift_px=4, seed=seed, device=CPU, **options
+    )
 
 
 def assert_same(expected: PairBatch, actual: PairBatch) -> None:
@@ -49,14 +53,14 @@ def test_a_pair_has_two_classes(squares: Examples) -> None:
 def test_all_pairs_of_classes_are_equally_likely(squares: Examples) -> None:
     """Each of the twelve ordered pairs of four classes makes up a twelfth, within four sigma."""
     rows = PairDraw(squares.labels, shift_px=0).draw(12_000, 1)
-    labels = squares.labels[rows[:, :2]].astype(int)
+    labels = squares.labels[rows[:, :2]]
     counts = np.bincount(labels[:, 0] * 4 + labels[:, 1], minlength=16).reshape(4, 4)
     assert np.abs(counts[~np.eye(4, dtype=bool)] - 1000).max() < 4 * 31
 
 
 def test_a_rare_class_is_paired_as_often_as_it_occurs() -> None:
     """The second digit is chosen among the digits of other classes, not among the classes."""
-    labels = np.array([0] * 6 + [1] * 3 + [2], np.uint8)
+    labels = np.array([0] * 6 + [1] * 3 + [2])
     rows = PairDraw(labels, shift_px=0).draw(20_000, 1)
     second = labels[rows[labels[rows[:, 0]] == 0, 1]]
     assert 0.25 == pytest.approx(float((second == 2).mean()), abs=0.02)
@@ -73,7 +77,7 @@ def test_every_digit_and_every_shift_is_drawn(squares: Examples) -> None:
 def test_digits_of_one_class_make_no_pairs() -> None:
     """That is said before training starts."""
     with pytest.raises(ValueError, match="two classes"):
-        PairDraw(np.zeros(5, np.uint8), shift_px=4)
+        PairDraw(np.zeros(5, np.int64), shift_px=4)
 
 
 @pytest.mark.parametrize("step", [1, 7, 30])
@@ -112,7 +116,7 @@ def test_an_image_is_its_layers_added_up(squares: Examples) -> None:
 def test_bright_overlaps_stay_white() -> None:
     """Two bytes are added without wrapping round."""
     layers = torch.tensor([[[[200, 10, 0]], [[100, 20, 255]]]], dtype=torch.uint8)
-    assert [[[255, 30, 255]]] == overlay(layers).tolist()
+    assert [[[[255, 30, 255]]]] == overlay(layers).tolist()
 
 
 @pytest.mark.parametrize(("down", "right"), [(0, 0), (4, -4), (-3, 2)])
@@ -120,8 +124,8 @@ def test_a_layer_is_the_digit_moved_from_the_middle(
     squares: Examples, down: int, right: int
 ) -> None:
     """Zeros surround it: the square of a 12 px digit starts at 8 px of 20."""
-    row = torch.tensor([[0, 1, down, right, 0, 0]])
-    layers = lay_out(torch.from_numpy(squares.images), row, size=20, reach=4)
+    shifts = torch.tensor([[down, right, 0, 0]])
+    layers = lay_out(torch.from_numpy(squares.images[:2]), shifts, size=20, reach=4)
     expected = torch.zeros(20, 20, dtype=torch.uint8)
     expected[8 + down : 12 + down, 8 + right : 12 + right] = 100
     assert torch.equal(expected, layers[0, 0])
@@ -129,24 +133,24 @@ def test_a_layer_is_the_digit_moved_from_the_middle(
 
 def test_what_is_moved_off_the_square_is_lost() -> None:
     """A shift beyond the margin cuts the digit; nothing comes back in on the other side."""
-    digits = torch.full((2, 2, 2), 9, dtype=torch.uint8)
-    row = torch.tensor([[0, 1, 3, 0, 0, 0]])
-    layers = lay_out(digits, row, size=6, reach=3)
+    digits = torch.full((2, 1, 2, 2), 9, dtype=torch.uint8)
+    layers = lay_out(digits, torch.tensor([[3, 0, 0, 0]]), size=6, reach=3)
     assert [[0] * 6] * 5 + [[0, 0, 9, 9, 0, 0]] == layers[0, 0].tolist()
 
 
 def test_digits_must_have_a_middle_place(squares: Examples) -> None:
     """An odd margin, or none, is refused."""
-    row = torch.zeros(1, 6, dtype=torch.int64)
+    shifts = torch.zeros(1, 4, dtype=torch.int64)
     for size in (10, 15):
         with pytest.raises(ValueError, match="middle"):
-            lay_out(torch.from_numpy(squares.images), row, size=size, reach=0)
+            lay_out(torch.from_numpy(squares.images[:2]), shifts, size=size, reach=0)
 
 
 def test_a_fixed_set_is_the_same_bit_for_bit(squares: Examples) -> None:
     """The digest was computed once; a change of numbers, order or arithmetic shows here."""
     pairs = fixed_pairs(squares, 50, size=20, shift_px=4, seed=7)
-    digest = hashlib.sha256(pairs.images.tobytes() + pairs.labels.tobytes()).hexdigest()
+    labels = pairs.labels.astype(np.uint8)
+    digest = hashlib.sha256(pairs.images.tobytes() + labels.tobytes()).hexdigest()
     assert "c18c800b3e66d93b7f4aec6284c03410e3367cda5abbca9a453586cd6b7c2921" == digest
 
 
@@ -157,10 +161,35 @@ def test_a_smaller_set_is_the_beginning_of_a_larger_one(squares: Examples) -> No
 
 
 def test_a_fixed_set_holds_bytes(squares: Examples) -> None:
-    """Images (N, H, W), layers (N, 2, H, W) and labels (N, 2), none of them floats."""
+    """Images (N, 1, H, W) and layers (N, 2, H, W) are bytes, labels (N, 2) are int64."""
     pairs = fixed_pairs(squares, 5, size=20, shift_px=4, seed=7)
-    assert [(5, 20, 20), (5, 2, 20, 20), (5, 2)] == [array.shape for array in pairs]
-    assert {np.dtype(np.uint8)} == {array.dtype for array in pairs}
+    assert [(5, 1, 20, 20), (5, 2, 20, 20), (5, 2)] == [array.shape for array in pairs]
+    assert [np.uint8, np.uint8, np.int64] == [array.dtype for array in pairs]
+
+
+def test_distortion_changes_neither_digits_nor_shifts(squares: Examples) -> None:
+    """Pairs distorted by next to nothing are those that are not distorted."""
+    plain, distorted = (
+        stream(squares, distortion=distortion).batch(3)
+        for distortion in (Distortion(), Distortion(affine=1e-9))
+    )
+    assert_same(plain, distorted)
+
+
+def test_distorted_digits_still_make_up_their_pair(squares: Examples) -> None:
+    """Digits of a pair are distorted apart, and what they show together is their sum."""
+    images, layers, _ = stream(squares, distortion=Distortion(1, 1)).batch(0)
+    torch.testing.assert_close(layers.sum(dim=1, keepdim=True).clamp(max=1), images)
+    areas = (layers > 0.2).sum(dim=(2, 3))
+    assert (areas[:, 0] != areas[:, 1]).any()
+
+
+@pytest.mark.parametrize("step", [1, 7])
+def test_distorted_pairs_depend_on_seed_and_step_alone(squares: Examples, step: int) -> None:
+    """A resumed stream distorts as if it had never been interrupted."""
+    running, resumed = (stream(squares, distortion=Distortion(1, 1)) for _ in range(2))
+    running.batch(0)
+    assert_same(running.batch(step), resumed.batch(step))
 
 
 @pytest.mark.data

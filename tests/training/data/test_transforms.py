@@ -13,14 +13,14 @@ from training.data.transforms import TRANSFORMS, Reach, digest, transform
 @pytest.fixture(scope="module")
 def blocks() -> Examples:
     """300 images of one block of 10 rows and 4 columns in the middle."""
-    images = np.zeros((300, 28, 28), np.uint8)
-    images[:, 9:19, 12:16] = 255
-    return Examples(images, (np.arange(300) % 10).astype(np.uint8))
+    images = np.zeros((300, 1, 28, 28), np.uint8)
+    images[..., 9:19, 12:16] = 255
+    return Examples(images, np.arange(300) % 10)
 
 
 def spread(images: np.ndarray) -> np.ndarray:
     """Covariance (N, 2, 2) of down and right, in pixels squared, weighted by ink."""
-    places = np.indices(images.shape[1:]).reshape(2, -1).T  # (P, 2)
+    places = np.indices(images.shape[2:]).reshape(2, -1).T  # (P, 2)
     return np.stack(
         [np.cov(places.T, aweights=image.ravel().astype(float), ddof=0) for image in images]
     )
@@ -28,7 +28,7 @@ def spread(images: np.ndarray) -> np.ndarray:
 
 def test_without_reach_nothing_changes(blocks: Examples) -> None:
     """Bit for bit: interpolating at whole positions gives the pixel there."""
-    noise = np.random.default_rng(0).integers(0, 256, (9, 28, 28), dtype=np.uint8)
+    noise = np.random.default_rng(0).integers(0, 256, (9, 1, 28, 28), dtype=np.uint8)
     same = transform(Examples(noise, blocks.labels[:9]), Reach())
     assert np.array_equal(noise, same.images)
 
@@ -62,16 +62,16 @@ def test_a_shear_moves_rows_sideways(blocks: Examples) -> None:
 
 def test_moves_are_whole_pixels_and_lose_no_ink(blocks: Examples) -> None:
     """Up to four each way; a digit near an edge stays within the image."""
-    images = np.roll(blocks.images, -8, axis=1)  # one row is free above
+    images = np.roll(blocks.images, -8, axis=2)  # one row is free above
     moved = transform(Examples(images, blocks.labels), TRANSFORMS["moved"]).images
-    tops = [int(np.flatnonzero(image.any(axis=1))[0]) for image in moved]
+    tops = [int(np.flatnonzero(image.any(axis=1))[0]) for image in moved[:, 0]]
     assert set(range(6)) == set(tops)
     assert {int(images[0].sum())} == {int(image.sum()) for image in moved}
 
 
 def test_an_empty_image_stays_empty() -> None:
     """There is nothing to move."""
-    empty = Examples(np.zeros((1, 28, 28), np.uint8), np.zeros(1, np.uint8))
+    empty = Examples(np.zeros((1, 1, 28, 28), np.uint8), np.zeros(1, np.int64))
     assert not transform(empty, TRANSFORMS["affine 100 %"]).images.any()
 
 

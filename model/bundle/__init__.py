@@ -1,0 +1,36 @@
+"""The bundle: a folder with a trained network's graphs, weights, manifest and model card.
+
+encoder.onnx        images float32 (N, C, H, W)  ->  presence (N, K), poses (N, K, D)
+encoder.batch.onnx  the same, faster for several images on a CPU (where that pays)
+encoder.fp16.onnx   the same, with convolutions and votes in float16: for CUDA (where that pays)
+decoder.onnx        poses float32 (M, D), classes int64 (M,)  ->  images float32 (M, C, H, W)
+routing.onnx        images  ->  what `model.capsnet.network.Trace` holds, one output for each field
+weights.safetensors the weights of all of them, stored once, large ones in 16 bits
+manifest.json       what is in the folder: see `Manifest`
+CARD.md             the model card, beside the images that it shows
+"""
+
+from model.bundle.files import (
+    CARD,
+    MANIFEST,
+    WEIGHTS,
+    Bundle,
+    BundleError,
+    digest,
+    write_manifest,
+)
+from model.bundle.manifest import NAME, Layer, Manifest, PreprocessRule
+
+__all__ = [
+    "CARD",
+    "MANIFEST",
+    "NAME",
+    "WEIGHTS",
+    "Bundle",
+    "BundleError",
+    "Layer",
+    "Manifest",
+    "PreprocessRule",
+    "digest",
+    "write_manifest",
+]

@@ -1,0 +1,93 @@
+"""A bundle on disk: opened only if every file is the one that its manifest describes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from model.bundle.atomic_file import replacing
+from model.bundle.manifest import GraphRole, Manifest
+
+MANIFEST = "manifest.json"
+WEIGHTS = "weights.safetensors"
+CARD = "CARD.md"
+_VERSION_DIGITS = 12
+
+
+class BundleError(Exception):
+    """A bundle is missing, incomplete, altered or of another schema; the message names it."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A verified bundle on disk."""
+
+    path: Path
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Read a bundle's manifest and verify every file against it.
+
+        Raises:
+            BundleError: something is missing, altered or unreadable.
+        """
+        manifest = _read_manifest(path)
+        missing = {*manifest.graphs.values(), WEIGHTS} - manifest.sha256.keys()
+        if missing:
+            raise BundleError(f"{path}: the manifest does not list {', '.join(sorted(missing))}")
+        for name, expected in manifest.sha256.items():
+            if Path(name).name != name:
+                raise BundleError(f"{path}: {name!r} lies outside the bundle")
+            if digest(path / name, path) != expected:
+                raise BundleError(f"{path}: {name} is not the file that the manifest describes")
+        if manifest.version != version_of(manifest.sha256[WEIGHTS]):
+            raise BundleError(f"{path}: version {manifest.version!r} is not that of its weights")
+        return cls(path, manifest)
+
+    def graph(self, role: GraphRole) -> Path:
+        """The file of a graph that the manifest names."""
+        return self.path / self.manifest.graphs[role]
+
+
+def version_of(weights_digest: str) -> str:
+    """What a bundle's version is, from the SHA-256 of its weights."""
+    return weights_digest[:_VERSION_DIGITS]
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Write `path/manifest.json` in one step."""
+    text = json.dumps(manifest.to_dict(), indent=2, ensure_ascii=False) + "\n"
+    with replacing(path / MANIFEST) as file:
+        file.write(text.encode())
+
+
+def digest(file: Path, bundle: Path) -> str:
+    """SHA-256 of a bundle's file.
+
+    Raises:
+        BundleError: it cannot be read.
+    """
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise BundleError(f"{bundle}: {file.name} cannot be read: {error.strerror}") from error
+
+
+def _read_manifest(path: Path) -> Manifest:
+    try:
+        values = json.loads((path / MANIFEST).read_text())
+    except OSError as error:
+        raise BundleError(f"{path}: {MANIFEST} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise BundleError(f"{path}: {MANIFEST} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise BundleError(f"{path}: {MANIFEST} is not a JSON object")
+    try:
+        return Manifest.from_dict(values)
+    except ValueError as error:
+        raise BundleError(f"{path}: {MANIFEST}: {error}") from error

@@ -1,0 +1,182 @@
+"""The manifest: what a bundle holds and where it came from. Schema 2."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Self, get_args
+
+from model.interpret.dimensions import PoseDimension
+from model.interpret.novelty import NoveltyRule
+
+SCHEMA_VERSION = 2
+PreprocessRule = Literal["digit", "pair", "stretch", "crop"]
+PresenceKind = Literal["length", "activation", "probability"]
+Offer = Literal["decode", "trace"]
+GraphRole = Literal["encoder", "encoder.batch", "encoder.fp16", "decoder", "routing"]
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+"""What a bundle may be called."""
+_GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer whose input capsules are routed, and where they sit.
+
+    Input capsule i = (type * rows + row) * columns + column.
+    """
+
+    name: str
+    iterations: int
+    types: int
+    rows: int
+    columns: int
+    field_px: int
+    """Height and width of what one input capsule sees, in pixels."""
+    stride_px: int
+    """Pixels from one input capsule's field to the next one's."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a bundle holds and where it came from.
+
+    Raises:
+        ValueError: two entries contradict each other or one is out of range.
+    """
+
+    name: str
+    """Lower-case words joined by hyphens: the `model` parameter of the service."""
+    family: str
+    """See `model.capsnet.families`."""
+    dataset: str
+    class_names: tuple[str, ...]
+    """K names, by label."""
+    channels: int
+    """Of an image: 1 for grey, 3 for colour."""
+    height: int
+    width: int
+    class_dim: int
+    """D, the size of a pose; 0 where the network has none."""
+    preprocess: PreprocessRule
+    """How other images are made to look like the training images: see `model.preprocess`."""
+    presence: PresenceKind
+    """What the encoder's first output is."""
+    offers: tuple[Offer, ...]
+    """What the network can do beside encoding."""
+    graphs: dict[GraphRole, str]
+    """File names by role."""
+    layers: tuple[Layer, ...]
+    """The layers that `routing.onnx` traces; the last one feeds the class capsules."""
+    opset: int
+    version: str = ""
+    """Which weights these are: the first digits of their digest."""
+    sha256: dict[str, str] = field(default_factory=dict)
+    """Digest of each file but the manifest and the card."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """Test scores with the protocol that gave them."""
+    rounding: dict[str, Any] = field(default_factory=dict)
+    """What storing the weights in 16 bits did, on training images kept for validation."""
+    half_precision: dict[str, Any] = field(default_factory=dict)
+    """What the float16 encoder does, measured on the CPU on such images."""
+    mask_threshold: float | None = None
+    """For pairs of digits: see `model.interpret.masks`."""
+    training: dict[str, Any] = field(default_factory=dict)
+    """Recipe, provenance of the weights, every read of a test split."""
+    pose_dimensions: tuple[PoseDimension, ...] = ()
+    """What each pose dimension does to the image, for the classes where that was measured."""
+    novelty: NoveltyRule | None = None
+    """The rule that says how much an image looks like those of the training."""
+    analysed_version: str = ""
+    """The version in which the two above were found."""
+    schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        if self.schema_version != SCHEMA_VERSION:
+            raise ValueError(f"schema version {self.schema_version}, expected {SCHEMA_VERSION}")
+        if not NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is not a bundle name")
+        self._check_words()
+        self._check_sizes()
+        required = {"encoder", *(_GRAPHS[offer] for offer in self.offers)}
+        if missing := required - self.graphs.keys():
+            raise ValueError(f"there is no {', '.join(sorted(missing))} graph")
+        if ("trace" in self.offers) != bool(self.layers):
+            raise ValueError("bundles that offer traces, and only they, have routed layers")
+        if ("decode" in self.offers) != (self.class_dim > 0):
+            raise ValueError("bundles that offer decoding, and only they, have poses")
+
+    def _check_words(self) -> None:
+        for value, known in (
+            (self.preprocess, PreprocessRule),
+            (self.presence, PresenceKind),
+            *((offer, Offer) for offer in self.offers),
+            *((role, GraphRole) for role in self.graphs),
+        ):
+            if value not in get_args(known):
+                raise ValueError(f"{value!r} is none of {', '.join(get_args(known))}")
+
+    def _check_sizes(self) -> None:
+        if (self.preprocess == "pair") != (self.mask_threshold is not None):
+            raise ValueError("bundles for pairs of digits, and only they, have a mask threshold")
+        if self.channels not in (1, 3) or (self.preprocess != "crop" and self.channels == 3):
+            raise ValueError("images have 1 channel, or 3 where they are cropped")
+        if min(len(self.class_names), self.height, self.width) < 1:
+            raise ValueError("sizes must be positive")
+        if self.preprocess in ("digit", "pair") and self.height != self.width:
+            raise ValueError("strokes are looked for in square images alone")
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return len(self.class_names)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one image."""
+        return (self.channels, self.height, self.width)
+
+    def meaning(self, label: int, dim: int) -> PoseDimension | None:
+        """What one dimension of a class's pose does, if that was measured."""
+        for one in self.pose_dimensions:
+            if (one.label, one.dim) == (label, dim):
+                return one
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The manifest as JSON-ready values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: a key is unknown or missing, or a value of the wrong kind or out of range.
+        """
+        if values.get("schema_version") != SCHEMA_VERSION:
+            raise ValueError(
+                f"schema version {values.get('schema_version')}, expected {SCHEMA_VERSION}"
+            )
+        if unknown := values.keys() - {entry.name for entry in fields(cls)}:
+            raise ValueError(f"unknown entries: {', '.join(sorted(unknown))}")
+        for name in ("sha256", "graphs"):
+            if not isinstance(values.get(name, {}), dict):
+                raise ValueError(f"{name} is not an object")  # noqa: TRY004  see Raises
+        try:
+            return cls(**{**values, **_typed(values)})
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+
+
+def _typed(values: dict[str, Any]) -> dict[str, Any]:
+    """Those JSON values that are no plain ones in a manifest."""
+    typed: dict[str, Any] = {
+        name: tuple(values[name]) for name in ("class_names", "offers") if name in values
+    }
+    for name, kind in (("layers", Layer), ("pose_dimensions", PoseDimension)):
+        if name in values:
+            typed[name] = tuple(kind(**one) for one in values[name])
+    if values.get("novelty") is not None:
+        typed["novelty"] = NoveltyRule.from_dict(values["novelty"])
+    return typed

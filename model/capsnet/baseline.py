@@ -1,0 +1,67 @@
+"""The convolutional network that Sabour et al. (2017) compare with: a family without poses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from model.capsnet.network import Encoding, Network, NetworkConfig
+
+
+@dataclass(frozen=True)
+class BaselineConfig(NetworkConfig):
+    """Sizes of a CNN; the defaults have as many multiplications as the paper's on MNIST."""
+
+    may_be_zero = ("dropout",)
+
+    convs: tuple[int, ...] = (256, 256, 128)
+    """Channels of each convolution; images keep their size."""
+    kernels: tuple[int, ...] = (5, 5, 5)
+    """Odd."""
+    pooling: bool = False
+    """Whether the largest of each 2x2 cells is taken after each convolution."""
+    hidden: tuple[int, ...] = (328, 192)
+    """Of each fully connected layer but the last, which has an output for each class."""
+    dropout: float = 0.5
+    """Share of the last hidden layer's outputs that a training step leaves out."""
+    several: bool = False
+    """Whether several classes may be present: a sigmoid for each in place of one softmax."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.convs) != len(self.kernels) or not 0 <= self.dropout < 1:
+            raise ValueError("each convolution has a kernel, and dropout is in [0, 1)")
+        if self.pooling and min(self.height, self.width) < 2 ** len(self.convs):
+            raise ValueError("the image is too small to be halved after each convolution")
+
+
+class BaselineCnn(Network):
+    """Convolutions and fully connected layers with ReLU, and a probability for each class."""
+
+    config: BaselineConfig
+
+    def __init__(self, config: BaselineConfig) -> None:
+        super().__init__()
+        self.config = config
+        channels, layers, rows, columns = config.channels, [], config.height, config.width
+        for size, kernel in zip(config.convs, config.kernels, strict=True):
+            layers += [nn.Conv2d(channels, size, kernel, padding=kernel // 2), nn.ReLU()]
+            channels = size
+            if config.pooling:
+                layers.append(nn.MaxPool2d(2))
+                rows, columns = rows // 2, columns // 2
+        layers.append(nn.Flatten())
+        features = channels * rows * columns
+        for size in config.hidden:
+            layers += [nn.Linear(features, size), nn.ReLU()]
+            features = size
+        self.features = nn.Sequential(*layers, nn.Dropout(config.dropout))
+        self.classes = nn.Linear(features, config.num_classes)
+
+    def forward(self, images: Tensor) -> Encoding:
+        """Probabilities of images (N, C, H, W) in [0, 1]; poses have no numbers."""
+        self._check(images)
+        logits = self.classes(self.features(images)).float()
+        presence = logits.sigmoid() if self.config.several else logits.softmax(dim=1)
+        return Encoding(presence, logits.unsqueeze(-1)[..., :0])

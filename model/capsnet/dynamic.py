@@ -1,0 +1,165 @@
+"""Sabour, Frosst and Hinton, "Dynamic Routing Between Capsules" (2017), from top to bottom."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from model.capsnet.decoder import Decoder
+from model.capsnet.network import Encoding, Network, NetworkConfig, RoutedLayer, Trace
+from model.capsnet.routing import by_agreement
+from model.capsnet.squash import length, squash
+from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
+from model.capsnet.votes import Votes
+from model.capsnet.winograd import WinogradConv2d
+
+
+@dataclass(frozen=True)
+class DynamicConfig(NetworkConfig):
+    """Sizes of a network with dynamic routing; the defaults are the paper's MNIST network."""
+
+    stem: tuple[Conv, ...] = (Conv(256, 9),)
+    batch_norm: bool = False
+    """Batch normalisation after each convolution of the stem."""
+    primary_types: int = 32
+    primary_dim: int = 8
+    primary_kernel: int = 9
+    primary_stride: int = 2
+    routing_iterations: int = 3
+    class_bias: bool = False
+    """A learned bias added to each class capsule before its squash (the paper's code has one)."""
+    primary_scale: float = 1.0
+    """Factor on the primary capsules' sums, before their bias (the paper's code divides by 32)."""
+    initialisation: Literal["fan-in", "truncated-normal"] = "fan-in"
+    """`truncated-normal` is the paper's code: sigma 0.1 (0.05 in the first layer), biases 0.1."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.initialisation not in ("fan-in", "truncated-normal"):
+            raise ValueError("initialisation is fan-in or truncated-normal")
+        _ = self.grid  # which refuses images that are too small
+
+    @property
+    def grid(self) -> Geometry:
+        """Where the primary capsules sit."""
+        before = geometry(self.height, self.width, self.stem)
+        return before.then(self.primary_kernel, self.primary_stride)
+
+    @property
+    def num_primary(self) -> int:
+        """Number of primary capsules, I: types x rows x columns (1,152 in the paper)."""
+        return self.primary_types * self.grid.rows * self.grid.columns
+
+
+class PrimaryCapsules(nn.Module):
+    """A convolution whose channels are grouped into capsules, type by type.
+
+    Channel t * primary_dim + d holds component d of capsule type t; capsule
+    i = (t * rows + y) * columns + x sits at row y and column x of the grid.
+    """
+
+    def __init__(self, config: DynamicConfig) -> None:
+        super().__init__()
+        self.config = config
+        before = geometry(config.height, config.width, config.stem)
+        self.conv = WinogradConv2d(
+            config.stem[-1].channels,
+            config.primary_types * config.primary_dim,
+            config.primary_kernel,
+            config.primary_stride,
+            size=(before.rows, before.columns),
+        )
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(N, channels, rows, columns) features to (N, I, primary_dim) capsules, squashed."""
+        config = self.config
+        maps = self.conv(features)
+        if config.primary_scale != 1:
+            assert self.conv.bias is not None
+            rest = (1 - config.primary_scale) * self.conv.bias
+            maps = maps * config.primary_scale + rest[:, None, None]
+        cells = config.grid.rows * config.grid.columns
+        grouped = maps.reshape(-1, config.primary_types, config.primary_dim, cells)
+        capsules = grouped.transpose(2, 3).reshape(-1, config.num_primary, config.primary_dim)
+        return squash(capsules.float())
+
+
+class DynamicCapsNet(Network):
+    """Convolution, primary capsules, routed class capsules, decoder (figures 1 and 2)."""
+
+    config: DynamicConfig
+
+    def __init__(self, config: DynamicConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.stem = Stem(config.channels, config.stem, batch_norm=config.batch_norm)
+        self.primary = PrimaryCapsules(config)
+        self.votes = Votes(
+            config.num_primary,
+            in_dim=config.primary_dim,
+            classes=config.num_classes,
+            out_dim=config.class_dim,
+        )
+        bias = torch.full((config.num_classes, config.class_dim), 0.1)
+        self.class_bias = nn.Parameter(bias) if config.class_bias else None
+        self.decoder = Decoder(config)
+        self._initialise()
+
+    @property
+    def layers(self) -> tuple[RoutedLayer, ...]:
+        """The class capsules are routed from the grid of primary capsules."""
+        config = self.config
+        return (
+            RoutedLayer("classes", config.routing_iterations, config.primary_types, *config.grid),
+        )
+
+    def forward(self, images: Tensor) -> Encoding:
+        """Encode images (N, C, H, W) in [0, 1]."""
+        self._check(images)
+        votes = self.votes(self.primary(self.stem(images)))
+        with torch.autocast(votes.device.type, enabled=False):
+            iterations = self.config.routing_iterations
+            poses = by_agreement.route(votes, iterations=iterations, bias=self.class_bias)
+            return Encoding(length(poses), poses)
+
+    def trace(self, images: Tensor) -> Trace:
+        """Encode images (N, C, H, W) and keep every routing iteration."""
+        self._check(images)
+        primary = self.primary(self.stem(images))
+        votes = self.votes(primary)
+        iterations = self.config.routing_iterations
+        presence = length(primary)
+        return Trace(
+            by_agreement.trace(votes, presence, iterations=iterations, bias=self.class_bias)
+        )
+
+    def encoders(self) -> dict[str, nn.Module]:
+        """The plain encoder; one for batches on a CPU; one in float16 for CUDA.
+
+        In float16 are convolutions and votes; squash, routing and lengths stay float32.
+        """
+        plain = copy.deepcopy(self)
+        plain.primary.conv.direct = True
+        half = copy.deepcopy(plain)
+        half.stem.half()
+        half.primary.half()
+        half.votes.half()
+        return {"encoder": plain, "encoder.batch": self, "encoder.fp16": half}
+
+    def _initialise(self) -> None:
+        initialise(self.stem)
+        assert self.primary.conv.bias is not None
+        if self.config.initialisation == "fan-in":
+            nn.init.kaiming_normal_(self.primary.conv.weight, nonlinearity="relu")
+            nn.init.zeros_(self.primary.conv.bias)
+            return
+        for name, parameter in self.named_parameters():
+            std = 0.05 if name.startswith("stem") else 0.1
+            if name.endswith("bias"):
+                nn.init.constant_(parameter, 0.1)
+            elif parameter.ndim > 1:  # not the scale of batch normalisation
+                nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)

@@ -1,0 +1,128 @@
+"""The registry of families: a new one is a module and an entry here (docs/families.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from model.capsnet.attention import AttentionCapsNet, AttentionConfig
+from model.capsnet.baseline import BaselineCnn, BaselineConfig
+from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
+from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
+from model.capsnet.network import Network, NetworkConfig
+from model.capsnet.shared import SharedCapsNet, SharedConfig
+from model.capsnet.stem import Conv
+
+Offer = Literal["decode", "trace"]
+Presence = Literal["length", "activation", "probability"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of network: how it is configured and built, and what it can do."""
+
+    name: str
+    title: str
+    """For people, a few words."""
+    source: str
+    """The paper or page it comes from."""
+    config: type[NetworkConfig]
+    build: Callable[[Any], Network]
+    offers: frozenset[Offer] = frozenset({"decode", "trace"})
+    presence: Presence = "length"
+    """What `Encoding.presence` is."""
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family(
+            "dynamic",
+            "routing by agreement",
+            'Sabour, Frosst and Hinton, "Dynamic Routing Between Capsules", 2017',
+            DynamicConfig,
+            DynamicCapsNet,
+        ),
+        Family(
+            "attention",
+            "self-attention routing",
+            'Mazzia, Salvetti and Chiaberge, "Efficient-CapsNet", 2021',
+            AttentionConfig,
+            AttentionCapsNet,
+        ),
+        Family(
+            "shared",
+            "shared-weight capsules",
+            'Su, "Another new Capsule", 2018',
+            SharedConfig,
+            SharedCapsNet,
+        ),
+        Family(
+            "matrix",
+            "matrix capsules with EM routing",
+            'Hinton, Sabour and Frosst, "Matrix capsules with EM routing", 2018',
+            MatrixConfig,
+            MatrixCapsNet,
+            presence="activation",
+        ),
+        Family(
+            "baseline",
+            "convolutional network without capsules",
+            'Sabour, Frosst and Hinton, "Dynamic Routing Between Capsules", 2017, section 5',
+            BaselineConfig,
+            BaselineCnn,
+            offers=frozenset(),
+            presence="probability",
+        ),
+    )
+}
+
+
+def family_of(config: NetworkConfig) -> Family:
+    """The family that a configuration belongs to.
+
+    Raises:
+        ValueError: it is registered with none.
+    """
+    for family in FAMILIES.values():
+        if type(config) is family.config:
+            return family
+    raise ValueError(f"{type(config).__name__} belongs to no family")
+
+
+def build(config: NetworkConfig) -> Network:
+    """A network with weights drawn by torch's generator."""
+    return family_of(config).build(config)
+
+
+def config_to_dict(config: NetworkConfig) -> dict[str, Any]:
+    """A configuration as JSON-ready values, with its family's name."""
+    return {"family": family_of(config).name, **config.to_dict()}
+
+
+def config_from_dict(values: dict[str, Any]) -> NetworkConfig:
+    """Read what `config_to_dict` wrote.
+
+    Raises:
+        ValueError: the family or a key is unknown, or a value is out of range.
+    """
+    rest = dict(values)
+    name = rest.pop("family", None)
+    if name not in FAMILIES:
+        raise ValueError(f"unknown family {name!r}; there are {', '.join(FAMILIES)}")
+    config = FAMILIES[name].config
+    known = {field.name for field in fields(config)}
+    if unknown := rest.keys() - known:
+        raise ValueError(f"unknown settings of {name} networks: {', '.join(sorted(unknown))}")
+    try:
+        return config(**{key: _typed(key, value) for key, value in rest.items()})
+    except TypeError as error:
+        raise ValueError(f"settings of {name} networks: {error}") from error
+
+
+def _typed(key: str, value: Any) -> Any:
+    """JSON's lists as the tuples that configurations have."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    return tuple(Conv(*one) for one in value) if key == "stem" else tuple(value)

@@ -1,0 +1,299 @@
+"""Hinton, Sabour and Frosst, "Matrix capsules with EM routing" (2018), from top to bottom.
+
+A capsule has a 4x4 pose matrix and an activation. The class capsules' poses are given out as
+D = 16 numbers, row by row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from model.capsnet.decoder import Decoder
+from model.capsnet.network import (
+    ClassTrace,
+    Encoding,
+    LayerTrace,
+    Network,
+    NetworkConfig,
+    RoutedLayer,
+    Trace,
+)
+from model.capsnet.routing import em
+from model.capsnet.routing.em import Parents, Windows
+from model.capsnet.stem import Geometry
+
+SIDE = 4
+"""Of a pose matrix."""
+_ABSENT = -1e30
+
+
+@dataclass(frozen=True)
+class MatrixConfig(NetworkConfig):
+    """Sizes of a network of matrix capsules; the defaults are the paper's larger one."""
+
+    may_be_zero = ("initial_saving",)
+
+    conv_channels: int = 32
+    """A."""
+    primary_types: int = 32
+    """B."""
+    conv_caps: tuple[int, ...] = (32, 32)
+    """C and D: types of each layer of convolutional capsules, the first one of stride 2."""
+    routing_iterations: int = 3
+    inverse_temperature: float = 0.01
+    initial_saving: float = 0.0
+    """-beta_a of the class capsules before training: how many nats a class must save by being
+    present. With zero, classes without votes have an activation of one half."""
+    batch_norm: bool = True
+    """Of the first convolution and of the primary capsules' poses and activations."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.class_dim != SIDE**2:
+            raise ValueError(f"matrix capsules have poses of {SIDE**2} numbers")
+        _ = self.grids
+
+    @property
+    def grids(self) -> tuple[Geometry, ...]:
+        """Where the primary capsules and those of each convolutional layer sit."""
+        grids = [Geometry(self.height, self.width, field_px=1, stride_px=1).then(5, 2)]
+        for place in range(len(self.conv_caps)):
+            grids.append(grids[-1].then(3, 1 if place else 2))
+        return tuple(grids)
+
+
+class PrimaryMatrixCapsules(nn.Module):
+    """A 1x1 convolution to B poses and B activations in each cell."""
+
+    def __init__(self, config: MatrixConfig) -> None:
+        super().__init__()
+        self.types = config.primary_types
+        sizes = SIDE**2 * self.types, self.types
+        self.conv = nn.Conv2d(config.conv_channels, sum(sizes), 1)
+        self.norm = nn.BatchNorm2d(sum(sizes)) if config.batch_norm else None
+        nn.init.trunc_normal_(self.conv.weight, std=0.5 / config.conv_channels**0.5)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, A, h, w) features to poses (N, cells, B, 4, 4) and activations (N, cells, B)."""
+        maps = self.conv(features)
+        if self.norm is not None:
+            maps = self.norm(maps)
+        cells = maps.flatten(2).transpose(1, 2).float()  # (N, cells, 17 B)
+        poses, activations = cells.split((SIDE**2 * self.types, self.types), dim=2)
+        shape = (-1, cells.shape[1], self.types, SIDE, SIDE)
+        return poses.reshape(shape), activations.sigmoid()
+
+
+class ConvCapsules(nn.Module):
+    """Convolutional capsules: parents at every window vote by vote (paper, section 3)."""
+
+    cells: Tensor
+    slots: Tensor
+
+    def __init__(self, config: MatrixConfig, place: int) -> None:
+        super().__init__()
+        self.config = config
+        before, self.grid = config.grids[place : place + 2]
+        windows = Windows(before.rows, before.columns, kernel=3, stride=1 if place else 2)
+        types = (config.primary_types, *config.conv_caps)
+        self.in_types, self.out_types = types[place : place + 2]
+        for name, indices in (("cells", windows.cells), ("slots", windows.slots)):
+            self.register_buffer(name, torch.tensor(indices), persistent=False)
+        self.window_count = len(windows.cells)
+        self.inputs = windows.cells.shape[1] * self.in_types  # I of one window
+        self.weight = nn.Parameter(_transformations(self.inputs, self.out_types))
+        """(I, 4, C * 4): the transformation of each place and type of child for each parent."""
+        self.per_nat = nn.Parameter(torch.zeros(self.out_types))
+        self.threshold = nn.Parameter(torch.zeros(self.out_types))
+
+    def forward(self, poses: Tensor, activations: Tensor) -> list[Parents]:
+        """Route poses (N, cells, B, 4, 4) with activations (N, cells, B); every iteration.
+
+        The axes of what is returned are (N, P, C, ...), P windows.
+        """
+        cells = self.cells.flatten()
+        windows = poses.index_select(1, cells).reshape(
+            -1, self.window_count, self.inputs, SIDE, SIDE
+        )
+        active = activations.index_select(1, cells).reshape(-1, self.window_count, 1, self.inputs)
+        return list(
+            em.iterate(
+                _vote(windows, self.weight, self.out_types),
+                active,
+                costs=(self.per_nat, self.threshold),
+                inverse_temperature=self.config.inverse_temperature,
+                share=self.share,
+                iterations=self.config.routing_iterations,
+            )
+        )
+
+    def share(self, scores: Tensor) -> Tensor:
+        """Assignments (N, P, C, I) of children among parents of all types *and* windows."""
+        places = self.inputs // self.in_types
+        log_mass = scores.logsumexp(dim=2)  # (N, P, I): over types
+        flat = log_mass.reshape(-1, self.window_count * places, self.in_types)
+        absent = flat[:, :1] * 0 + _ABSENT
+        gathered = torch.cat((flat, absent), dim=1).index_select(1, self.slots.flatten())
+        shape = (-1, *self.slots.shape, self.in_types)
+        per_child = gathered.reshape(shape).logsumexp(dim=2)  # (N, cells, B): over windows
+        total = per_child.index_select(1, self.cells.flatten())
+        return (scores - total.reshape(-1, self.window_count, 1, self.inputs)).exp()
+
+    def trace(self, steps: list[Parents], activations: Tensor) -> LayerTrace:
+        """What went from type to type, and the parents' activations, by iteration."""
+        cells = self.cells.flatten()
+        active = activations.index_select(1, cells).reshape(-1, self.window_count, 1, self.inputs)
+        shares = []
+        for step in steps:
+            mass = step.assignments * active  # (N, P, C, I)
+            by_type = mass.reshape(*mass.shape[:3], -1, self.in_types).sum(dim=(1, 3))  # (N, C, B)
+            shares.append(by_type / (by_type.sum(dim=1, keepdim=True) + em.MASS))
+        after = torch.stack([step.activations for step in steps], dim=1)  # (N, R, P, C)
+        maps = after.transpose(2, 3).reshape(*after.shape[:2], self.out_types, *self.grid[:2])
+        return LayerTrace(torch.stack(shares, dim=1), maps)
+
+
+class MatrixClassCapsules(nn.Module):
+    """One capsule for each class; all cells share the transformations of their types.
+
+    The scaled row and column of a child's receptive field are added to the first two numbers of its
+    votes (coordinate addition).
+    """
+
+    places: Tensor
+
+    def __init__(self, config: MatrixConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.types, grid = config.conv_caps[-1], config.grids[-1]
+        self.cells = grid.rows * grid.columns
+        self.weight = nn.Parameter(_transformations(self.types, config.num_classes))
+        self.per_nat = nn.Parameter(torch.zeros(config.num_classes))
+        self.threshold = nn.Parameter(
+            torch.full((config.num_classes,), -float(config.initial_saving))
+        )
+        rows, columns = (
+            (torch.arange(count) * grid.stride_px + grid.field_px / 2) / pixels
+            for count, pixels in ((grid.rows, config.height), (grid.columns, config.width))
+        )
+        places = torch.zeros(self.cells, SIDE**2)
+        places[:, 0] = rows.repeat_interleave(grid.columns)
+        places[:, 1] = columns.repeat(grid.rows)
+        self.register_buffer("places", places[:, None], persistent=False)  # (cells, 1, 16)
+
+    def forward(self, poses: Tensor, activations: Tensor) -> tuple[list[Parents], Tensor]:
+        """Route poses (N, cells, D, 4, 4) with activations (N, cells, D).
+
+        Returns:
+            every iteration, with axes (N, K, ...), and the votes (N, K, I, 16). Input capsule
+            i = type * cells + cell.
+        """
+        types, cells = self.types, self.cells
+        rows = poses.permute(2, 0, 1, 3, 4).reshape(types, -1, SIDE)  # (D, N * cells * 4, 4)
+        products = torch.matmul(rows, self.weight)
+        classes = self.config.num_classes
+        split = products.reshape(types, -1, cells, SIDE, classes, SIDE)
+        votes = split.permute(1, 4, 0, 2, 3, 5).reshape(-1, classes, types, cells, SIDE**2)
+        votes = (votes + self.places[:, 0]).reshape(-1, classes, types * cells, SIDE**2)
+        active = activations.transpose(1, 2).reshape(-1, 1, types * cells)
+        window = 9 * self.config.conv_caps[-1]
+        steps = em.iterate(
+            votes,
+            active,
+            costs=(self.per_nat, self.threshold),
+            inverse_temperature=self.config.inverse_temperature,
+            share=em.share_among_all,
+            iterations=self.config.routing_iterations,
+            balance=min(1.0, window / (types * cells)),
+        )
+        return list(steps), votes
+
+
+class MatrixCapsNet(Network):
+    """Convolution, primary capsules, convolutional capsules, class capsules, decoder (figure 1)."""
+
+    config: MatrixConfig
+
+    def __init__(self, config: MatrixConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.conv = nn.Conv2d(config.channels, config.conv_channels, 5, 2)
+        self.norm = nn.BatchNorm2d(config.conv_channels) if config.batch_norm else None
+        nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
+        self.primary = PrimaryMatrixCapsules(config)
+        self.conv_caps = nn.ModuleList(
+            ConvCapsules(config, place) for place in range(len(config.conv_caps))
+        )
+        self.classes = MatrixClassCapsules(config)
+        self.decoder = Decoder(config)
+
+    @property
+    def layers(self) -> tuple[RoutedLayer, ...]:
+        """Each layer of convolutional capsules, then the class capsules."""
+        config = self.config
+        names = [*(f"conv_caps_{place + 1}" for place in range(len(config.conv_caps))), "classes"]
+        types = (config.primary_types, *config.conv_caps)
+        return tuple(
+            RoutedLayer(name, config.routing_iterations, count, *grid)
+            for name, count, grid in zip(names, types, config.grids, strict=True)
+        )
+
+    def forward(self, images: Tensor) -> Encoding:
+        """Encode images (N, C, H, W) in [0, 1]."""
+        poses, activations = self._primary(images)
+        with torch.autocast(images.device.type, enabled=False):
+            for layer in self.conv_caps:
+                poses, activations = _last(layer(poses, activations))
+            steps, _ = self.classes(poses, activations)
+        return Encoding(steps[-1].activations, steps[-1].poses)
+
+    def trace(self, images: Tensor) -> Trace:
+        """Encode images (N, C, H, W) and keep every iteration of every layer."""
+        poses, activations = self._primary(images)
+        hidden = []
+        for layer in self.conv_caps:
+            assert isinstance(layer, ConvCapsules)
+            steps = layer(poses, activations)
+            hidden.append(layer.trace(steps, activations))
+            poses, activations = _last(steps)
+        steps, votes = self.classes(poses, activations)
+        classes = ClassTrace(
+            couplings=torch.stack([step.assignments for step in steps], dim=1),
+            logits=torch.stack([step.scores for step in steps], dim=1),
+            presence=torch.stack([step.activations for step in steps], dim=1),
+            poses=torch.stack([step.poses for step in steps], dim=1),
+            input_presence=activations.transpose(1, 2).flatten(1),
+            votes=votes,
+        )
+        return Trace(classes, tuple(hidden))
+
+    def _primary(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        self._check(images)
+        features = self.conv(images).relu()
+        if self.norm is not None:
+            features = self.norm(features)
+        poses, activations = self.primary(features)
+        return poses, activations
+
+
+def _last(steps: list[Parents]) -> tuple[Tensor, Tensor]:
+    """Poses (N, P, C, 4, 4) and activations (N, P, C) after the last iteration."""
+    last = steps[-1]
+    return last.poses.reshape(*last.poses.shape[:-1], SIDE, SIDE), last.activations
+
+
+def _transformations(inputs: int, types: int) -> Tensor:
+    """Near the identity, so that the first votes are the children's own poses."""
+    noise = torch.randn(inputs, SIDE, types, SIDE) * 0.3
+    return (noise + torch.eye(SIDE)[:, None, :]).reshape(inputs, SIDE, types * SIDE)
+
+
+def _vote(poses: Tensor, weight: Tensor, types: int) -> Tensor:
+    """V = M W: poses (N, P, I, 4, 4) and (I, 4, C * 4) to votes (N, P, C, I, 16)."""
+    inputs, windows = poses.shape[2], poses.shape[1]
+    rows = poses.permute(2, 0, 1, 3, 4).reshape(inputs, -1, SIDE)  # (I, N * P * 4, 4)
+    products = torch.matmul(rows, weight).reshape(inputs, -1, windows, SIDE, types, SIDE)
+    return products.permute(1, 2, 4, 0, 3, 5).reshape(-1, windows, types, inputs, SIDE**2)

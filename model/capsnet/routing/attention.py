@@ -1,0 +1,43 @@
+"""Self-attention routing, without iterations (Mazzia, Salvetti and Chiaberge 2021, equation 5)."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from model.capsnet.network import ClassTrace
+from model.capsnet.routing.by_agreement import agree, weigh
+from model.capsnet.squash import length, squash_exponential
+
+
+def attend(votes: Tensor, bias: Tensor) -> Tensor:
+    """Logits A_ki + B_ki (N, K, I), where A_ki = u_ki . sum_j u_kj / sqrt(D).
+
+    Args:
+        votes: (N, K, I, D).
+        bias: B, (K, I), learned.
+    """
+    total = votes.movedim(2, 0).sum(dim=0)  # (N, K, D)
+    return agree(votes, total) / math.sqrt(votes.shape[-1]) + bias
+
+
+def route(votes: Tensor, bias: Tensor) -> Tensor:
+    """Class capsules (N, K, D) from votes (N, K, I, D) and a learned bias (K, I)."""
+    couplings = attend(votes, bias).softmax(dim=1)
+    return squash_exponential(weigh(votes, couplings))
+
+
+def trace(votes: Tensor, bias: Tensor, input_presence: Tensor) -> ClassTrace:
+    """The same as `route`, with its one iteration kept; `input_presence` (N, I) is passed on."""
+    logits = attend(votes, bias)
+    couplings = logits.softmax(dim=1)
+    poses = squash_exponential(weigh(votes, couplings))
+    return ClassTrace(
+        couplings=couplings.unsqueeze(1),
+        logits=logits.unsqueeze(1),
+        presence=length(poses).unsqueeze(1),
+        poses=poses.unsqueeze(1),
+        input_presence=input_presence,
+        votes=votes,
+    )

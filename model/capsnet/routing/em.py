@@ -1,0 +1,116 @@
+"""EM routing (Hinton, Sabour and Frosst 2018, procedure 1), in log space and as matrix products.
+
+Every parent capsule c is a Gaussian over votes. An iteration fits it to the votes of its children,
+weighted by their assignments (M-step), then assigns each child anew among the parents that it
+votes for (E-step). Votes V are kept beside their squares, so that both steps are products of
+matrices: var = E[V^2] - mu^2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+FLOOR = 1e-2
+"""Least variance of a parent: one with a single child would have none."""
+MASS = 1e-6
+"""Added to what is divided by."""
+
+Share = Callable[[Tensor], Tensor]
+"""Log scores (..., C, I) of children for parents to assignments in [0, 1]."""
+
+
+class Parents(NamedTuple):
+    """What one iteration says of the parents."""
+
+    assignments: Tensor
+    """R, (..., C, I): the share of child i that parent c was fitted to."""
+    scores: Tensor
+    """(..., C, I): ln a + ln p, which gave the assignments; zeros at first."""
+    activations: Tensor
+    """a, (..., C)."""
+    poses: Tensor
+    """mu, (..., C, 16)."""
+
+
+def iterate(
+    votes: Tensor,
+    activations: Tensor,
+    *,
+    costs: tuple[Tensor, Tensor],
+    inverse_temperature: float,
+    share: Share,
+    iterations: int,
+    balance: float = 1.0,
+) -> Iterator[Parents]:
+    """Route by expectation maximisation, iteration by iteration.
+
+    lambda_t = inverse_temperature (1 - 0.95^(t + 1)) for t = 0, 1, ...
+
+    Args:
+        votes: (..., C, I, 16), of child i for parent c.
+        activations: (..., 1, I), of the children, in [0, 1].
+        costs: beta_u and beta_a, (C,) each: what a parent pays for each nat of description, and
+            what it must save to be active.
+        inverse_temperature: final lambda; the paper's code has 0.01.
+        share: how log scores become assignments: a softmax over all parents of a child.
+        iterations: at least one.
+        balance: factor on the mass of children in the cost; below one for parents that have many
+            more children than others (Gritzman 2019, section 3).
+    """
+    per_nat, threshold = costs
+    both = torch.cat((votes, votes * votes), dim=-1)  # (..., C, I, 32)
+    dim = votes.shape[-1]
+    scores = both[..., 0] * 0
+    for step in range(iterations):
+        assignments = share(scores)
+        weights = assignments * activations
+        mass = weights.sum(dim=-1, keepdim=True)  # (..., C, 1)
+        moments = torch.matmul(weights.unsqueeze(-2), both).squeeze(-2) / (mass + MASS)
+        poses, squares = moments.split(dim, dim=-1)  # type: ignore[no-untyped-call]  # (..., C, 16)
+        variance = (squares - poses * poses).clamp_min(0) + FLOOR
+        spread = 0.5 * variance.log()
+        cost = ((per_nat.unsqueeze(-1) + spread) * mass).sum(dim=-1) * balance  # (..., C)
+        heat = inverse_temperature * (1 - 0.95 ** (step + 1))
+        logits = heat * (threshold - cost)
+        yield Parents(assignments, scores, logits.sigmoid(), poses)
+        if step == iterations - 1:
+            return
+        # ln p = -1/2 sum_h [ln(2 pi var) + (V - mu)^2 / var], less what all parents share.
+        precision = 1 / variance
+        factors = torch.cat((poses * precision, -0.5 * precision), dim=-1)  # (..., C, 32)
+        fit = torch.matmul(both, factors.unsqueeze(-1)).squeeze(-1)  # (..., C, I)
+        rest = (spread + 0.5 * poses * poses * precision).sum(dim=-1)
+        scores = fit + (functional.logsigmoid(logits) - rest).unsqueeze(-1)
+
+
+def share_among_all(scores: Tensor) -> Tensor:
+    """A softmax over parents (..., C, I) that all see every child."""
+    return scores.softmax(dim=-2)
+
+
+class Windows:
+    """Which child sits where in the windows of convolutional capsules, and who shares it.
+
+    Args:
+        rows, columns: of the grid of children.
+        kernel, stride: of the windows.
+    """
+
+    def __init__(self, rows: int, columns: int, *, kernel: int, stride: int) -> None:
+        grid = np.arange(rows * columns).reshape(rows, columns)
+        windows = np.lib.stride_tricks.sliding_window_view(grid, (kernel, kernel))
+        self.cells = windows[::stride, ::stride].reshape(-1, kernel * kernel)
+        """(P, k): the cell that sits at each place of each window."""
+        slots: list[list[int]] = [[] for _ in range(grid.size)]
+        for slot, cell in enumerate(self.cells.ravel().tolist()):
+            slots[cell].append(slot)
+        most = max(len(some) for some in slots)
+        empty = self.cells.size  # a slot of its own, which holds minus infinity
+        self.slots = np.array([some + [empty] * (most - len(some)) for some in slots])
+        """(cells, M): the slots (window and place) in which each cell sits."""

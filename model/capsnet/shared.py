@@ -1,0 +1,77 @@
+"""Su Jianlin, "Another new Capsule" (2018): one transformation shared by all input capsules.
+
+Any number of input capsules will do, so images of any size of at least 28x28 pixels, say two digits
+side by side, go through a network that was trained on single ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.capsnet.decoder import Decoder
+from model.capsnet.network import Encoding, Network, NetworkConfig, RoutedLayer, Trace
+from model.capsnet.routing import kmeans
+from model.capsnet.squash import length
+from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
+from model.capsnet.votes import Votes
+
+
+@dataclass(frozen=True)
+class SharedConfig(NetworkConfig):
+    """Sizes of a network with shared weights; the defaults are the source's for MNIST."""
+
+    stem: tuple[Conv, ...] = (Conv(64, 3), Conv(64, 3, pool=2), Conv(128, 3), Conv(128, 3))
+    rounds: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.grid
+
+    @property
+    def grid(self) -> Geometry:
+        """Where the input capsules sit: one in each cell, of the stem's channels."""
+        return geometry(self.height, self.width, self.stem)
+
+
+class SharedCapsNet(Network):
+    """Four convolutions, whose cells are the input capsules; routed class capsules; decoder."""
+
+    config: SharedConfig
+
+    def __init__(self, config: SharedConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.stem = Stem(config.channels, config.stem)
+        initialise(self.stem)
+        self.votes = Votes(
+            None,
+            in_dim=config.stem[-1].channels,
+            classes=config.num_classes,
+            out_dim=config.class_dim,
+        )
+        self.decoder = Decoder(config)
+
+    @property
+    def layers(self) -> tuple[RoutedLayer, ...]:
+        """The class capsules are routed from the cells of the stem."""
+        return (RoutedLayer("classes", self.config.rounds, 1, *self.config.grid),)
+
+    def forward(self, images: Tensor) -> Encoding:
+        """Encode images (N, C, H, W) in [0, 1], of any size that the convolutions fit."""
+        votes = self.votes(self._inputs(images))
+        with torch.autocast(votes.device.type, enabled=False):
+            poses = kmeans.route(votes, rounds=self.config.rounds)
+            return Encoding(length(poses), poses)
+
+    def trace(self, images: Tensor) -> Trace:
+        """Encode images (N, C, H, W) and keep every round of routing."""
+        inputs = self._inputs(images)
+        return Trace(kmeans.trace(self.votes(inputs), length(inputs), rounds=self.config.rounds))
+
+    def _inputs(self, images: Tensor) -> Tensor:
+        """(N, C, H, W) images to (N, rows * columns, channels) capsules."""
+        features: Tensor = self.stem(images)
+        return features.flatten(2).transpose(1, 2).float()

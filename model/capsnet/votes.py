@@ -1,0 +1,39 @@
+"""Votes: what each input capsule predicts for each class capsule (Sabour 2017, equation 2)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Votes(nn.Module):
+    """u_hat = u W with a transformation of its own for each input capsule, or one for all.
+
+    Args:
+        capsules: I, the number of input capsules; None shares one transformation among any number.
+        in_dim: size of an input capsule.
+        classes: K.
+        out_dim: D, the size of a vote.
+    """
+
+    def __init__(self, capsules: int | None, *, in_dim: int, classes: int, out_dim: int) -> None:
+        super().__init__()
+        self.classes, self.out_dim = classes, out_dim
+        self.shared = capsules is None
+        shape = (in_dim, classes * out_dim)
+        self.weight = nn.Parameter(torch.empty(shape if capsules is None else (capsules, *shape)))
+        """W, (I, in_dim, K * D), or (in_dim, K * D) if it is shared."""
+        nn.init.trunc_normal_(self.weight, std=0.1, a=-0.2, b=0.2)
+
+    def forward(self, capsules: Tensor) -> Tensor:
+        """(N, I, in_dim) capsules to (N, K, I, D) votes, in float32."""
+        count = capsules.shape[1]
+        with torch.autocast(capsules.device.type, enabled=False):
+            factors = capsules.to(self.weight.dtype)
+            if self.shared:
+                products = torch.matmul(factors, self.weight).float()  # (N, I, K * D)
+                split = products.reshape(-1, count, self.classes, self.out_dim)
+                return split.transpose(1, 2).contiguous()
+            products = torch.matmul(factors.transpose(0, 1), self.weight).float()  # (I, N, K * D)
+        split = products.reshape(count, -1, self.classes, self.out_dim)
+        return split.permute(1, 2, 0, 3).contiguous()

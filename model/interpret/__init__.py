@@ -1,0 +1,1 @@
+"""Looking inside, in numpy: sweeps, named pose dimensions, masks of pairs, novelty."""

@@ -1,0 +1,69 @@
+"""What a pose dimension was found to do to the decoded picture: the contract of a manifest's names.
+
+They are measured by training (`training.analysis.dimensions`) and shown by the service.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+DimensionName = Literal[
+    "thickness",
+    "area",
+    "slant",
+    "width",
+    "height",
+    "horizontal shift",
+    "vertical shift",
+    "localised",
+    "none",
+]
+_EFFECTS: dict[DimensionName, tuple[str, str]] = {
+    "thickness": ("thicker", "thinner"),
+    "area": ("more ink", "less ink"),
+    "slant": ("leans right", "leans left"),
+    "width": ("wider", "narrower"),
+    "height": ("taller", "shorter"),
+    "horizontal shift": ("moves right", "moves left"),
+    "vertical shift": ("moves down", "moves up"),
+}
+"""What more and less of each looks like."""
+
+
+@dataclass(frozen=True)
+class PoseDimension:
+    """The name of one dimension of one class's pose.
+
+    `localised` dimensions change one part of the picture; `none` stands where nothing that has a
+    name was found and confirmed.
+
+    Raises:
+        ValueError: an entry is out of range or contradicts another one.
+    """
+
+    label: int
+    """Of the class."""
+    dim: int
+    name: DimensionName
+    sign: int = 0
+    """1 where a larger value gives more of what the name says, -1 where it gives less; 0 for
+    `localised` and `none`."""
+    strength: float = 0.0
+    """Share of the picture's change that the named deformation explains, in [0, 1]; for
+    `localised` the share of it that lies in that part; 0 for `none`."""
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(DimensionName):
+            raise ValueError(f"unknown pose dimension {self.name!r}")
+        if self.label < 0 or self.dim < 0 or not 0 <= self.strength <= 1:
+            raise ValueError("label, dimension or strength of a pose dimension is out of range")
+        if self.sign not in ((-1, 1) if self.name in _EFFECTS else (0,)):
+            raise ValueError(f"a pose dimension {self.name!r} has no sign {self.sign}")
+
+    @property
+    def effect(self) -> str:
+        """What the picture does as the dimension grows, in two words."""
+        if self.name not in _EFFECTS:
+            return "a part changes" if self.name == "localised" else ""
+        return _EFFECTS[self.name][0 if self.sign > 0 else 1]

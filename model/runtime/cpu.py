@@ -1,0 +1,142 @@
+"""onnxruntime on the CPU."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from onnxruntime import InferenceSession, SessionOptions
+
+from model.bundle import BundleError
+from model.runtime.sessions import DTYPES, PlainSession, load
+
+PROVIDER = "CPUExecutionProvider"
+QUICK_S = 0.002
+"""An inference of one row that takes less on one thread is not divided among several."""
+
+
+class CpuDevice:
+    """Plain sessions; batches run as they come.
+
+    Args:
+        threads: in all; 0 takes this process's CPU quota.
+    """
+
+    def __init__(self, threads: int = 0) -> None:
+        self.threads = threads or cpu_quota()
+
+    @property
+    def side_by_side(self) -> int:
+        """How many batches it pays to run at once."""
+        return min(2, self.threads)
+
+    def open(self, graph: Path) -> PlainSession:
+        """Load a graph to be done soon: on all threads, or on one where that is as quick.
+
+        A quick inference gains nothing from other threads, and waits for those that have no core
+        to run on because the machine does something else.
+
+        Raises:
+            BundleError: onnxruntime cannot load it or run it.
+        """
+        session = open_session(graph, threads=1)
+        try:
+            seconds = _seconds_of_a_row(session)
+        except Exception as error:  # onnxruntime's errors have no common class
+            raise BundleError(f"{graph}: onnxruntime cannot run it: {error}") from error
+        if self.threads > 1 and seconds > QUICK_S:
+            session = open_session(graph, threads=self.threads)
+        return PlainSession(session)
+
+    def open_side_by_side(self, graph: Path) -> PlainSession:
+        """Load a graph of which two batches run at once, each on a thread and what helps them.
+
+        A session's own threads, one fewer than it is told, help all who run it.
+
+        Raises:
+            BundleError: onnxruntime cannot load it.
+        """
+        return PlainSession(open_session(graph, threads=self.threads - self.side_by_side + 1))
+
+
+def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
+    """Load a graph for the CPU.
+
+    Args:
+        graph: the file.
+        threads: of one inference; 0 takes this process's CPU quota.
+
+    Raises:
+        BundleError: onnxruntime cannot load it.
+    """
+    options = SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads or cpu_quota()
+    return load(graph, options, [PROVIDER])
+
+
+def _seconds_of_a_row(session: InferenceSession) -> float:
+    """How long one row takes, undisturbed."""
+    inputs = {
+        one.name: np.zeros((1, *one.shape[1:]), DTYPES[one.type]) for one in session.get_inputs()
+    }
+    seconds = []
+    for _ in range(4):
+        began = time.perf_counter()
+        session.run(None, inputs)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
+
+
+def cpu_quota(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """How many CPUs this process may use at once: the smallest quota on it, rounded up.
+
+    Args:
+        cgroups: where control groups of either version are mounted.
+        own: names the groups of this process. A container sees its own as the root; a unit of
+            systemd lies in others, each of which may have a quota.
+    """
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    folders = [folder for group in _groups(own) for folder in (group, *group.parents)]
+    quotas = [
+        read(cgroups / folder)
+        for folder in folders
+        for read in (_quota_of_version_2, _quota_of_version_1)
+    ]
+    return max(1, math.ceil(min(usable or 1, *(quota for quota in quotas if quota), math.inf)))
+
+
+def _groups(own: Path) -> list[Path]:
+    """The groups that may limit this process, relative to where they are mounted."""
+    groups = [Path(), Path("cpu")]
+    with suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                groups.append(Path(path.lstrip("/")))
+            elif "cpu" in controllers.split(","):
+                groups.append(Path("cpu", path.lstrip("/")))
+    return groups
+
+
+def _quota_of_version_2(folder: Path) -> float | None:
+    """`cpu.max` holds "quota period", in microseconds, or "max period"."""
+    try:
+        quota, period = (folder / "cpu.max").read_text().split()
+        return int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
+
+
+def _quota_of_version_1(folder: Path) -> float | None:
+    """The quota is -1 where there is none."""
+    try:
+        quota = int((folder / "cpu.cfs_quota_us").read_text())
+        period = int((folder / "cpu.cfs_period_us").read_text())
+    except (OSError, ValueError):
+        return None
+    return quota / period if quota > 0 and period > 0 else None

@@ -1,0 +1,187 @@
+"""onnxruntime on CUDA: options, sessions and the signs of a lost device."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import onnxruntime
+from onnxruntime import InferenceSession, OrtValue, SessionOptions
+
+from model.bundle import BundleError
+from model.runtime import cpu
+from model.runtime.sessions import Array, BucketedSession, Buckets, PlainSession, Session, load
+
+Precision = Literal["float32", "half"]
+ConvSearch = Literal["heuristic", "exhaustive", "default"]
+ArenaGrowth = Literal["as-requested", "power-of-two"]
+
+PROVIDER = "CUDAExecutionProvider"
+_ARENA_STRATEGIES = {"as-requested": "kSameAsRequested", "power-of-two": "kNextPowerOfTwo"}
+
+
+_one_thread = threading.Lock()
+"""Held by whoever calls CUDA: while one thread captures a graph, calls of all others would fail."""
+
+
+class DeviceError(Exception):
+    """The device that was asked for cannot be used."""
+
+
+class DeviceLostError(Exception):
+    """The device failed in a way from which only a new process recovers."""
+
+
+@dataclass(frozen=True)
+class CudaOptions:
+    """How CUDA is used. Each field is a setting of the service: see docs/configuration.md."""
+
+    device_id: int = 0
+    precision: Precision = "float32"
+    """`half` runs the encoder's convolutions and votes in float16."""
+    tf32: bool = False
+    """Let float32 convolutions and products round their factors to 10 bits of mantissa."""
+    graphs: bool = True
+    """Capture each bucket as a CUDA graph."""
+    conv_search: ConvSearch = "heuristic"
+    arena_growth: ArenaGrowth = "as-requested"
+    memory_limit_bytes: int = 0
+    """Of each session's arena; 0 sets no limit."""
+
+    def for_provider(self, *, graphs: bool) -> dict[str, str]:
+        """The options in onnxruntime's words."""
+        options = {
+            "device_id": str(self.device_id),
+            "use_tf32": str(int(self.tf32)),
+            "enable_cuda_graph": str(int(graphs)),
+            "cudnn_conv_algo_search": self.conv_search.upper(),
+            "arena_extend_strategy": _ARENA_STRATEGIES[self.arena_growth],
+        }
+        if self.memory_limit_bytes:
+            options["gpu_mem_limit"] = str(self.memory_limit_bytes)
+        return options
+
+
+class CudaDevice:
+    """Sessions whose every node runs on CUDA; none falls back to the CPU.
+
+    Raises:
+        DeviceError: CUDA does not work.
+    """
+
+    def __init__(self, options: CudaOptions) -> None:
+        if PROVIDER not in onnxruntime.get_available_providers():
+            raise DeviceError("this onnxruntime has no CUDA provider; install the gpu extra")
+        find_driver()
+        onnxruntime.preload_dlls(directory="")
+        self._options = options
+        self._place = ("cuda", options.device_id)
+        self._bucketed: list[BucketedSession] = []
+        with _calling_cuda():
+            self._touchstone = OrtValue.ortvalue_from_numpy(np.ones(1), *self._place)
+
+    def open_bucketed(self, graph: Path, *, max_rows: int) -> BucketedSession:
+        """Load a graph whose batches are padded to buckets, each captured as a CUDA graph.
+
+        Raises:
+            DeviceError: it does not load on CUDA.
+            BundleError: it does not load on the CPU either.
+        """
+        session = self._load(graph, graphs=self._options.graphs)
+        with _calling_cuda():
+            bucketed = BucketedSession(session, Buckets(max_rows), device=self._place)
+        self._bucketed.append(bucketed)
+        return bucketed
+
+    def open(self, graph: Path) -> PlainSession:
+        """Load a graph that is rarely used: no buckets, no capture.
+
+        Raises:
+            DeviceError: it does not load on CUDA.
+            BundleError: it does not load on the CPU either.
+        """
+        return PlainSession(self._load(graph, graphs=False))
+
+    def warm_up(self) -> None:
+        """Run every bucket of every graph, on the thread that will use them.
+
+        Raises:
+            DeviceError: that does not work, or not on CUDA.
+        """
+        for session in self._bucketed:
+            with _calling_cuda():
+                session.warm_up()
+            if session.provider != PROVIDER:
+                raise DeviceError(f"onnxruntime runs on {session.provider} instead")
+
+    def run(self, session: Session, **inputs: Array) -> list[Array]:
+        """All outputs of a session of this device.
+
+        Raises:
+            DeviceLostError: the device is gone; every further call would fail too.
+        """
+        with _one_thread:
+            try:
+                return session.run(**inputs)
+            except Exception as error:
+                if self._is_lost():
+                    raise DeviceLostError(str(error)) from error
+                raise
+
+    def _load(self, graph: Path, *, graphs: bool) -> InferenceSession:
+        options = SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = 1
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        try:
+            with _one_thread:
+                provider = (PROVIDER, self._options.for_provider(graphs=graphs))
+                session = load(graph, options, [provider])
+        except BundleError as error:
+            cpu.open_session(graph)  # is the graph at fault, or CUDA?
+            raise DeviceError(str(error)) from error
+        if session.get_providers()[0] != PROVIDER:
+            raise DeviceError("onnxruntime could not start its CUDA provider; its log says why")
+        return session
+
+    def _is_lost(self) -> bool:
+        """Whether the device answers no more, as after an illegal address or when it went away.
+
+        CUDA then refuses every further call of the process, so a copy to the device and back says
+        more than the many messages of onnxruntime, cuBLAS and cuDNN.
+        """
+        try:
+            self._touchstone.update_inplace(np.ones(1))
+            self._touchstone.numpy()
+        except Exception:  # noqa: BLE001  whatever is raised, the copy failed
+            return True
+        return False
+
+
+def find_driver() -> None:
+    """Load NVIDIA's driver; without it onnxruntime says the same in pages.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError as error:
+        raise DeviceError(f"there is no NVIDIA driver here ({error})") from error
+
+
+@contextmanager
+def _calling_cuda() -> Iterator[None]:
+    """Call CUDA; whatever onnxruntime raises here, the device cannot be used."""
+    try:
+        with _one_thread:
+            yield
+    except Exception as error:
+        raise DeviceError(" ".join(str(error).split())) from error  # onnxruntime's has lines

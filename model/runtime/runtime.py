@@ -1,0 +1,289 @@
+"""One bundle, loaded into onnxruntime: numpy in, numpy out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from importlib import metadata
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from model.bundle import Bundle
+from model.bundle.manifest import GraphRole
+from model.preprocess import Fit, Floats, Polarity, prepare
+from model.runtime.cpu import CpuDevice
+from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
+from model.runtime.sessions import Array, Session
+
+Device = Literal["auto", "cuda", "cpu"]
+
+BATCH_ROWS = 3
+"""Images from which the batch encoder is the faster one on a CPU."""
+
+log = logging.getLogger(__name__)
+
+
+class NotOffered(Exception):
+    """The network of a bundle cannot do what was asked of it."""
+
+
+class Encoding(NamedTuple):
+    """What the encoder says of N images."""
+
+    presence: Floats
+    """(N, K): how present each class is, in [0, 1]."""
+    poses: Floats
+    """(N, K, D)."""
+
+
+class ClassTrace(NamedTuple):
+    """What routing did between N images' last layer and their class capsules, in R iterations."""
+
+    couplings: Floats
+    """(N, R, K, I), summing to one over K."""
+    logits: Floats
+    """(N, R, K, I), what the couplings are the softmax of."""
+    presence: Floats
+    """(N, R, K)."""
+    poses: Floats
+    """(N, R, K, D)."""
+    input_presence: Floats
+    """(N, I)."""
+    votes: Floats
+    """(N, K, I, D)."""
+
+
+class LayerTrace(NamedTuple):
+    """What routing did in a layer of convolutional capsules."""
+
+    couplings: Floats
+    """(N, R, T', T): the share of each input type T that went to each output type T'."""
+    presence: Floats
+    """(N, R, T', rows, columns)."""
+
+
+class Trace(NamedTuple):
+    """Everything that routing did with N images."""
+
+    classes: ClassTrace
+    hidden: dict[str, LayerTrace]
+    """By name of the layer, those before the last one."""
+
+
+class Runtime:
+    """The sessions of one bundle. Where `any_thread` is false, for one thread alone.
+
+    On the CPU batches run as they come: few images on all threads, to be done soon, and more on
+    half of them, so that two batches run side by side. On CUDA they are padded to buckets, and
+    each bucket is a CUDA graph. An image's answer does not depend on which it was.
+
+    Args:
+        bundle: what to load.
+        device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
+        threads: of the CPU, in all; by default the CPU quota of this process.
+        cuda: how CUDA is used, if it is.
+        max_encode_rows: largest batch of images that is prepared for.
+        max_decode_rows: largest batch of poses; a whole sweep of 16 dimensions fits in 256.
+
+    Raises:
+        DeviceError: CUDA was asked for and does not work.
+        BundleError: a graph cannot be loaded, or is not there in the precision asked for.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        device: Device = "auto",
+        threads: int = 0,
+        cuda: CudaOptions | None = None,
+        max_encode_rows: int = 32,
+        max_decode_rows: int = 256,
+    ) -> None:
+        _refuse_two_onnxruntimes()
+        self.bundle = bundle
+        self.max_encode_rows = max_encode_rows
+        self.max_decode_rows = max_decode_rows
+        self._cpu = CpuDevice(threads)
+        self._cuda_options = cuda or CudaOptions()
+        self._cuda: CudaDevice | None = None
+        self._strict = device == "cuda"
+        if device == "cpu":
+            self._use_cpu()
+        else:
+            with self._falling_back():
+                self._use_cuda()
+
+    def __repr__(self) -> str:
+        return f"Runtime({self.bundle.manifest.name!r}, provider={self.provider!r})"
+
+    @property
+    def provider(self) -> str:
+        """The onnxruntime provider in use."""
+        return self._encoder(1).provider
+
+    @property
+    def any_thread(self) -> bool:
+        """Whether any thread may encode and decode, several at once; on CUDA graphs have owners."""
+        return self._cuda is None
+
+    @property
+    def side_by_side(self) -> int:
+        """How many batches it pays to run at once."""
+        return self._cpu.side_by_side if self._cuda is None else 1
+
+    def warm_up(self) -> None:
+        """Prepare for all batch sizes, on the thread that will encode and decode.
+
+        Raises:
+            DeviceError: CUDA was asked for and does not work after all.
+        """
+        if self._cuda:
+            with self._falling_back():
+                self._cuda.warm_up()
+
+    def encode(self, images: Floats) -> Encoding:
+        """Class capsules of images (N, C, H, W), float32 in [0, 1]; strokes are light on dark."""
+        return Encoding(*self._run(self._encoder(len(images)), images=images))
+
+    def decode(self, poses: Floats, classes: NDArray[np.int64]) -> Floats:
+        """Draw poses (M, D) of classes (M,) as images (M, C, H, W) in [0, 1].
+
+        Raises:
+            NotOffered: the network has no decoder.
+        """
+        if self._decoder is None:
+            raise NotOffered(f"{self.bundle.manifest.name} cannot decode")
+        (images,) = self._run(self._decoder, poses=poses, classes=classes)
+        return np.asarray(images)
+
+    def trace(self, images: Floats) -> Trace:
+        """What routing did with images (N, C, H, W).
+
+        Raises:
+            NotOffered: the network has no routing.
+        """
+        if self._routing is None:
+            raise NotOffered(f"{self.bundle.manifest.name} has no routing")
+        outputs = self._run(self._routing, images=images)
+        count = len(ClassTrace._fields)
+        hidden = iter(outputs[count:])
+        names = [layer.name for layer in self.bundle.manifest.layers[:-1]]
+        layers = {name: LayerTrace(next(hidden), next(hidden)) for name in names}
+        return Trace(ClassTrace(*outputs[:count]), layers)
+
+    def prepare(
+        self,
+        picture: Image.Image | Path | str,
+        *,
+        fit: Fit = "auto",
+        polarity: Polarity = "auto",
+    ) -> Floats:
+        """A picture of any size and mode, or its file, as a batch of one image, (1, C, H, W).
+
+        Raises:
+            model.preprocess.PreprocessError: it cannot be fitted in the way that was asked for.
+        """
+        manifest = self.bundle.manifest
+        if not isinstance(picture, Image.Image):
+            picture = Image.open(picture)
+        prepared = prepare(
+            picture,
+            manifest.image_shape,
+            rule=manifest.preprocess,
+            fit=fit,
+            polarity=polarity,
+        )
+        return prepared.image[None]
+
+    def encoder_role(self, rows: int) -> GraphRole:
+        """Which of the bundle's graphs encodes a batch of so many rows on this device."""
+        graphs = self.bundle.manifest.graphs
+        wanted: GraphRole = "encoder"
+        if self._cuda is not None and self._cuda_options.precision == "half":
+            wanted = "encoder.fp16"
+        elif self._cuda is None and rows >= BATCH_ROWS:
+            wanted = "encoder.batch"
+        return wanted if wanted in graphs else "encoder"
+
+    def encoder_padding(self, rows: int) -> int:
+        """How many rows are computed beyond the `rows` images asked for."""
+        return self._encoder(rows).padding(rows)
+
+    def decoder_padding(self, rows: int) -> int:
+        """How many rows are computed beyond the `rows` poses asked for."""
+        return 0 if self._decoder is None else self._decoder.padding(rows)
+
+    def _use_cpu(self) -> None:
+        """Batches run as they come."""
+        self._cuda, cpu = None, self._cpu
+        self._encoders: dict[GraphRole, Session] = {
+            role: (cpu.open_side_by_side if role == "encoder.batch" else cpu.open)(
+                self.bundle.graph(role)
+            )
+            for role in self._encoder_roles()
+        }
+        self._decoder = self._open("decoder", cpu.open)
+        self._routing = self._open("routing", cpu.open)
+
+    def _use_cuda(self) -> None:
+        """Batches are padded to buckets, and buckets are captured as CUDA graphs."""
+        cuda = self._cuda = CudaDevice(self._cuda_options)
+        encode = partial(cuda.open_bucketed, max_rows=self.max_encode_rows)
+        self._encoders = {role: encode(self.bundle.graph(role)) for role in self._encoder_roles()}
+        decode = partial(cuda.open_bucketed, max_rows=self.max_decode_rows)
+        self._decoder = self._open("decoder", decode)
+        self._routing = self._open("routing", cuda.open)
+
+    def _open(self, role: GraphRole, load: Callable[[Path], Session]) -> Session | None:
+        graphs = self.bundle.manifest.graphs
+        return load(self.bundle.graph(role)) if role in graphs else None
+
+    def _encoder_roles(self) -> set[GraphRole]:
+        return {self.encoder_role(rows) for rows in range(1, self.max_encode_rows + 1)}
+
+    def _encoder(self, rows: int) -> Session:
+        return self._encoders[self.encoder_role(min(rows, self.max_encode_rows))]
+
+    def _run(self, session: Session, **inputs: Array) -> list[Array]:
+        return self._cuda.run(session, **inputs) if self._cuda else session.run(**inputs)
+
+    @contextmanager
+    def _falling_back(self) -> Iterator[None]:
+        """Where CUDA was not asked for by name, its failure is a sentence in the log."""
+        try:
+            yield
+        except DeviceError as error:
+            if self._strict:
+                raise DeviceError(f"CUDA was asked for and does not work: {error}") from error
+            _say_once(f"CUDA is not used: {error}")
+            self._use_cpu()
+
+
+@cache
+def _say_once(sentence: str) -> None:
+    """Several bundles meet the same reason; one line names it."""
+    log.info(sentence)
+
+
+def _refuse_two_onnxruntimes() -> None:
+    installed = [name for name in ("onnxruntime", "onnxruntime-gpu") if _is_installed(name)]
+    if len(installed) > 1:
+        raise DeviceError(
+            "onnxruntime and onnxruntime-gpu are both installed and overwrite each other; "
+            "make a fresh environment with one of the extras cpu and gpu"
+        )
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,193 @@
+"""How batches run through an onnxruntime session: as they come, or padded to fixed sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from onnxruntime import InferenceSession, OrtValue, RunOptions, SessionOptions
+
+from model.bundle import BundleError
+
+Array = NDArray[Any]
+DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+"""What onnxruntime calls the types of inputs and outputs."""
+_WARM_UP_RUNS = 4
+"""Of each bucket: two plain ones, which allocate; the one that captures the graph; a replay."""
+
+
+class Session(Protocol):
+    """One graph, ready to run: on a CPU from any thread, on CUDA from one alone."""
+
+    @property
+    def provider(self) -> str:
+        """The onnxruntime provider in use."""
+
+    def run(self, **inputs: Array) -> list[Array]:
+        """All outputs, in the graph's order; the first axis of every array is the batch."""
+
+    def padding(self, rows: int) -> int:
+        """How many rows are computed beyond the `rows` asked for."""
+
+
+class PlainSession:
+    """Batches run as they come: what suits the CPU, where padding would only cost."""
+
+    def __init__(self, session: InferenceSession) -> None:
+        self._session = session
+
+    @property
+    def provider(self) -> str:
+        """The onnxruntime provider in use."""
+        return str(self._session.get_providers()[0])
+
+    def run(self, **inputs: Array) -> list[Array]:
+        """All outputs."""
+        outputs: list[Array] = self._session.run(None, inputs)
+        return outputs
+
+    def padding(self, rows: int) -> int:
+        """None."""
+        del rows
+        return 0
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """The batch sizes that a device is prepared for: powers of two, and the largest batch."""
+
+    max_rows: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """From the smallest to the largest."""
+        powers = [1 << power for power in range(self.max_rows.bit_length())]
+        return tuple(sorted({*powers, self.max_rows}))
+
+    def size_for(self, rows: int) -> int:
+        """The smallest bucket that holds `rows`, of which there are at most `max_rows`."""
+        return min(1 << (rows - 1).bit_length(), self.max_rows)
+
+
+class BucketedSession:
+    """Batches are padded with zeros to a bucket's size; each bucket has buffers that never move.
+
+    That is what a CUDA graph needs: captured once, it is replayed on the same addresses. Each
+    bucket's graph has the bucket's size as its id. onnxruntime keeps captured graphs by thread, so
+    one thread must warm up and run. A session without CUDA graphs ignores the ids.
+
+    Args:
+        session: of a graph whose inputs and outputs have the batch as their first axis, the only
+            one of unknown size.
+        buckets: larger batches are split.
+        device: (type, id) of the buffers, in onnxruntime's words.
+    """
+
+    def __init__(
+        self,
+        session: InferenceSession,
+        buckets: Buckets,
+        *,
+        device: tuple[str, int] = ("cpu", 0),
+    ) -> None:
+        self._session = session
+        self._buckets = buckets
+        self._slots = {rows: _Slot(session, rows, device) for rows in buckets.sizes}
+
+    @property
+    def provider(self) -> str:
+        """The onnxruntime provider in use."""
+        return str(self._session.get_providers()[0])
+
+    def warm_up(self) -> None:
+        """Capture every bucket, the largest first, so that the memory arena grows once."""
+        for _, slot in sorted(self._slots.items(), reverse=True):
+            for _ in range(_WARM_UP_RUNS):
+                slot.run()
+
+    def run(self, **inputs: Array) -> list[Array]:
+        """All outputs of at least one row.
+
+        Raises:
+            ValueError: an array has not the shape that the graph takes.
+        """
+        rows, largest = len(next(iter(inputs.values()))), self._buckets.max_rows
+        parts = [
+            self._run({name: array[start : start + largest] for name, array in inputs.items()})
+            for start in range(0, rows, largest)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
+
+    def padding(self, rows: int) -> int:
+        """Up to the bucket's size, of the last part if there are several."""
+        rest = rows % self._buckets.max_rows
+        return self._buckets.size_for(rest) - rest if rest else 0
+
+    def _run(self, inputs: dict[str, Array]) -> list[Array]:
+        rows = len(next(iter(inputs.values())))
+        slot = self._slots[self._buckets.size_for(rows)]
+        slot.stage(inputs)
+        # On the CPU an output is the buffer itself, which the next run overwrites: copy.
+        return [np.array(output[:rows]) for output in slot.run()]
+
+
+class _Buffer(NamedTuple):
+    """Where one input of a bucket lies: on the host, and on the device."""
+
+    staged: Array
+    bound: OrtValue
+
+
+class _Slot:
+    """One bucket: `rows` rows of every input and output, bound to a session for good."""
+
+    def __init__(self, session: InferenceSession, rows: int, device: tuple[str, int]) -> None:
+        self._session = session
+        self._options = RunOptions()
+        self._options.add_run_config_entry("gpu_graph_id", str(rows))
+        self._binding = session.io_binding()
+        self._inputs: dict[str, _Buffer] = {}
+        self._outputs: list[OrtValue] = []
+        for entry in session.get_inputs():
+            staged = np.zeros((rows, *entry.shape[1:]), DTYPES[entry.type])
+            bound = OrtValue.ortvalue_from_shape_and_type(staged.shape, staged.dtype.type, *device)
+            bound.update_inplace(staged)
+            self._binding.bind_ortvalue_input(entry.name, bound)
+            self._inputs[entry.name] = _Buffer(staged, bound)
+        for entry in session.get_outputs():
+            shape, dtype = (rows, *entry.shape[1:]), DTYPES[entry.type]
+            bound = OrtValue.ortvalue_from_shape_and_type(shape, dtype, *device)
+            self._binding.bind_ortvalue_output(entry.name, bound)
+            self._outputs.append(bound)
+
+    def stage(self, inputs: dict[str, Array]) -> None:
+        """Copy rows to the device, and zeros after them."""
+        for name, (staged, bound) in self._inputs.items():
+            given = inputs[name]
+            if given.shape[1:] != staged.shape[1:]:
+                raise ValueError(f"{name} has rows of {given.shape[1:]}, not {staged.shape[1:]}")
+            staged[: len(given)] = given
+            staged[len(given) :] = 0
+            bound.update_inplace(staged)
+
+    def run(self) -> list[Array]:
+        """All rows of all outputs, padding included."""
+        self._session.run_with_iobinding(self._binding, self._options)
+        return [output.numpy() for output in self._outputs]
+
+
+def load(graph: Path, options: SessionOptions, providers: list[Any]) -> InferenceSession:
+    """Load a graph on these providers, or fail: onnxruntime may not choose others by itself.
+
+    Raises:
+        BundleError: it cannot be loaded there.
+    """
+    try:
+        return InferenceSession(graph, options, providers=providers, enable_fallback=0)
+    except Exception as error:  # onnxruntime's own exceptions share no narrower class
+        raise BundleError(f"{graph.parent}: {graph.name} cannot be loaded: {error}") from error

@@ -1,0 +1,162 @@
+"""Networks of other kinds than the first: other routing, none at all, photographs."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from PIL import Image
+
+from tests.browser.playground import Playground, open_playground
+from tests.browser.test_visitors import HAND_OVER
+from tests.processes import SOURCE, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def families_url(
+    family_bundles: Path, colour_bundle_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A service with an untrained network of each family, and one for photographs."""
+    folder = tmp_path_factory.mktemp("all")
+    for bundle in (*family_bundles.iterdir(), colour_bundle_path):
+        (folder / bundle.name).symlink_to(bundle)
+    environment = {"CAPSNET_BUNDLES": str(folder), "CAPSNET_DEFAULT_MODEL": "tiny-dynamic"}
+    with running(lambda _environment: SOURCE, environment) as (_process, client):
+        yield str(client.base_url)
+
+
+@pytest.fixture
+def playground(browser: Browser, families_url: str) -> Iterator[Playground]:
+    """The page with a stroke on it."""
+    with open_playground(browser, families_url) as playground:
+        playground.draw([[(0.25, 0.2), (0.75, 0.2), (0.45, 0.85)]])
+        yield playground
+        assert [] == playground.complaints
+
+
+def choose(playground: Playground, name: str) -> None:
+    """Take another network."""
+    playground.page.get_by_label("Network").select_option(name)
+    playground.settle()
+
+
+def photo() -> bytes:
+    """A red patch on white, 80x40 pixels."""
+    picture = Image.new("RGB", (80, 40), "white")
+    picture.paste((220, 20, 30), (25, 5, 55, 35))
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "presence"),
+    [
+        ("tiny-dynamic", "routing by agreement", "length"),
+        ("tiny-attention", "self-attention routing", "length"),
+        ("tiny-shared", "shared-weight capsules", "length"),
+        ("tiny-matrix", "matrix capsules with EM routing", "activation"),
+        ("tiny-baseline", "a convolutional network without capsules", "probability"),
+    ],
+)
+def test_the_same_drawing_goes_to_every_family(
+    name: str, words: str, presence: str, playground: Playground
+) -> None:
+    """The page says what kind of network it is, and what it takes the drawing for."""
+    choose(playground, name)
+    expected = f"{words}, trained on {name}: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
+    assert expected == playground.page.locator("#about").inner_text()
+    assert playground.label in "0123456789"
+    assert presence in playground.page.locator("#verdict").inner_text()
+
+
+def test_what_a_network_does_not_offer_is_hidden(playground: Playground) -> None:
+    """One sentence says so, and the keyboard passes over it; another network brings it back."""
+    page = playground.page
+    choose(playground, "tiny-baseline")
+    sentence = "This network has no reconstruction, no pose, no sweep, no routing."
+    assert sentence == page.locator("#missing").inner_text()
+    tabs = page.get_by_role("tablist", name="Look closer").get_by_role("tab")
+    assert ["Moving"] == [tab.inner_text() for tab in tabs.all() if tab.is_visible()]
+    assert not page.locator("#imagination").is_visible()
+    page.get_by_role("img", name="probability of").wait_for()
+    page.get_by_role("tab", name="Moving").press("ArrowRight")
+    assert page.locator("#walk").is_visible()
+    choose(playground, "tiny-dynamic")
+    assert "" == page.locator("#missing").inner_text()
+    assert 4 == sum(tab.is_visible() for tab in tabs.all())
+
+
+def test_routing_of_one_iteration_has_no_slider(playground: Playground) -> None:
+    """There is nothing to go through."""
+    choose(playground, "tiny-attention")
+    playground.open_tab("Routing")
+    playground.page.locator("#routing .heat span").first.wait_for(state="attached")
+    assert 1 == playground.page.locator("#routing .facts tbody tr").count()
+    assert 0 == playground.page.get_by_role("slider", name="iteration").count()
+
+
+def test_matrix_capsules_show_their_layers(playground: Playground) -> None:
+    """A map for each capsule type, which changes with the iteration."""
+    choose(playground, "tiny-matrix")
+    playground.open_tab("Routing")
+    layers = playground.page.locator("#routing .hidden-layer")
+    assert [3, 2] == [layer.locator("canvas").count() for layer in layers.all()]
+    content = "canvas => canvas.toDataURL()"
+    maps = layers.first.locator("canvas").first
+    last = maps.evaluate(content)
+    playground.page.get_by_role("slider", name="iteration").press("ArrowLeft")
+    assert last != maps.evaluate(content)
+
+
+@pytest.mark.parametrize("way", ["file", "drop", "paste"])
+def test_photographs_are_shown_in_colour(way: str, playground: Playground) -> None:
+    """There is no pad to draw on; what was sent and what is imagined keep their colours."""
+    page = playground.page
+    choose(playground, "blocks")
+    assert not page.locator("#pad canvas").is_visible()
+    assert page.get_by_text("choose, drop or paste a picture").is_visible()
+    if way == "file":
+        file = {"name": "photo.png", "mimeType": "image/png", "buffer": photo()}
+        page.locator("#pad input[type=file]").set_input_files(file)
+    else:
+        page.evaluate(HAND_OVER, [way, list(photo())])
+    playground.settle()
+    assert playground.label in {"red", "green", "blue"}
+    address = page.locator("#fitted").get_attribute("src")
+    assert address is not None
+    seen = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))
+    assert ("RGB", (32, 24)) == (seen.mode, seen.size)
+    filters = "element => getComputedStyle(element).filter"
+    assert {"none"} == {page.locator(f"#{one}").evaluate(filters) for one in ("fitted", "imagined")}
+
+
+def test_every_panel_works_for_photographs(playground: Playground) -> None:
+    """Sliders, sweep, routing and curves of a network whose images are no squares."""
+    page = playground.page
+    choose(playground, "blocks")
+    page.evaluate(HAND_OVER, ["drop", list(photo())])
+    playground.settle()
+    assert 16 == page.locator("#pose input").count()
+    for tab, part in (("Sweep", ".sweep img"), ("Routing", ".heat"), ("Moving", ".curve")):
+        playground.open_tab(tab)
+        page.locator(part).first.wait_for(state="attached")
+    box = page.locator("#imagination > .paper").bounding_box()
+    assert box is not None
+    assert 32 / 24 == pytest.approx(box["width"] / box["height"], abs=0.02)
+
+
+def test_a_drawing_is_not_shown_to_a_network_for_photographs(playground: Playground) -> None:
+    """Both begin empty when the kind of picture changes."""
+    for name in ("blocks", "tiny-dynamic"):
+        choose(playground, name)
+        assert "?" == playground.page.locator("#verdict").inner_text()

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.bundle import MANIFEST, WEIGHTS, Bundle, BundleError, digest, write_manifest
+
+ALL = [
+    *(
+        f"{role}.onnx"
+        for role in ("encoder", "encoder.batch", "encoder.fp16", "decoder", "routing")
+    ),
+    WEIGHTS,
+]
+"""The files of a bundle of the family `dynamic`, but for the manifest."""
+
+
+@pytest.fixture
+def copy(bundle_path: Path, tmp_path: Path) -> Path:
+    """A sound bundle to be damaged."""
+    return Path(shutil.copytree(bundle_path, tmp_path / "copy"))
+
+
+def rewrite(folder: Path, **entries: Any) -> None:
+    """Change entries of a bundle's manifest."""
+    values = {**json.loads((folder / MANIFEST).read_text()), **entries}
+    (folder / MANIFEST).write_text(json.dumps(values))
+
+
+def test_a_manifest_survives_its_file(copy: Path) -> None:
+    """What is written is what is read, and nothing is left beside it."""
+    renamed = replace(Bundle.open(copy).manifest, name="another", dataset="Zählwerk")
+    files = sorted(copy.iterdir())
+    write_manifest(copy, renamed)
+    assert renamed == Bundle.open(copy).manifest
+    assert files == sorted(copy.iterdir())
+
+
+def test_a_sound_bundle_opens(bundle_path: Path) -> None:
+    """The bundle knows where it lies and lists its graphs and weights."""
+    bundle = Bundle.open(bundle_path)
+    assert bundle_path == bundle.path
+    assert {*ALL} == bundle.manifest.sha256.keys()
+    assert bundle_path / "decoder.onnx" == bundle.graph("decoder")
+
+
+def test_the_version_is_that_of_the_weights(bundle_path: Path) -> None:
+    """The first twelve digits of their digest, so that the same weights have the same version."""
+    version = Bundle.open(bundle_path).manifest.version
+    assert digest(bundle_path / WEIGHTS, bundle_path)[:12] == version
+
+
+def test_another_version_is_refused(copy: Path) -> None:
+    """Answers repeat it, so it may not be made up."""
+    rewrite(copy, version="0123456789ab")
+    with pytest.raises(BundleError, match="'0123456789ab' is not that of its weights"):
+        Bundle.open(copy)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_altered_file_is_refused(name: str, copy: Path) -> None:
+    """One bit is enough; the message names the bundle and the file."""
+    content = bytearray((copy / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / name).write_bytes(content)
+    with pytest.raises(BundleError, match=rf"copy: {name} is not the file"):
+        Bundle.open(copy)
+
+
+@pytest.mark.parametrize("name", [*ALL, MANIFEST])
+def test_a_missing_file_is_refused(name: str, copy: Path) -> None:
+    """A bundle without one of its files is none."""
+    (copy / name).unlink()
+    with pytest.raises(BundleError, match=rf"copy: {name} cannot be read: No such file"):
+        Bundle.open(copy)
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", WEIGHTS])
+def test_a_file_that_is_not_listed_is_refused(name: str, copy: Path) -> None:
+    """A graph without a digest could be anything."""
+    digests = json.loads((copy / MANIFEST).read_text())["sha256"]
+    del digests[name]
+    rewrite(copy, sha256=digests)
+    with pytest.raises(BundleError, match=f"does not list {name}"):
+        Bundle.open(copy)
+
+
+@pytest.mark.parametrize("name", ["../outside.bin", "/outside.bin", "sub/outside.bin"])
+def test_a_name_outside_the_bundle_is_refused(name: str, copy: Path) -> None:
+    """A manifest cannot make the service read other files."""
+    digests = json.loads((copy / MANIFEST).read_text())["sha256"]
+    rewrite(copy, sha256={**digests, name: "0" * 64})
+    with pytest.raises(BundleError, match="lies outside the bundle"):
+        Bundle.open(copy)
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_folder_is_no_file_of_the_bundle(name: str, copy: Path) -> None:
+    """Names of the folder itself or the one around it are refused too."""
+    digests = json.loads((copy / MANIFEST).read_text())["sha256"]
+    rewrite(copy, sha256={**digests, name: "0" * 64})
+    with pytest.raises(BundleError):
+        Bundle.open(copy)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "manifest.json is not JSON"),
+        (b"\xff\xfe", "manifest.json is not JSON"),
+        (b"[]", "manifest.json is not a JSON object"),
+        (b"{}", "manifest.json: schema version None"),
+        (b'{"schema_version": 2}', "manifest.json: .*missing"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(content: bytes, message: str, copy: Path) -> None:
+    """Whatever lies in the manifest's place, the error names the bundle."""
+    (copy / MANIFEST).write_bytes(content)
+    with pytest.raises(BundleError, match=f"copy: {message}"):
+        Bundle.open(copy)
+
+
+def test_a_manifest_of_another_schema_is_refused(copy: Path) -> None:
+    """The error says which schema was found and which is read."""
+    rewrite(copy, schema_version=99)
+    with pytest.raises(BundleError, match="schema version 99, expected 2"):
+        Bundle.open(copy)

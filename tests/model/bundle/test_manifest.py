@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.bundle import Bundle, Manifest
+from model.interpret.dimensions import PoseDimension
+from model.interpret.novelty import NoveltyRule
+
+
+@pytest.fixture
+def manifest(bundle_path: Path) -> Manifest:
+    return Bundle.open(bundle_path).manifest
+
+
+def test_a_manifest_survives_its_dictionary(manifest: Manifest) -> None:
+    """Every entry comes back as it was, tuples included."""
+    full = replace(
+        manifest,
+        metrics={"test_errors": 25},
+        training={"seed": 1},
+        pose_dimensions=(PoseDimension(7, 0, "slant", -1, 0.5), PoseDimension(7, 1, "none")),
+        novelty=NoveltyRule((0.0, 1.0), (0.1, 0.9), (0.0, 0.8), (0.1, 2.0), 0.01, "digits"),
+    )
+    assert full == Manifest.from_dict(json.loads(json.dumps(full.to_dict())))
+
+
+def test_a_manifest_tells_what_a_dimension_means(manifest: Manifest) -> None:
+    """Of each class its own; None where it was not measured."""
+    name = PoseDimension(7, 4, "width", 1, 0.5)
+    named = replace(manifest, pose_dimensions=(PoseDimension(6, 4, "none"), name))
+    assert [name, None, None] == [named.meaning(7, 4), named.meaning(7, 5), named.meaning(8, 4)]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"pose_dimensions": [{"dim": 0, "effect": "slant"}]},
+        {"pose_dimensions": [3]},
+        {"layers": [3]},
+        {"layers": [{"name": "classes", "iterations": 3}]},
+        {"novelty": {"threshold": 0.5}},
+        {"novelty": [0.5]},
+    ],
+)
+def test_findings_of_another_form_are_refused(entries: dict[str, Any], manifest: Manifest) -> None:
+    """What the service would stumble over later is refused when it is read."""
+    with pytest.raises(ValueError, match=r"."):
+        Manifest.from_dict({**manifest.to_dict(), **entries})
+
+
+def test_a_network_without_poses_has_a_manifest(manifest: Manifest) -> None:
+    """It has an encoder alone, no routed layers and poses of no numbers."""
+    baseline = replace(
+        manifest, offers=(), graphs={"encoder": "encoder.onnx"}, layers=(), class_dim=0
+    )
+    assert baseline == Manifest.from_dict(json.loads(json.dumps(baseline.to_dict())))
+
+
+def test_colour_is_for_photographs(manifest: Manifest) -> None:
+    """Cropped images may have three channels, and any shape."""
+    colour = replace(manifest, preprocess="crop", channels=3, height=24, width=32)
+    assert (3, 24, 32) == colour.image_shape
+
+
+def test_a_manifest_tells_its_sizes(manifest: Manifest) -> None:
+    """K and the shape of an image follow from the entries."""
+    assert 10 == manifest.num_classes
+    assert (1, 28, 28) == manifest.image_shape
+
+
+def test_an_unknown_entry_is_refused(manifest: Manifest) -> None:
+    """A manifest of a later schema, or with a typo, is not half understood."""
+    with pytest.raises(ValueError, match="unknown entries: colour, sise"):
+        Manifest.from_dict({**manifest.to_dict(), "sise": 28, "colour": True})
+
+
+def test_a_missing_entry_is_refused(manifest: Manifest) -> None:
+    """The message names what is missing."""
+    values = manifest.to_dict()
+    del values["class_dim"]
+    with pytest.raises(ValueError, match="class_dim"):
+        Manifest.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        ("schema_version", 1, "schema version 1, expected 2"),
+        ("name", "MNIST", "'MNIST' is not a bundle name"),
+        ("name", "../mnist", "is not a bundle name"),
+        ("name", "", "is not a bundle name"),
+        ("name", 7, "expected string"),
+        ("preprocess", "letter", "'letter' is none of digit, pair, stretch, crop"),
+        ("presence", "norm", "'norm' is none of length, activation, probability"),
+        ("offers", ["dream"], "'dream' is none of decode, trace"),
+        ("graphs", {"dreamer": "dreamer.onnx"}, "'dreamer' is none of encoder"),
+        ("graphs", {"decoder": "decoder.onnx", "routing": "routing.onnx"}, "no encoder graph"),
+        ("graphs", {"encoder": "encoder.onnx"}, "there is no decoder, routing graph"),
+        ("graphs", ["encoder.onnx"], "graphs is not an object"),
+        ("layers", [], "routed layers"),
+        ("class_names", [], "sizes must be positive"),
+        ("class_names", 10, "not iterable"),
+        ("channels", 2, "1 channel, or 3"),
+        ("channels", 3, "1 channel, or 3 where they are cropped"),
+        ("height", 0, "sizes must be positive"),
+        ("width", -1, "sizes must be positive"),
+        ("width", "28", "not supported"),
+        ("width", 56, "square"),
+        ("class_dim", 0, "have poses"),
+        ("sha256", ["weights.safetensors"], "sha256 is not an object"),
+    ],
+)
+def test_a_wrong_value_is_refused(
+    entry: str, value: object, message: str, manifest: Manifest
+) -> None:
+    """Values out of range or of the wrong kind are a ValueError that says what is wrong."""
+    with pytest.raises(ValueError, match=message):
+        Manifest.from_dict({**manifest.to_dict(), entry: value})
+
+
+@pytest.mark.parametrize(("rule", "threshold"), [("pair", None), ("digit", 0.5)])
+def test_masks_are_for_pairs_alone(manifest: Manifest, rule: Any, threshold: float | None) -> None:
+    """A bundle for pairs says where it cuts its masks, and no other does."""
+    with pytest.raises(ValueError, match="mask threshold"):
+        replace(manifest, preprocess=rule, mask_threshold=threshold)

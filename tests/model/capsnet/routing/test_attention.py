@@ -1,0 +1,93 @@
+"""Self-attention routing: equation 5 of Mazzia, Salvetti and Chiaberge (2021)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.capsnet.routing.attention import attend, route, trace
+
+N, K, I, D = 3, 4, 9, 16  # noqa: E741 - the paper's letters
+
+
+@pytest.fixture
+def votes() -> Tensor:
+    return torch.randn(N, K, I, D, dtype=torch.float64)
+
+
+@pytest.fixture
+def bias() -> Tensor:
+    """B, unlike zero."""
+    return torch.randn(K, I, dtype=torch.float64)
+
+
+def logits_by_formula(votes: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A_ki = sum_j u_ki . u_kj / sqrt(D), plus B_ki, for one image (K, I, D), pair by pair."""
+    logits = bias.copy()
+    for k, i, j in np.ndindex(K, I, I):
+        logits[k, i] += votes[k, i] @ votes[k, j] / 4
+    return logits
+
+
+def route_by_formula(votes: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Class capsules of one image, line by line."""
+    logits = logits_by_formula(votes, bias)
+    poses = np.zeros((K, D))
+    for k in range(K):
+        for i in range(I):
+            coupling = math.exp(logits[k, i]) / sum(math.exp(logits[j, i]) for j in range(K))
+            poses[k] += coupling * votes[k, i]
+        norm = math.sqrt(poses[k] @ poses[k])
+        poses[k] *= (1 - math.exp(-norm)) / norm
+    return poses
+
+
+def test_logits_are_the_formula_s(votes: Tensor, bias: Tensor) -> None:
+    """One product with the sum of all votes equals the sum over all pairs of them."""
+    expected = np.stack([logits_by_formula(image.numpy(), bias.numpy()) for image in votes])
+    np.testing.assert_allclose(attend(votes, bias).numpy(), expected, atol=1e-9)
+
+
+def test_routing_is_the_formula_s(votes: Tensor, bias: Tensor) -> None:
+    """Softmax over classes, weighted sum, squash."""
+    expected = np.stack([route_by_formula(image.numpy(), bias.numpy()) for image in votes])
+    np.testing.assert_allclose(route(votes, bias).numpy(), expected, atol=1e-6)
+
+
+def test_the_bias_decides_where_votes_do_not(bias: Tensor) -> None:
+    """Silent votes leave the logits to the bias alone."""
+    silent = torch.zeros(1, K, I, D, dtype=torch.float64)
+    torch.testing.assert_close(attend(silent, bias)[0], bias)
+
+
+def test_a_vote_that_agrees_is_heard_more() -> None:
+    """Eight equal votes for a class have larger couplings with it than one that opposes them."""
+    votes = torch.zeros(1, K, I, D)
+    votes[0, 2] = 1
+    votes[0, 2, 0] = -1
+    couplings = attend(votes, torch.zeros(K, I)).softmax(dim=1)[0, 2]
+    assert couplings[0] < 1 / K < couplings[1]
+
+
+def test_the_trace_is_the_routing(votes: Tensor, bias: Tensor) -> None:
+    """One iteration; what is known of the inputs is passed on."""
+    presence = torch.rand(N, I)
+    steps = trace(votes, bias, presence)
+    torch.testing.assert_close(steps.poses, route(votes, bias).unsqueeze(1))
+    torch.testing.assert_close(steps.presence, steps.poses.norm(dim=-1), atol=1e-6, rtol=0)
+    torch.testing.assert_close(steps.couplings.sum(dim=2), torch.ones_like(steps.logits[:, :, 0]))
+    assert torch.equal(presence, steps.input_presence)
+
+
+@pytest.mark.parametrize("loudness", [0.0, 1.0, 100.0])
+def test_gradients_are_finite(loudness: float) -> None:
+    """Of silent votes, and of those whose weighted sums are longer than 44."""
+    votes = (loudness * torch.randn(2, K, I, D)).requires_grad_()
+    route(votes, torch.zeros(K, I)).sum().backward()
+    assert votes.grad is not None
+    assert votes.grad.isfinite().all()

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.capsnet.network import ClassTrace
+from model.capsnet.routing import by_agreement
+from model.capsnet.routing.by_agreement import route
+from model.capsnet.squash import squash
+
+N, K, I, D = 3, 4, 9, 5  # noqa: E741 - the paper's letters
+
+
+@pytest.fixture
+def votes() -> Tensor:
+    """Random votes (N, K, I, D), long enough to move the couplings."""
+    return torch.randn(N, K, I, D, dtype=torch.float64)
+
+
+@pytest.fixture
+def bias() -> Tensor:
+    """A bias (K, D) unlike any vote."""
+    return torch.randn(K, D, dtype=torch.float64)
+
+
+def trace(votes: Tensor, *, iterations: int, bias: Tensor | None = None) -> ClassTrace:
+    """All of a routing; the presence of the inputs, which is passed on, does not matter here."""
+    silent = torch.zeros(votes.shape[0], votes.shape[2])
+    return by_agreement.trace(votes, silent, iterations=iterations, bias=bias)
+
+
+def procedure_1(
+    votes: NDArray[np.float64], iterations: int, bias: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Procedure 1 of the paper for one image, line by line: votes (K, I, D) to poses (K, D)."""
+    classes, inputs, _ = votes.shape
+    b = np.zeros((inputs, classes))
+    v = np.zeros_like(bias)
+    for _ in range(iterations):
+        for j in range(classes):
+            s = bias[j].copy()
+            for i in range(inputs):
+                c_ij = math.exp(b[i, j]) / sum(math.exp(b[i, k]) for k in range(classes))
+                s += c_ij * votes[j, i]
+            norm = math.sqrt(float(s @ s))
+            v[j] = norm**2 / (1 + norm**2) * s / norm
+        for i in range(inputs):
+            for j in range(classes):
+                b[i, j] += votes[j, i] @ v[j]
+    return v
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
+def test_routing_is_procedure_1(
+    votes: Tensor, bias: Tensor, iterations: int, *, with_bias: bool
+) -> None:
+    """Each image's poses equal a plain loop over the paper's procedure."""
+    poses = route(votes, iterations=iterations, bias=bias if with_bias else None)
+
+    added = bias.numpy() if with_bias else np.zeros((K, D))
+    expected = np.stack([procedure_1(image.numpy(), iterations, added) for image in votes])
+    np.testing.assert_allclose(poses.numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_a_trace_ends_with_the_routed_poses(
+    votes: Tensor, bias: Tensor, iterations: int, *, with_bias: bool
+) -> None:
+    """What people look at is what the network answers."""
+    added = bias if with_bias else None
+
+    poses = trace(votes, iterations=iterations, bias=added).poses
+
+    assert (N, iterations, K, D) == poses.shape
+    torch.testing.assert_close(poses[:, -1], route(votes, iterations=iterations, bias=added))
+
+
+def test_each_step_of_a_trace_ends_a_shorter_routing(votes: Tensor) -> None:
+    """Step r holds the poses of r + 1 iterations, oldest first."""
+    poses = trace(votes, iterations=3).poses
+
+    for step in range(3):
+        torch.testing.assert_close(poses[:, step], route(votes, iterations=step + 1))
+
+
+def test_the_first_logits_are_zero(votes: Tensor) -> None:
+    """Every routing starts without a preference, whatever was routed before."""
+    trace(votes, iterations=3)
+
+    first = trace(votes, iterations=3).logits[:, 0]
+
+    assert torch.equal(torch.zeros(N, K, I, dtype=votes.dtype), first)
+
+
+def test_logits_accumulate_agreement(votes: Tensor) -> None:
+    """Each iteration adds u . v to the logits (b <- b + u . v) and forgets none of the earlier."""
+    steps = trace(votes, iterations=3)
+
+    for r, n, k, i in np.ndindex(2, N, K, I):
+        agreement = sum(u * v for u, v in zip(votes[n, k, i], steps.poses[n, r, k], strict=True))
+        torch.testing.assert_close(
+            steps.logits[n, r + 1, k, i], steps.logits[n, r, k, i] + agreement
+        )
+
+
+def test_each_primary_capsule_divides_itself_among_the_classes(votes: Tensor) -> None:
+    """The couplings of one primary capsule sum to one over the classes."""
+    totals = trace(votes, iterations=3).couplings.sum(dim=2)
+
+    torch.testing.assert_close(totals, torch.ones(N, 3, I, dtype=votes.dtype))
+
+
+def test_a_class_may_win_every_primary_capsule() -> None:
+    """The couplings of one class are free to sum to the number of capsules, not to one."""
+    votes = torch.zeros(1, K, I, D)
+    votes[:, 1] = 3.0
+
+    couplings = trace(votes, iterations=3).couplings[0, -1]
+
+    torch.testing.assert_close(couplings[1].sum().item(), float(I), atol=1e-3, rtol=0)
+
+
+def test_one_iteration_is_a_plain_average(votes: Tensor) -> None:
+    """Without a second look every class gets an equal share of every capsule."""
+    expected = squash(sum((votes[:, :, i] / K for i in range(I)), start=torch.zeros(N, K, D)))
+
+    torch.testing.assert_close(route(votes, iterations=1), expected)
+
+
+def test_agreement_sharpens_the_couplings() -> None:
+    """Where the votes for one class agree, the entropy of the couplings falls each iteration."""
+    votes = 0.1 * torch.randn(1, K, I, D, dtype=torch.float64)
+    votes[:, 2] += 1.0
+
+    couplings = trace(votes, iterations=4).couplings
+    entropies = -(couplings * couplings.log()).sum(dim=2).mean(dim=-1)[0]
+
+    assert (entropies.diff() < -0.01).all()
+
+
+def test_more_iterations_lengthen_the_agreed_class() -> None:
+    """Routing is not a no-op: agreement lengthens one class and shortens the rest."""
+    votes = 0.1 * torch.randn(1, K, I, D, dtype=torch.float64)
+    votes[:, 2] += 1.0
+
+    change = (route(votes, iterations=3).norm(dim=-1) - route(votes, iterations=1).norm(dim=-1))[0]
+
+    assert (change > 0).tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_an_image_is_routed_apart_from_its_batch_mates(votes: Tensor, batch: int) -> None:
+    """Logits belong to an image: mates, their number and their loudness change nothing."""
+    expected = route(votes, iterations=3)[:1]
+    mates = 50 * torch.randn(batch - 1, K, I, D, dtype=votes.dtype)
+
+    poses = route(torch.cat([votes[:1], mates]), iterations=3)
+
+    assert (batch, K, D) == poses.shape
+    torch.testing.assert_close(poses[:1], expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 1, 5, 3), (1, 4, 1, 3), (2, 4, 5, 1)])
+def test_axes_of_size_one_are_kept(sizes: tuple[int, int, int, int]) -> None:
+    """One image, one class, one capsule or one number is squeezed out nowhere."""
+    n, k, i, d = sizes
+
+    steps = trace(torch.randn(sizes), iterations=2)
+
+    assert [(n, 2, k, i), (n, 2, k, i), (n, 2, k), (n, 2, k, d), (n, i), sizes] == [
+        tuple(step.shape) for step in steps
+    ]
+    assert (n, k, d) == route(torch.randn(sizes), iterations=2).shape
+
+
+def test_presence_is_the_length_of_the_poses(votes: Tensor) -> None:
+    """After every iteration."""
+    steps = trace(votes, iterations=3)
+
+    torch.testing.assert_close(steps.presence, steps.poses.norm(dim=-1), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_the_lean_gradient_is_that_of_autograd(
+    votes: Tensor, bias: Tensor, iterations: int, *, with_bias: bool
+) -> None:
+    """One matrix product gives the votes' gradient, and the bias's, through every iteration."""
+    leaves = [votes.requires_grad_(), *([bias.requires_grad_()] if with_bias else [])]
+    added = bias if with_bias else None
+    *_, last = by_agreement.iterate(votes, added, iterations)
+    above = torch.randn_like(last.poses)
+
+    expected = torch.autograd.grad(last.poses, leaves, above)
+
+    routed = route(votes, iterations=iterations, bias=added)
+    assert torch.equal(last.poses, routed)
+    for wanted, actual in zip(expected, torch.autograd.grad(routed, leaves, above), strict=True):
+        torch.testing.assert_close(actual, wanted)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_the_gradient_is_the_derivative(iterations: int) -> None:
+    """Numerical and analytical derivatives of routing agree."""
+    votes = torch.randn(2, 3, 4, 2, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+
+    assert torch.autograd.gradcheck(
+        lambda u, b: route(u, iterations=iterations, bias=b), (votes, bias)
+    )
+
+
+def test_the_gradient_flows_through_the_couplings(votes: Tensor) -> None:
+    """It is not that of the last weighted sum alone, its couplings taken as constants."""
+    votes.requires_grad_()
+    couplings = trace(votes, iterations=3).couplings[:, -1].detach()
+    frozen = squash((couplings.unsqueeze(-1) * votes).sum(dim=2))
+
+    whole = torch.autograd.grad(route(votes, iterations=3)[..., 0].sum(), votes)[0]
+    last = torch.autograd.grad(frozen[..., 0].sum(), votes)[0]
+
+    assert (whole - last).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_silent_votes_give_no_nan(dtype: torch.dtype) -> None:
+    """Zero votes route to zero poses with a finite gradient."""
+    votes = torch.zeros(1, K, I, D, dtype=dtype, requires_grad=True)
+
+    poses = route(votes, iterations=3)
+
+    assert torch.equal(torch.zeros(1, K, D, dtype=dtype), poses)
+    assert torch.autograd.grad(poses.sum(), votes)[0].isfinite().all()

@@ -1,0 +1,231 @@
+"""EM routing against a plain one: Hinton, Sabour and Frosst (2018), procedure 1."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.capsnet.routing.em import FLOOR, MASS, Parents, Windows, iterate, share_among_all
+
+N, C, I, H = 2, 4, 7, 16  # noqa: E741 - images, parents, children, numbers of a pose
+Doubles = NDArray[np.float64]
+
+
+@pytest.fixture
+def votes() -> Tensor:
+    """Away from zero, so that a moment about zero is not one about the mean."""
+    return torch.randn(N, C, I, H, dtype=torch.float64) + 0.7
+
+
+@pytest.fixture
+def active() -> Tensor:
+    return torch.rand(N, 1, I, dtype=torch.float64)
+
+
+@pytest.fixture
+def costs() -> tuple[Tensor, Tensor]:
+    """beta_u and beta_a, unlike zero and each other."""
+    return torch.linspace(-0.5, 0.8, C).double(), torch.linspace(2, -1, C).double()
+
+
+def run(
+    votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor], **changes: Any
+) -> list[Parents]:
+    """Route among parents that all see every child."""
+    settings = {"inverse_temperature": 0.1, "share": share_among_all, "iterations": 3, **changes}
+    return list(iterate(votes, active, costs=costs, **settings))
+
+
+def plain_em(
+    votes: Doubles,
+    active: Doubles,
+    costs: tuple[Doubles, Doubles],
+    *,
+    iterations: int,
+    final_lambda: float,
+    balance: float = 1.0,
+) -> tuple[Doubles, Doubles, Doubles]:
+    """Assignments (C, I), activations (C,) and poses (C, H) of one image, number by number.
+
+    Variances are those about the mean, and likelihoods are not in logarithms.
+    """
+    r = np.full((C, I), 1 / C)
+    for step in range(iterations):
+        mu, var, a = np.zeros((C, H)), np.zeros((C, H)), np.zeros(C)
+        for c in range(C):
+            weight = r[c] * active
+            mass = weight.sum() + MASS
+            cost = 0.0
+            for h in range(H):
+                mu[c, h] = sum(weight[i] * votes[c, i, h] for i in range(I)) / mass
+                var[c, h] = sum(weight[i] * (votes[c, i, h] - mu[c, h]) ** 2 for i in range(I))
+                var[c, h] = var[c, h] / mass + FLOOR
+                cost += (costs[0][c] + math.log(math.sqrt(var[c, h]))) * weight.sum()
+            heat = final_lambda * (1 - 0.95 ** (step + 1))
+            a[c] = 1 / (1 + math.exp(-heat * (costs[1][c] - cost * balance)))
+        if step < iterations - 1:
+            p = np.zeros((C, I))
+            for c, i in np.ndindex(C, I):
+                density = 1.0
+                for h in range(H):
+                    gap = (votes[c, i, h] - mu[c, h]) ** 2
+                    density *= math.exp(-gap / (2 * var[c, h])) / math.sqrt(2 * math.pi * var[c, h])
+                p[c, i] = a[c] * density
+            r = p / p.sum(axis=0)
+    return r, a, mu
+
+
+@pytest.mark.parametrize("balance", [1.0, 0.25])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
+def test_routing_is_procedure_1(
+    votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor], iterations: int, balance: float
+) -> None:
+    """Moments from V and V^2, in log space and as products, are those of a plain EM."""
+    steps = run(votes, active, costs, iterations=iterations, balance=balance)
+
+    numbers = tuple(cost.numpy() for cost in costs)
+    for image in range(N):
+        expected = plain_em(
+            votes[image].numpy(),
+            active[image, 0].numpy(),
+            (numbers[0], numbers[1]),
+            iterations=iterations,
+            final_lambda=0.1,
+            balance=balance,
+        )
+        found = (steps[-1].assignments, steps[-1].activations, steps[-1].poses)
+        for wanted, actual in zip(expected, found, strict=True):
+            np.testing.assert_allclose(actual[image].numpy(), wanted, atol=1e-4)
+
+
+def test_iterations_differ(votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor]) -> None:
+    """One, two and three give other poses and activations."""
+    for before, after in pairwise(run(votes, active, costs)):
+        assert (before.poses - after.poses).abs().max() > 1e-3
+        assert (before.activations - after.activations).abs().max() > 1e-3
+
+
+def test_each_iteration_ends_a_shorter_routing(
+    votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor]
+) -> None:
+    """Iteration t is what routing with t + 1 iterations answers."""
+    steps = run(votes, active, costs)
+    for count in (1, 2, 3):
+        torch.testing.assert_close(
+            run(votes, active, costs, iterations=count)[-1], steps[count - 1]
+        )
+
+
+@pytest.mark.parametrize("final", [0.01, 0.1])
+def test_lambda_rises_as_in_the_paper_s_code(
+    votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor], final: float
+) -> None:
+    """lambda_t = final (1 - 0.95^(t + 1)): without children only beta_a times it is left."""
+    nothing = run(votes, 0 * active, costs, inverse_temperature=final, iterations=4)
+    for t, step in enumerate(nothing):
+        expected = final * (1 - 0.95 ** (t + 1)) * costs[1].expand(N, C)
+        torch.testing.assert_close(step.activations.logit(), expected, atol=1e-8, rtol=1e-6)
+
+
+def test_children_that_are_not_there_have_no_say(
+    votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor]
+) -> None:
+    """An activation of zero leaves a vote out, whatever it is."""
+    active = active.clone()
+    active[..., 3] = 0
+    changed = votes.clone()
+    changed[:, :, 3] = 5
+    for before, after in zip(run(votes, active, costs), run(changed, active, costs), strict=True):
+        torch.testing.assert_close(before.poses, after.poses)
+        torch.testing.assert_close(before.activations, after.activations)
+
+
+def test_agreement_makes_a_parent_active() -> None:
+    """Of two parents the one whose children agree is the more active, and they go to it."""
+    votes = torch.randn(1, 2, 20, H)
+    votes[:, 1] = 0.05 * votes[:, 1] + 1
+    costs = torch.zeros(2), torch.zeros(2)
+    last = run(votes, torch.ones(1, 1, 20), costs)[-1]
+    assert last.activations[0, 1] > last.activations[0, 0]
+    assert last.assignments[0, 1].min() > 0.99
+
+
+@pytest.mark.parametrize("last", [0.0, 1.0, 5.0])
+def test_a_threshold_decides_when_a_parent_is_active(
+    votes: Tensor, active: Tensor, last: float
+) -> None:
+    """beta_a is what a parent may cost."""
+    silent = torch.zeros(C).double()
+    base = run(votes, active, (silent, silent), inverse_temperature=1.0)[0]
+    raised = run(votes, active, (silent, silent + last), inverse_temperature=1.0)[0]
+    gain = raised.activations.logit() - base.activations.logit()
+    torch.testing.assert_close(gain, torch.full_like(gain, 0.05 * last))
+
+
+def test_a_parent_of_one_child_is_finite() -> None:
+    """Its variance would be zero: a floor takes its place, and gradients are finite."""
+    votes = torch.randn(1, 3, 1, H, requires_grad=True)
+    *_, last = run(votes, torch.ones(1, 1, 1), (torch.zeros(3), torch.zeros(3)))
+    torch.testing.assert_close(last.poses, votes[:, :, 0], atol=1e-4, rtol=1e-4)
+    (last.activations.sum() + last.poses.sum()).backward()
+    assert votes.grad is not None
+    assert votes.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("activation", [0.0, 1e-30, 1.0])
+@pytest.mark.parametrize("loudness", [0.0, 1.0, 1e3, 1e6])
+def test_extremes_stay_finite(loudness: float, activation: float) -> None:
+    """Silent and huge votes of children that are there or not: values and gradients."""
+    votes = (loudness * torch.randn(2, C, I, H)).requires_grad_()
+    active = torch.full((2, 1, I), activation, requires_grad=True)
+    costs = torch.zeros(C, requires_grad=True), torch.zeros(C, requires_grad=True)
+    *_, last = run(votes, active, costs)
+    sum(part.sum() for part in last).backward()  # type: ignore[union-attr]
+    for tensor in (*last, votes.grad, active.grad, costs[0].grad, costs[1].grad):
+        assert tensor is not None
+        assert tensor.isfinite().all()
+
+
+def test_equal_votes_are_shared_equally() -> None:
+    """Zeros and ones in, one parent like another out."""
+    for value in (0.0, 1.0):
+        votes, active = torch.full((1, C, I, H), value), torch.ones(1, 1, I)
+        *_, last = run(votes, active, (torch.zeros(C), torch.zeros(C)))
+        torch.testing.assert_close(last.assignments, torch.full((1, C, I), 1 / C))
+        torch.testing.assert_close(last.poses, votes[:, :, 0], atol=1e-4, rtol=0)
+
+
+def test_the_gradient_flows_through_all_iterations() -> None:
+    """It is the derivative: nothing on the way is detached."""
+    votes = torch.randn(1, 2, 3, 2, dtype=torch.float64, requires_grad=True)
+    active = torch.rand(1, 1, 3, dtype=torch.float64, requires_grad=True)
+    beta = torch.randn(2, 2, dtype=torch.float64, requires_grad=True)
+
+    def answer(votes: Tensor, active: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+        *_, last = run(votes, active, (beta[0], beta[1]), inverse_temperature=1.0)
+        return last.poses, last.activations
+
+    assert torch.autograd.gradcheck(answer, (votes, active, beta))
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (2, 2), (5, 1)])
+def test_windows_know_their_cells(kernel: int, stride: int) -> None:
+    """Each window's cells, row by row, and for each cell every slot that it sits in."""
+    windows = Windows(5, 6, kernel=kernel, stride=stride)
+    expected = [
+        [(top + y) * 6 + left + x for y in range(kernel) for x in range(kernel)]
+        for top in range(0, 5 - kernel + 1, stride)
+        for left in range(0, 6 - kernel + 1, stride)
+    ]
+    assert expected == windows.cells.tolist()
+    flat, empty = windows.cells.ravel(), windows.cells.size
+    for cell, slots in enumerate(windows.slots.tolist()):
+        real = [slot for slot in slots if slot != empty]
+        assert np.flatnonzero(flat == cell).tolist() == real

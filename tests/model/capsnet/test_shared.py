@@ -1,0 +1,79 @@
+"""Su's network (2018): weights shared by all input capsules, so any number of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from model.capsnet.routing import kmeans
+from model.capsnet.shared import SharedCapsNet, SharedConfig
+from tests.model.capsnet.networks import SMALL, count_encoder, lively, noise
+
+
+@pytest.fixture
+def network() -> SharedCapsNet:
+    config = SharedConfig(class_dim=5, num_classes=4, decoder_hidden=(7, 8))
+    network = lively(config)
+    assert isinstance(network, SharedCapsNet)
+    return network
+
+
+def test_the_encoder_has_the_source_s_size() -> None:
+    """279,488 parameters: two convolutions of 64, two of 128, one transformation."""
+    assert 279_488 == count_encoder(SharedConfig())
+    assert (8, 8, 14, 2) == SharedConfig().grid
+
+
+def test_the_source_s_layers() -> None:
+    """Pooling by averages after the second convolution, ReLU after each."""
+    with torch.device("meta"):
+        stem = SharedCapsNet(SharedConfig()).stem
+    kinds = [type(layer) for layer in stem]
+    conv = [nn.Conv2d, nn.ReLU]
+    assert [*conv, *conv, nn.AvgPool2d, *conv, *conv] == kinds
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_two_digits_side_by_side(network: SharedCapsNet, rounds: int) -> None:
+    """28x56 pixels are more cells, each of which votes as by hand; the weights stay the same."""
+    network.config = replace(network.config, rounds=rounds)
+    images = torch.rand(2, 1, 28, 56)
+    cells = network.stem(images)  # (2, 128, 8, 22)
+    weight = network.votes.weight.reshape(128, 4, 5)
+    votes = torch.einsum("ncyx,ckd->nkyxd", cells, weight).flatten(2, 3)
+    expected = kmeans.route(votes, rounds=rounds)
+    presence, poses = network(images)
+    torch.testing.assert_close(poses, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(presence, expected.norm(dim=-1), atol=4e-4, rtol=0)
+    assert (2, rounds, 4, 8 * 22) == network.trace(images).classes.couplings.shape
+
+
+def test_rounds_change_the_answer(network: SharedCapsNet) -> None:
+    """The same weights, one, two and three rounds: three answers."""
+    images, answers = torch.zeros(2, 1, 28, 28), []
+    images[0, :, 4:12, 4:20] = torch.rand(8, 16)  # cells that differ from each other
+    images[1, :, 12:26, 14:18] = 1
+    for rounds in (1, 2, 3):
+        network.config = replace(network.config, rounds=rounds)
+        answers.append(network(images).presence)
+    assert (answers[0] - answers[1]).abs().max() > 1e-4
+    assert (answers[1] - answers[2]).abs().max() > 1e-4
+
+
+def test_rounds_need_no_weights() -> None:
+    """A network trained with three rounds can be asked with one."""
+    one, three = (lively(replace(SMALL["shared"], rounds=rounds)) for rounds in (1, 3))
+    one.load_state_dict(three.state_dict())
+
+
+def test_a_capsule_is_a_cell(network: SharedCapsNet) -> None:
+    """Input capsule row * columns + column: a change in a corner moves the last one alone."""
+    images = noise(network.config, 1)
+    changed = images.clone()
+    changed[..., -1, -1] += 1
+    votes = [network.trace(some).classes.votes for some in (images, changed)]
+    moved = (votes[0] - votes[1]).abs().amax(dim=(0, 1, 3)) > 0
+    assert [63] == moved.nonzero().flatten().tolist()

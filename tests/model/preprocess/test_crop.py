@@ -1,0 +1,113 @@
+"""Photographs: cropped to the network's shape and scaled, their pixels as they are."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from model.preprocess import PreprocessError, crop, prepare
+from tests.model.preprocess.drawings import DIGIT, draw_seven
+
+COLOUR = (3, 24, 32)
+
+
+@pytest.fixture
+def thirds() -> Image.Image:
+    """A wide picture: red to the left, green in the middle, blue to the right."""
+    picture = Image.new("RGB", (120, 30), (0, 255, 0))
+    picture.paste((255, 0, 0), (0, 0, 40, 30))
+    picture.paste((0, 0, 255), (80, 0, 120, 30))
+    return picture
+
+
+def test_a_colour_picture_of_the_right_size_passes_untouched() -> None:
+    """Channels come first, and every pixel stays, dark border or light."""
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8)
+    prepared = prepare(Image.fromarray(pixels), COLOUR, rule="crop")
+    assert ("none", None, None) == (prepared.fit, prepared.polarity, prepared.box)
+    np.testing.assert_allclose(prepared.image, pixels.transpose(2, 0, 1) / 255, atol=1e-6)
+
+
+def test_the_middle_of_a_wide_picture_is_taken(thirds: Image.Image) -> None:
+    """The largest rectangle of the network's shape, here 40 of 120 columns: green alone."""
+    prepared = prepare(thirds, COLOUR, rule="crop")
+    assert ("crop", COLOUR) == (prepared.fit, prepared.image.shape)
+    np.testing.assert_array_equal([0, 1, 0], prepared.image.reshape(3, -1).mean(axis=1))
+
+
+def test_the_middle_of_a_high_picture_is_taken(thirds: Image.Image) -> None:
+    """The same, turned: 22.5 of 120 rows."""
+    image = crop(thirds.transpose(Image.Transpose.ROTATE_90), *COLOUR)
+    np.testing.assert_array_equal([0, 1, 0], image.reshape(3, -1).mean(axis=1))
+
+
+def test_stretch_takes_the_whole_picture(thirds: Image.Image) -> None:
+    """Red, green and blue each keep a third of the columns."""
+    prepared = prepare(thirds, COLOUR, rule="crop", fit="stretch")
+    assert "stretch" == prepared.fit
+    np.testing.assert_allclose([1 / 3] * 3, prepared.image.mean(axis=(1, 2)), atol=0.02)
+
+
+def test_a_grey_network_sees_luminance(thirds: Image.Image) -> None:
+    """One channel, weighed as Pillow does; polarity is not turned over."""
+    image = crop(thirds, 1, 24, 32)
+    assert (1, 24, 32) == image.shape
+    assert pytest.approx(0.587, abs=0.01) == float(image.mean())
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "P", "CMYK", "I;16", "F"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_mode_gives_channels_in_the_unit_interval(mode: str, channels: int) -> None:
+    """Grey pictures repeat themselves in red, green and blue."""
+    grey = Image.linear_gradient("L").resize((128, 96))
+    if mode in ("I;16", "F"):
+        sixteen = np.asarray(grey).astype(np.uint16 if mode == "I;16" else np.float32) * 257
+        picture = Image.fromarray(sixteen)
+    else:
+        picture = grey.convert(mode)
+    image = crop(picture, channels, 24, 32)
+    assert (channels, 24, 32) == image.shape
+    assert 0 <= image.min() < 0.1
+    assert 0.9 < image.max() <= 1
+
+
+def test_transparency_is_laid_on_white() -> None:
+    """A cut-out photograph has a white ground."""
+    picture = Image.new("RGBA", (64, 48), (0, 0, 0, 0))
+    np.testing.assert_array_equal(np.ones(COLOUR), prepare(picture, COLOUR, rule="crop").image)
+
+
+def test_small_pictures_are_enlarged() -> None:
+    """Down to a single pixel."""
+    image = crop(Image.new("RGB", (1, 1), (255, 0, 0)), *COLOUR)
+    np.testing.assert_array_equal([1, 0, 0], image.reshape(3, -1).mean(axis=1))
+
+
+def test_a_photograph_stored_on_its_side_is_turned(thirds: Image.Image) -> None:
+    """Its orientation tag is obeyed before the middle is looked for."""
+    file, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = 6  # the viewer turns it a quarter clockwise
+    thirds.save(file, "PNG", exif=exif)
+    image = prepare(Image.open(file), (3, 120, 30), rule="crop").image
+    assert [0, 1, 2] == [int(image[:, row, 15].argmax()) for row in (10, 60, 110)]
+
+
+@pytest.mark.parametrize("fit", ["digit", "pair"])
+def test_strokes_are_not_looked_for_in_photographs(fit: str, thirds: Image.Image) -> None:
+    """The message says why."""
+    with pytest.raises(PreprocessError, match=f"fit={fit} is for networks of digits"):
+        prepare(thirds, COLOUR, rule="crop", fit=fit)  # type: ignore[arg-type]
+
+
+def test_a_network_of_digits_crops_when_asked() -> None:
+    """The middle of the picture is taken, and made light on dark as before."""
+    prepared = prepare(draw_seven(), DIGIT, fit="crop")
+    assert ("crop", "dark-on-light", DIGIT) == (
+        prepared.fit,
+        prepared.polarity,
+        prepared.image.shape,
+    )
+    assert 0 == prepared.image[0, -1, -1]

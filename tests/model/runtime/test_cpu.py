@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from model.bundle import BundleError
+from model.runtime import Runtime, cpu
+from model.runtime.cpu import CpuDevice, cpu_quota
+from model.runtime.sessions import PlainSession
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def cgroups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Write:
+    """`cgroups({file: text})` is a folder with these files, on a machine of eight CPUs."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+
+    def write(files: dict[str, str]) -> Path:
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("200000 100000\n", 2, id="two CPUs"),
+        pytest.param("150000 100000\n", 2, id="one and a half"),
+        pytest.param("10000 100000\n", 1, id="a tenth"),
+        pytest.param("6400000 100000\n", 8, id="more than there are"),
+        pytest.param("max 100000\n", 8, id="no quota"),
+        pytest.param("", 8, id="empty"),
+    ],
+)
+def test_the_quota_is_the_container_s(text: str, expected: int, cgroups: Write) -> None:
+    """The quota is rounded up; without one, all CPUs of the machine may be used."""
+    assert expected == cpu_quota(cgroups({"cpu.max": text}))
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [
+        pytest.param("250000\n", 3, id="two and a half"),
+        pytest.param("-1\n", 8, id="no quota"),
+    ],
+)
+def test_older_cgroups_are_read_too(quota: str, expected: int, cgroups: Write) -> None:
+    """Version 1 keeps quota and period in two files."""
+    files = {"cpu/cpu.cfs_quota_us": quota, "cpu/cpu.cfs_period_us": "100000\n"}
+    assert expected == cpu_quota(cgroups(files))
+
+
+@pytest.mark.parametrize(
+    ("groups", "files"),
+    [
+        ("0::/a.slice/b.service\n", {"a.slice/cpu.max": "150000 100000"}),
+        (
+            "4:cpuset:/\n3:cpu,cpuacct:/b.service\n",
+            {
+                "cpu/b.service/cpu.cfs_quota_us": "150000",
+                "cpu/b.service/cpu.cfs_period_us": "100000",
+                "cpu/cpu.cfs_quota_us": "-1",
+            },
+        ),
+    ],
+)
+def test_a_unit_s_quota_counts(groups: str, files: dict[str, str], cgroups: Write) -> None:
+    """Systemd's units are groups within groups, each of which may have a quota."""
+    folder = cgroups(files | {"own": groups})
+    assert 2 == cpu_quota(folder, folder / "own")
+
+
+def test_without_a_cgroup_all_cpus_may_be_used(cgroups: Write) -> None:
+    """Outside of Linux containers the files do not exist."""
+    assert 8 == cpu_quota(cgroups({}))
+
+
+@pytest.mark.parametrize(("quick_s", "expected"), [(0.0, 3), (float("inf"), 1)])
+def test_only_slow_inferences_are_divided_among_threads(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, quick_s: float, expected: int
+) -> None:
+    """How long one row takes decides, when a graph is loaded."""
+    monkeypatch.setattr(cpu, "QUICK_S", quick_s)
+    session = CpuDevice(threads=3).open(runtime.bundle.graph("encoder"))
+    assert expected == threads_of(session)
+
+
+def test_a_graph_that_cannot_be_run_is_named(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bundle is left out, and the others are served."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a shape does not fit")
+
+    monkeypatch.setattr(cpu, "_seconds_of_a_row", fail)
+    with pytest.raises(BundleError, match=r"encoder\.onnx: .* cannot run it: a shape"):
+        CpuDevice(threads=3).open(runtime.bundle.graph("encoder"))
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(1, (1, 1)), (2, (2, 1)), (7, (2, 6))])
+def test_batches_side_by_side_take_all_threads(
+    runtime: Runtime, threads: int, expected: tuple[int, int]
+) -> None:
+    """Those that run them, and those of the session, which counts one of the others as its own."""
+    device = CpuDevice(threads)
+    session = device.open_side_by_side(runtime.bundle.graph("encoder"))
+    assert expected == (device.side_by_side, threads_of(session))
+
+
+def threads_of(session: PlainSession) -> int:
+    return int(session._session.get_session_options().intra_op_num_threads)

@@ -1,0 +1,166 @@
+"""What only a CUDA device can show. Imports nothing of the service or of training.
+
+Without the development environment: `python -m pytest --noconftest -m cuda tests/model/runtime`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import model
+from model.bundle import Bundle
+from model.preprocess import Floats
+from model.runtime import DeviceError, Encoding, Runtime
+from model.runtime.cuda import CudaDevice, CudaOptions
+
+pytestmark = pytest.mark.cuda
+BUNDLES = Path(model.__file__).parent / "bundles"
+LARGEST = 32
+SIZES = (1, 2, 3, 4, 5, 8, 13, 16, 31, 32, 33, 70)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def device() -> None:
+    """A CUDA device that answers."""
+    try:
+        CudaDevice(CudaOptions())
+    except DeviceError as error:
+        pytest.skip(f"no CUDA here: {error}")
+
+
+@pytest.fixture(scope="module", params=["mnist-compact", "mnist"])
+def bundle(request: pytest.FixtureRequest) -> Bundle:
+    """The networks that ship."""
+    return Bundle.open(BUNDLES / request.param)
+
+
+@pytest.fixture(scope="module")
+def images(bundle: Bundle) -> Floats:
+    """Seventy sparse images, a fifth of whose pixels are lit."""
+    rng = np.random.default_rng(0)
+    lit = rng.random((70, *bundle.manifest.image_shape)) < 0.2
+    return (rng.random(lit.shape) * lit).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def on_cpu(bundle: Bundle) -> Runtime:
+    return Runtime(bundle, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def on_cuda(bundle: Bundle) -> Runtime:
+    """Warmed up: every bucket is a captured graph."""
+    return warm(bundle, CudaOptions())
+
+
+def warm(bundle: Bundle, options: CudaOptions) -> Runtime:
+    runtime = Runtime(bundle, device="cuda", cuda=options, max_encode_rows=LARGEST)
+    runtime.warm_up()
+    return runtime
+
+
+def difference(one: Encoding, other: Encoding) -> float:
+    """The largest, over presence and poses."""
+    return max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
+
+
+def test_strict_cuda_is_in_use(on_cuda: Runtime) -> None:
+    """After the warm-up the sessions are still CUDA's."""
+    assert "CUDAExecutionProvider" == on_cuda.provider
+
+
+def test_auto_finds_cuda(bundle: Bundle) -> None:
+    """Where CUDA works, `auto` takes it."""
+    runtime = Runtime(bundle, device="auto")
+    runtime.warm_up()
+    assert "CUDAExecutionProvider" == runtime.provider
+
+
+@pytest.mark.parametrize("rows", SIZES)
+def test_encoding_is_the_cpu_s(
+    rows: int, on_cuda: Runtime, on_cpu: Runtime, images: Floats
+) -> None:
+    """In every bucket, and for batches that fill none or several."""
+    assert difference(on_cpu.encode(images[:rows]), on_cuda.encode(images[:rows])) <= 1e-4
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 64, 200, 256, 300])
+def test_drawings_are_the_cpu_s(rows: int, on_cuda: Runtime, on_cpu: Runtime) -> None:
+    """In buckets of the decoder, and beyond its largest."""
+    rng = np.random.default_rng(rows)
+    poses = rng.uniform(-0.5, 0.5, (rows, on_cpu.bundle.manifest.class_dim)).astype(np.float32)
+    classes = rng.integers(0, on_cpu.bundle.manifest.num_classes, rows)
+    drawn = on_cuda.decode(poses, classes)
+    assert np.abs(on_cpu.decode(poses, classes) - drawn).max() <= 1e-4
+
+
+def test_routing_is_the_cpu_s(on_cuda: Runtime, on_cpu: Runtime, images: Floats) -> None:
+    """The graph that is not captured gives the CPU's couplings, logits, poses and votes."""
+    wanted, found = (runtime.trace(images[:5]).classes for runtime in (on_cpu, on_cuda))
+    pairs = zip(wanted, found, strict=True)
+    for expected, actual in pairs:
+        assert np.abs(expected - actual).max() <= 1e-3  # logits add up over iterations
+
+
+def test_replays_follow_their_inputs(on_cuda: Runtime, on_cpu: Runtime, images: Floats) -> None:
+    """A graph that is replayed a hundred times, in turn with others, reads its inputs each time."""
+    rng = np.random.default_rng(3)
+    for _ in range(100):
+        rows = int(rng.integers(1, LARGEST + 1))
+        chosen = images[rng.permutation(70)[:rows]]
+        assert difference(on_cpu.encode(chosen), on_cuda.encode(chosen)) <= 1e-4
+
+
+def test_graphs_change_no_answer(bundle: Bundle, on_cuda: Runtime, images: Floats) -> None:
+    """The same buckets without capture."""
+    plain = warm(bundle, CudaOptions(graphs=False))
+    assert difference(plain.encode(images), on_cuda.encode(images)) <= 1e-5
+
+
+def test_padding_does_not_reach_answers(on_cuda: Runtime, images: Floats) -> None:
+    """Three rows get the same answers before and after their bucket was full of others."""
+    before = on_cuda.encode(images[:3])
+    on_cuda.encode(np.ones((4, *images.shape[1:]), np.float32))
+    assert difference(before, on_cuda.encode(images[:3])) <= 1e-6
+
+
+def test_an_answer_does_not_depend_on_its_bucket(on_cuda: Runtime, images: Floats) -> None:
+    """An image alone and in a full batch; cuDNN may choose another convolution for each."""
+    together = on_cuda.encode(images[:LARGEST])
+    for place in (0, 7, 31):
+        alone = on_cuda.encode(images[place : place + 1])
+        one = Encoding(*(part[place : place + 1] for part in together))
+        assert difference(one, alone) <= 1e-4
+
+
+def test_half_precision_moves_presence_little(
+    bundle: Bundle, on_cuda: Runtime, images: Floats
+) -> None:
+    """It stays within a hundredth, and something did change."""
+    half = warm(bundle, CudaOptions(precision="half"))
+    assert "encoder.fp16" == half.encoder_role(LARGEST)
+    moved = np.abs(half.encode(images).presence - on_cuda.encode(images).presence).max()
+    assert 0 < moved <= 1e-2
+
+
+def test_tf32_moves_presence_little(bundle: Bundle, on_cuda: Runtime, images: Floats) -> None:
+    """It stays within a hundredth."""
+    tf32 = warm(bundle, CudaOptions(tf32=True))
+    moved = np.abs(tf32.encode(images).presence - on_cuda.encode(images).presence).max()
+    assert moved <= 1e-2
+
+
+def test_a_device_that_is_there_is_not_lost(on_cuda: Runtime, images: Floats) -> None:
+    """A bad batch fails as itself, and the next one is answered."""
+    with pytest.raises(ValueError, match="images has rows of"):
+        on_cuda.encode(images[:, :, 1:])
+    assert (1, on_cuda.bundle.manifest.num_classes) == on_cuda.encode(images[:1]).presence.shape
+
+
+def test_a_device_that_does_not_exist_is_refused(bundle: Bundle) -> None:
+    """The message names the device."""
+    with pytest.raises(DeviceError, match="CUDA was asked for and does not work"):
+        Runtime(bundle, device="cuda", cuda=CudaOptions(device_id=99))

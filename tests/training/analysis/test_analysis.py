@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from model.bundle import CARD, Bundle
+from tests.training.published import HELD_OUT, RUN, say_training, write_toys
+from training.analysis import (
+    analyse,
+    analyse_dimensions,
+    analyse_novelty,
+    analyse_routing,
+    novelty,
+)
+from training.card import ROC, ROUTING, SWEEP
+from training.data.datasets import DATASETS, Examples
+from training.evaluate import held_out
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the toys, and few images of other kinds."""
+    monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
+    monkeypatch.setattr(novelty, "COUNT", 5)
+    return tmp_path
+
+
+@pytest.fixture
+def bundle(bundle_path: Path, data_dir: Path) -> Bundle:
+    """A bundle that learnt the toys and was not analysed."""
+    return say_training(bundle_path, data_dir / "mnist")
+
+
+@pytest.fixture
+def examples(bundle: Bundle, data_dir: Path) -> Examples:
+    return held_out(bundle, data_dir)
+
+
+def headings(bundle: Bundle) -> set[str]:
+    text = (bundle.path / CARD).read_text()
+    return {line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")}
+
+
+def test_an_analysed_bundle_tells_what_was_found(bundle: Bundle, data_dir: Path) -> None:
+    """Names and rule are in the manifest that is read back, and all of it is in the card."""
+    manifest = analyse(bundle, data_dir).manifest
+    assert manifest == Bundle.open(bundle.path).manifest
+    assert {(1, dim) for dim in range(16)} == {
+        (one.label, one.dim) for one in manifest.pose_dimensions
+    }
+    assert manifest.novelty is not None
+    assert (
+        f"{HELD_OUT} held-out training images, which were not trained on" == manifest.novelty.images
+    )
+    assert {"noise", "blanks", "letters", "digits (toys)"} == {
+        one["kind"] for one in manifest.novelty.others
+    }
+    for drawing in (ROUTING, SWEEP, ROC):
+        with Image.open(bundle.path / drawing) as picture:
+            assert "PNG" == picture.format
+    assert {"Pose dimensions", "Sweeps", "Routing", "Novelty", "Limits"} <= headings(bundle)
+    assert "| letters | 5 |" in (bundle.path / CARD).read_text()
+
+
+def test_each_part_may_be_had_alone(bundle: Bundle, examples: Examples) -> None:
+    """The others stay out of the card."""
+    before = headings(analyse_dimensions(bundle, examples))
+    assert "Routing" not in before
+    analyse_routing(Bundle.open(bundle.path), examples)
+    assert before | {"Routing"} == headings(bundle)
+
+
+def test_a_family_is_asked_what_it_offers(family_bundles: Path, data_dir: Path) -> None:
+    """A CNN has nothing inside; self-attention has poses and no iterations."""
+    plain = say_training(family_bundles / "tiny-baseline", data_dir / "baseline")
+    assert plain == analyse(plain, data_dir)
+    attention = analyse(say_training(family_bundles / "tiny-attention", data_dir / "a"), data_dir)
+    assert {"Sweeps", "Novelty"} <= headings(attention)
+    assert "Routing" not in headings(attention)
+
+
+def test_dimensions_of_photographs_get_no_names(
+    colour_bundle_path: Path, data_dir: Path, examples: Examples
+) -> None:
+    """They are swept all the same."""
+    bundle = say_training(colour_bundle_path, data_dir / "blocks")
+    coloured = Examples(examples.images[:, :, :24].repeat(3, 1), examples.labels)
+    swept = analyse_dimensions(bundle, coloured)
+    assert () == swept.manifest.pose_dimensions
+    assert {"Pose dimensions", "Sweeps"} <= headings(swept)
+
+
+def test_pairs_have_no_novelty_rule(
+    strokes_bundle_path: Path, data_dir: Path, examples: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They see more than single digits; those stand in the middle of their larger images."""
+    monkeypatch.setattr("training.analysis.held_out", lambda *_, **__: examples)
+    bundle = say_training(strokes_bundle_path, data_dir / "strokes")
+    analysed = analyse(bundle, data_dir)
+    assert analysed.manifest.novelty is None
+    assert {"Sweeps", "Routing"} <= headings(analysed)
+
+
+def test_other_kinds_have_no_part_in_the_rule(
+    bundle: Bundle, examples: Examples, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With fewer of them it is the same; only what is reported changes."""
+    first = analyse_novelty(bundle, examples, data_dir).manifest.novelty
+    monkeypatch.setattr(novelty, "COUNT", 2)
+    second = analyse_novelty(bundle, examples, data_dir).manifest.novelty
+    assert first is not None
+    assert second is not None
+    assert first != second
+    assert replace(first, others=()) == replace(second, others=())
+
+
+def test_findings_in_other_weights_are_forgotten(
+    bundle: Bundle, examples: Examples, data_dir: Path
+) -> None:
+    """Names measured on a network that was replaced do not outlive a new measurement."""
+    fitted = analyse_novelty(bundle, examples, data_dir)
+    assert fitted.manifest.version == fitted.manifest.analysed_version
+    replaced = replace(fitted, manifest=replace(fitted.manifest, analysed_version="another"))
+    assert analyse_dimensions(replaced, examples).manifest.novelty is None
+    assert analyse_dimensions(fitted, examples).manifest.novelty == fitted.manifest.novelty
+
+
+def test_a_network_that_saw_the_held_out_images_says_so(
+    bundle_path: Path, data_dir: Path, examples: Examples
+) -> None:
+    """The rule was fitted on images that it was trained on."""
+    final = say_training(bundle_path, data_dir / "final", runs=(replace(RUN, held_out=0),))
+    rule = analyse_novelty(final, examples, data_dir).manifest.novelty
+    assert rule is not None
+    assert rule.images.endswith("which were trained on")

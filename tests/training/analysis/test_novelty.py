@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.bundle import Bundle, Manifest
+from model.runtime import Runtime
+from tests.training.published import write_toys
+from training.analysis import novelty
+from training.analysis.novelty import auc, draw_others, find_features, fit_novelty, judge, roc
+from training.data.datasets import DATASETS, NOVELTY_DATASETS
+
+COUNT = 8
+
+
+@pytest.fixture
+def images() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return (rng.random((200, 1, 28, 28)) * (rng.random((200, 1, 28, 28)) < 0.2)).astype(np.float32)
+
+
+def test_a_fitted_rule_knows_what_it_was_fitted_on(runtime: Runtime, images: np.ndarray) -> None:
+    """99 of 100 images of the threshold's half reach it, and the tables are of the other half."""
+    rule = fit_novelty(runtime, images, described="noise")
+    features = find_features(runtime, images)
+    known = rule.rank(features).score[100:] >= rule.threshold
+    assert 0.99 == pytest.approx(np.mean(known), abs=0.011)
+    for feature, table in zip(features, (rule.length, rule.margin, rule.error), strict=True):
+        assert (feature[:100].min(), feature[:100].max()) == pytest.approx(
+            (table[0], table[-1]), rel=1e-5
+        )
+
+
+def test_features_are_of_the_most_present_class(runtime: Runtime, images: np.ndarray) -> None:
+    """Image by image, without batches, they are the same."""
+    features = find_features(runtime, images[:70])
+    place = 66
+    presence, poses = runtime.encode(images[place : place + 1])
+    label = presence[0].argmax()
+    drawn = runtime.decode(poses[:, label], np.array([label]))
+    error = np.square(drawn - images[place]).sum() / (np.square(images[place]).sum() + 1)
+    assert presence.max() == pytest.approx(features.length[place], abs=1e-5)
+    assert error == pytest.approx(features.error[place], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("higher", "lower", "expected"),
+    [
+        ([2, 3], [0, 1], 1.0),
+        ([0, 1], [2, 3], 0.0),
+        ([1, 1], [1, 1], 0.5),
+        ([0, 2, 2], [1, 2], (0 + 0 + 1 + 0.5 + 1 + 0.5) / 6),
+    ],
+)
+def test_auc_counts_pairs(higher: list[float], lower: list[float], expected: float) -> None:
+    """Won pairs count one, ties a half."""
+    found = auc(np.array(higher, float), np.array(lower, float))
+    assert expected == pytest.approx(found)
+
+
+def test_auc_is_the_area_under_the_roc_curve() -> None:
+    """The trapezoids under the curve add up to the share of won pairs."""
+    rng = np.random.default_rng(0)
+    known, others = rng.integers(3, 9, 40) / 10, rng.integers(0, 7, 30) / 10
+    x, y = roc(known, others)
+    assert ((0, 0), (1, 1)) == ((x[0], y[0]), (x[-1], y[-1]))
+    assert auc(known, others) == pytest.approx(np.trapezoid(y, x))
+
+
+def test_a_verdict_counts_images_taken_for_known(runtime: Runtime, images: np.ndarray) -> None:
+    """Those at the threshold are known, as the service has it."""
+    rule = fit_novelty(runtime, images, described="noise")
+    high, low = np.full(4, rule.threshold), np.full(3, rule.threshold - 1e-3)
+    verdict = judge(rule, high, "noise", np.concatenate((high, low)))
+    assert ("noise", 7, round(400 / 7, 2)) == tuple(
+        verdict[key] for key in ("kind", "images", "known_percent")
+    )
+
+
+@pytest.fixture
+def manifest(bundle_path: Path) -> Manifest:
+    """Of a network for digits."""
+    return Bundle.open(bundle_path).manifest
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the files of one other data set are, and no other's; and few images of each kind."""
+    monkeypatch.setattr(novelty, "COUNT", COUNT)
+    monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
+    return tmp_path
+
+
+def test_every_kind_has_its_images(manifest: Manifest, data_dir: Path) -> None:
+    """Shaped and scaled as the network wants them, no two letters alike."""
+    kinds = draw_others(manifest, data_dir)
+    assert {"noise", "blanks", "letters", "digits (toys)"} == kinds.keys()
+    for images in kinds.values():
+        assert ((COUNT, 1, 28, 28), np.float32) == (images.shape, images.dtype)
+        assert 0 <= images.min() <= images.max() <= 1
+    assert COUNT == len({one.tobytes() for one in kinds["letters"]})
+    assert np.ptp(kinds["blanks"][0]) == 0
+    assert kinds["letters"].sum(axis=(1, 2, 3)).min() > 20
+
+
+def test_sets_that_no_network_learns_are_among_them(
+    manifest: Manifest, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have a test split alone."""
+    toys = replace(DATASETS["toys"], kind="Hiragana")
+    monkeypatch.setitem(NOVELTY_DATASETS, "toys", toys)
+    assert "Hiragana (toys)" in draw_others(manifest, data_dir)
+
+
+def test_the_same_seed_draws_the_same(manifest: Manifest, data_dir: Path) -> None:
+    """What is reported can be repeated."""
+    first, again = draw_others(manifest, data_dir), draw_others(manifest, data_dir)
+    for kind, images in first.items():
+        assert np.array_equal(images, again[kind])
+
+
+def test_what_a_network_learnt_is_no_other_kind(manifest: Manifest, data_dir: Path) -> None:
+    """To a network of the toys they are not novel."""
+    kinds = draw_others(replace(manifest, dataset="toys"), data_dir)
+    assert {"noise", "blanks", "letters"} == kinds.keys()
+
+
+def test_images_are_not_stretched_to_fit(colour_bundle_path: Path, data_dir: Path) -> None:
+    """Networks of another size or in colour see no other data set, but coloured letters."""
+    kinds = draw_others(Bundle.open(colour_bundle_path).manifest, data_dir)
+    assert {"noise", "blanks", "letters"} == kinds.keys()
+    assert {(COUNT, 3, 24, 32)} == {images.shape for images in kinds.values()}

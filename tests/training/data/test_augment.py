@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from training.data.augment import BatchStream, Distortion, Pad, erase, shift
+from training.data.examples import Examples
+
+CPU = torch.device("cpu")
+
+
+def stream(count: int, *, batch_size: int, seed: int = 1, shift_px: int = 2) -> BatchStream:
+    """Batches of examples whose label is their number, and whose pixels are 2 + 2 * label."""
+    labels = np.arange(count)
+    images = np.zeros((count, 1, 6, 6), np.uint8)
+    images[:, :, 2:4, 2:4] = 2 + 2 * labels[:, None, None, None]
+    return BatchStream(
+        Examples(images, labels), batch_size=batch_size, shift_px=shift_px, seed=seed, device=CPU
+    )
+
+
+def labels(batches: BatchStream, steps: int) -> list[int]:
+    """The labels of the first batches, one after the other."""
+    return torch.cat([batches.batch(step).labels for step in range(steps)]).tolist()
+
+
+def moved_by(image: Tensor) -> tuple[int, int]:
+    """How far down and right the 2x2 square of an image of the stream has been moved."""
+    down, right = image.squeeze(0).nonzero().amin(dim=0).tolist()
+    return down - 2, right - 2
+
+
+@pytest.mark.parametrize(
+    "batch_size",
+    [
+        pytest.param(5, id="whole batches"),
+        pytest.param(4, id="batches across epochs"),
+        pytest.param(25, id="batches of several epochs"),
+    ],
+)
+def test_every_example_comes_once_an_epoch(batch_size: int) -> None:
+    """However batches lie across epochs, each ten examples in a row are all ten."""
+    seen = np.reshape(labels(stream(10, batch_size=batch_size), 100 // batch_size), (10, 10))
+    np.testing.assert_array_equal(np.tile(np.arange(10), (10, 1)), np.sort(seen, axis=1))
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 10, 25])
+def test_all_batches_have_the_same_size(batch_size: int) -> None:
+    """No batch is cut short where an epoch ends."""
+    batches = stream(10, batch_size=batch_size)
+    assert {batch_size} == {len(batches.batch(step).images) for step in range(12)}
+
+
+def test_each_epoch_has_its_own_order() -> None:
+    """The examples are shuffled anew."""
+    seen = labels(stream(50, batch_size=50), 2)
+    assert seen[:50] != seen[50:]
+
+
+def test_an_epoch_is_shuffled() -> None:
+    """The examples do not come in the order of the files."""
+    assert list(range(50)) != labels(stream(50, batch_size=50), 1)
+
+
+@pytest.mark.parametrize("step", [1, 7, 9, 30])
+def test_a_resumed_stream_goes_on_as_if_never_interrupted(step: int) -> None:
+    """A new stream gives the same images at a step as one that made all steps before it."""
+    running = stream(10, batch_size=4)
+    for earlier in range(step):
+        running.batch(earlier)
+    expected, actual = running.batch(step), stream(10, batch_size=4).batch(step)
+    torch.testing.assert_close(tuple(expected), tuple(actual), rtol=0, atol=0)
+
+
+def test_the_same_seed_gives_the_same_batches() -> None:
+    """Order and shifts follow from the seed."""
+    expected, actual = stream(40, batch_size=40).batch(0), stream(40, batch_size=40).batch(0)
+    torch.testing.assert_close(tuple(expected), tuple(actual), rtol=0, atol=0)
+
+
+def test_the_global_generator_does_not_matter() -> None:
+    """Drawing other random numbers in between changes no batch."""
+    expected = labels(stream(10, batch_size=4), 10)
+    torch.manual_seed(99)
+    assert expected == labels(stream(10, batch_size=4), 10)
+
+
+def test_another_seed_gives_another_order() -> None:
+    """Two seeds shuffle differently."""
+    assert labels(stream(40, batch_size=40, seed=1), 1) != labels(
+        stream(40, batch_size=40, seed=2), 1
+    )
+
+
+def test_another_seed_gives_other_shifts() -> None:
+    """Two seeds move the images differently."""
+    first, second = (
+        [moved_by(image) for image in stream(40, batch_size=40, seed=seed).batch(0).images]
+        for seed in (1, 2)
+    )
+    assert first != second
+
+
+def test_an_image_keeps_its_label() -> None:
+    """Shuffling moves images and labels alike."""
+    batch = stream(100, batch_size=100).batch(0)
+    brightest = (batch.images.amax(dim=(1, 2, 3)) * 255).round().long()
+    assert (2 + 2 * batch.labels).tolist() == brightest.tolist()
+
+
+def test_types_and_shapes_are_the_networks() -> None:
+    """Images are (B, C, H, W) float32 and labels (B,) int64."""
+    images, numbers = stream(10, batch_size=4).batch(0)
+    assert ((4, 1, 6, 6), torch.float32) == (tuple(images.shape), images.dtype)
+    assert ((4,), torch.int64) == (tuple(numbers.shape), numbers.dtype)
+
+
+def test_pixels_lie_between_zero_and_one() -> None:
+    """Black is 0, white (255) is 1 and 51 is a fifth."""
+    image = np.array([[[[0, 51, 255]]]], np.uint8)
+    examples = Examples(image, np.zeros(1, np.int64))
+    batches = BatchStream(examples, batch_size=1, shift_px=0, seed=1, device=CPU)
+    torch.testing.assert_close(torch.tensor([[[[0.0, 0.2, 1.0]]]]), batches.batch(0).images)
+
+
+@pytest.mark.parametrize("reach", [0, 1, 2])
+def test_shifts_cover_their_range_and_no_more(reach: int) -> None:
+    """Every whole number of pixels within reach occurs, down and right in any combination."""
+    images = stream(120, batch_size=600, shift_px=reach).batch(0).images
+    both = range(-reach, reach + 1)
+    expected = {(down, right) for down in both for right in both}
+    assert expected == {moved_by(image) for image in images}
+
+
+def test_each_batch_of_an_epoch_has_its_own_shifts() -> None:
+    """Where an image stands in its batch does not tell how far it is moved."""
+    batches = stream(40, batch_size=20)
+    first, second = ([moved_by(image) for image in batches.batch(step).images] for step in range(2))
+    assert first != second
+
+
+def test_an_image_is_shifted_anew_each_epoch() -> None:
+    """One image takes several positions over the epochs."""
+    batches = stream(1, batch_size=1)
+    assert len({moved_by(batches.batch(step).images[0]) for step in range(20)}) > 1
+
+
+@pytest.mark.parametrize("pad", ["zero", "reflect"])
+@pytest.mark.parametrize("reach", [1, 3])
+def test_shift_agrees_with_numpys_padding(reach: int, pad: Pad) -> None:
+    """Each channel is padded alike, and the window moves over it."""
+    both = torch.arange(-reach, reach + 1)
+    shifts = torch.cartesian_prod(both, both)
+    shape = (len(shifts), 3, 5, 7)
+    images = np.random.default_rng(0).integers(1, 256, shape, np.uint8)
+    edges = ((0, 0), (0, 0), (reach, reach), (reach, reach))
+    padded = np.pad(images, edges, "reflect" if pad == "reflect" else "constant")
+    expected = np.stack(
+        [
+            image[:, reach - down : reach - down + 5, reach - right : reach - right + 7]
+            for image, (down, right) in zip(padded, shifts.tolist(), strict=True)
+        ]
+    )
+    actual = shift(torch.from_numpy(images), shifts, reach, pad)
+    np.testing.assert_array_equal(expected, actual.numpy())
+
+
+def test_no_reach_leaves_images_alone() -> None:
+    """Without shifts, an image is what it was."""
+    images = torch.arange(12, dtype=torch.uint8).reshape(1, 1, 3, 4)
+    torch.testing.assert_close(images, shift(images, torch.zeros(1, 2, dtype=torch.int64), 0))
+
+
+def test_flips_mirror_half_of_the_images() -> None:
+    """Left and right change places, nothing else; the order of the examples stays what it was."""
+    images = np.zeros((100, 1, 6, 6), np.uint8)
+    images[:, :, 1, 2] = 255
+    examples = Examples(images, np.arange(100))
+    plain, flipping = (
+        BatchStream(examples, batch_size=100, shift_px=0, seed=1, device=CPU, flip=flip).batch(0)
+        for flip in (False, True)
+    )
+    mirrored = flipping.images[:, 0, 1, 3] == 1
+    assert 35 < mirrored.sum() < 65
+    expected = torch.where(mirrored[:, None, None, None], plain.images.flip(3), plain.images)
+    torch.testing.assert_close(expected, flipping.images)
+    torch.testing.assert_close(plain.labels, flipping.labels)
+
+
+def test_a_square_is_erased_around_its_middle() -> None:
+    """In all channels; what lies outside the image is left out, and a side of none erases none."""
+    squares = torch.tensor([[3, 1, 2], [2, 0, 4], [0, 2, 2]])
+    images = torch.ones(3, 2, 4, 5, dtype=torch.uint8)
+    expected = images.clone()
+    expected[0, :, 0:3, 1:4] = 0
+    expected[1, :, 0:1, 3:5] = 0
+    torch.testing.assert_close(expected, erase(images, squares))
+
+
+def coloured(**options: Any) -> BatchStream:
+    """60 white images of two channels, higher than they are wide."""
+    examples = Examples(np.full((60, 2, 9, 7), 255, np.uint8), np.arange(60))
+    return BatchStream(examples, batch_size=60, seed=1, device=CPU, **options)
+
+
+def test_erased_squares_have_all_sides_up_to_the_largest() -> None:
+    """Their number of black pixels in a channel never exceeds the largest square's."""
+    images = torch.cat([coloured(shift_px=0, erase_px=3).batch(step).images for step in range(5)])
+    black = (images == 0).sum(dim=(2, 3))
+    assert torch.equal(black[:, 0], black[:, 1])
+    assert {0, 1, 4, 9} <= set(black[:, 0].tolist())
+    assert 9 == black.max()
+    assert (images == 0).any(dim=0).all()
+
+
+def test_erasing_changes_nothing_else() -> None:
+    """Order, shifts and distortion are those of a stream that does not erase."""
+    options = {"shift_px": 2, "flip": True, "distortion": Distortion(0.5, 1)}
+    plain, erased = (coloured(erase_px=erase_px, **options).batch(2) for erase_px in (0, 4))
+    torch.testing.assert_close(plain.labels, erased.labels)
+    left = erased.images != 0
+    torch.testing.assert_close(plain.images[left], erased.images[left])
+
+
+@pytest.mark.parametrize("distortion", [Distortion(), Distortion(0.5, 1)], ids=str)
+def test_reflected_edges_stay_white(distortion: Distortion) -> None:
+    """No black moves into photographs."""
+    images = coloured(shift_px=3, pad="reflect", distortion=distortion).batch(0).images
+    torch.testing.assert_close(torch.ones_like(images), images)

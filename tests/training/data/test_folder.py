@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from model.preprocess import crop
+from training.data import folder as folders
+from training.data.folder import Folder, load_folder
+from training.data.source import DatasetError
+
+RED, GREEN, GREY = (200, 10, 30), (10, 200, 30), (90, 90, 90)
+Colour = int | tuple[int, ...]
+
+
+def paint(
+    folder: Path,
+    name: str,
+    colours: Iterable[Colour],
+    *,
+    mode: str = "RGB",
+    size: tuple[int, int] = (40, 30),
+    suffix: str = "png",
+) -> None:
+    """Pictures of a class, each of one colour."""
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    for number, colour in enumerate(colours):
+        picture = Image.new(mode, size, colour)  # type: ignore[arg-type]
+        picture.save(folder / name / f"{number:03}.{suffix}", lossless=True)
+
+
+@pytest.fixture
+def fruit(tmp_path: Path) -> Path:
+    """Twenty apples and ten pears, 40 pixels wide and 30 high."""
+    folder = tmp_path / "Our Fruit!"
+    paint(folder, "pear", [GREEN] * 10)
+    paint(folder, "apple", [(200, 10, shade) for shade in range(20)])
+    return folder
+
+
+def load(folder: Path, **options: Any) -> Folder:
+    """With 28x28 pixels for pictures that do not keep their size."""
+    return load_folder(folder, **{"height": 28, "width": 28, "seed": 1, **options})
+
+
+def test_classes_are_the_folders_in_order(fruit: Path) -> None:
+    """Labels follow the sorted names, and each picture has its folder's."""
+    dataset, training, validation = load(fruit)
+    assert ("apple", "pear") == dataset.class_names
+    for images, labels in (training, validation):
+        np.testing.assert_array_equal(labels, images[:, 1, 0, 0] == 200)
+
+
+def test_a_folder_is_described_as_published_data_sets_are(fruit: Path) -> None:
+    """Its name suits a bundle, and the protocol says what was held out."""
+    dataset = load(fruit, seed=7).dataset
+    assert ("our-fruit", (3, 30, 40), "crop", 3) == (
+        dataset.name,
+        dataset.image_shape,
+        dataset.preprocess,
+        dataset.held_out,
+    )
+    assert "3 pictures, 10% of each class, chosen by seed 7" in dataset.protocol
+
+
+def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:
+    """The same crop, in bytes."""
+    rng = np.random.default_rng(0)
+    noise = rng.integers(0, 256, (50, 90, 3), np.uint8)
+    Image.fromarray(noise).save(fruit / "pear" / "noise.png")
+    with Image.open(fruit / "pear" / "noise.png") as picture:
+        expected = np.rint(crop(picture, 3, 20, 24) * 255).astype(np.uint8)
+    training = load(fruit, height=20, width=24, held_out=0).training
+    assert (31, 3, 20, 24) == training.images.shape
+    np.testing.assert_array_equal(expected, training.images[-1])
+
+
+def test_types_are_those_of_examples(fruit: Path) -> None:
+    """Images are bytes and labels int64."""
+    for examples in load(fruit)[1:]:
+        assert (np.uint8, np.int64) == (examples.images.dtype, examples.labels.dtype)
+
+
+@pytest.mark.parametrize(
+    ("share", "apples", "pears"), [(0.1, 2, 1), (0.25, 5, 2), (0.001, 1, 1), (0.999, 19, 9)]
+)
+def test_each_class_gives_its_share(fruit: Path, share: float, apples: int, pears: int) -> None:
+    """One picture at least is held out, and one at least is not."""
+    _, training, validation = load(fruit, held_out=share)
+    assert [apples, pears] == np.bincount(validation.labels).tolist()
+    assert [20 - apples, 10 - pears] == np.bincount(training.labels).tolist()
+
+
+def test_nothing_need_be_held_out(fruit: Path) -> None:
+    """Then all pictures are trained on, and a single one of a class will do."""
+    paint(fruit, "quince", [GREY])
+    _, training, validation = load(fruit, held_out=0)
+    assert (31, 0) == (len(training.labels), len(validation.labels))
+
+
+def apples(examples: Any) -> set[int]:
+    """The shades by which apples are told apart."""
+    return set(examples.images[examples.labels == 0, 2, 0, 0].tolist())
+
+
+def test_the_seed_decides_what_is_held_out(fruit: Path) -> None:
+    """The same pictures for the same seed, others for another, and none in both parts."""
+    first, again, other = (load(fruit, seed=seed, held_out=0.5) for seed in (1, 1, 2))
+    assert apples(first.validation) == apples(again.validation)
+    assert apples(first.validation) != apples(other.validation)
+    assert set(range(20)) == apples(first.training) | apples(first.validation)
+    assert not apples(first.training) & apples(first.validation)
+
+
+def test_other_classes_do_not_change_what_is_held_out(fruit: Path) -> None:
+    """A picture's name decides, not its number."""
+    before = apples(load(fruit, held_out=0.5).validation)
+    paint(fruit, "aaa", [GREY] * 4)
+    validation = load(fruit, held_out=0.5).validation
+    held_out = set(validation.images[validation.labels == 1, 2, 0, 0].tolist())
+    assert before == held_out
+
+
+@pytest.mark.parametrize(
+    ("size", "keep_size", "expected"),
+    [
+        pytest.param((64, 20), True, (20, 64), id="small"),
+        pytest.param((65, 20), True, (28, 28), id="too wide"),
+        pytest.param((20, 65), True, (28, 28), id="too high"),
+        pytest.param((64, 20), False, (28, 28), id="not wanted"),
+    ],
+)
+def test_small_pictures_of_one_size_keep_it(
+    tmp_path: Path, size: tuple[int, int], expected: tuple[int, int], *, keep_size: bool
+) -> None:
+    """Others get the size that the caller says."""
+    for name in "ab":
+        paint(tmp_path, name, [RED] * 2, size=size)
+    dataset = load(tmp_path, keep_size=keep_size).dataset
+    assert (3, *expected) == dataset.image_shape
+
+
+def test_pictures_of_several_sizes_get_the_callers(fruit: Path) -> None:
+    """Even where all are small."""
+    paint(fruit, "quince", [GREEN] * 2, size=(30, 40))
+    assert (3, 28, 28) == load(fruit).dataset.image_shape
+
+
+def test_pictures_are_turned_upright(tmp_path: Path) -> None:
+    """A picture on its side has the size that people see."""
+    paint(tmp_path, "a", [RED] * 2, size=(20, 30))
+    (tmp_path / "b").mkdir()
+    for number in range(2):
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        Image.new("RGB", (30, 20), GREEN).save(tmp_path / "b" / f"{number}.jpg", exif=exif)
+    assert (3, 30, 20) == load(tmp_path).dataset.image_shape
+
+
+@pytest.mark.parametrize(("mode", "grey"), [("L", 90), ("RGB", GREY), ("1", 1), ("LA", (90, 255))])
+def test_grey_pictures_have_one_channel(tmp_path: Path, mode: str, grey: Colour) -> None:
+    """Whether their format says so or their three channels are alike."""
+    paint(tmp_path, "a", [grey] * 3, mode=mode)
+    paint(tmp_path, "b", [90] * 3, mode="L")
+    dataset, training, _ = load(tmp_path)
+    assert (1, 30, 40) == dataset.image_shape
+    assert {90} == set(training.images[training.labels == 1].ravel().tolist())
+
+
+def test_black_and_white_photographs_go_with_coloured_ones(fruit: Path) -> None:
+    """A picture that has three equal channels is one of three channels."""
+    paint(fruit, "quince", [GREY] * 2)
+    assert (3, 30, 40) == load(fruit).dataset.image_shape
+
+
+def test_grey_and_coloured_files_are_an_error(fruit: Path) -> None:
+    """The message names one of each and how to go on."""
+    paint(fruit, "quince", [90] * 2, mode="L")
+    message = "quince/000.png is grey and apple/000.png is coloured: choose --channels 1, .*or --ch"
+    with pytest.raises(DatasetError, match=message):
+        load(fruit)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_channels_may_be_chosen(fruit: Path, channels: int) -> None:
+    """Then all pictures are made grey, or coloured."""
+    paint(fruit, "quince", [90] * 2, mode="L")
+    dataset, training, _ = load(fruit, channels=channels)
+    assert (channels, 30, 40) == dataset.image_shape
+    assert {90} == set(training.images[training.labels == 2].ravel().tolist())
+
+
+def test_other_numbers_of_channels_are_an_error(fruit: Path) -> None:
+    """There are grey images and coloured ones."""
+    with pytest.raises(DatasetError, match="1 channel or 3, not 4"):
+        load(fruit, channels=4)
+
+
+@pytest.mark.parametrize("suffix", ["png", "JPG", "jpeg", "webp", "bmp", "gif"])
+def test_usual_formats_are_read(tmp_path: Path, suffix: str) -> None:
+    """Whatever the case of their names' ends."""
+    for name in "ab":
+        paint(tmp_path, name, [RED] * 3, suffix=suffix)
+    assert (3, 30, 40) == load(tmp_path).dataset.image_shape
+
+
+def test_other_files_are_passed_over(fruit: Path) -> None:
+    """Notes, hidden files, hidden folders, and files beside the classes."""
+    for name in ("notes.txt", "apple/notes.txt", "apple/.000.png", ".git/000.png"):
+        (fruit / name).parent.mkdir(exist_ok=True)
+        (fruit / name).write_bytes(b"none of your business")
+    assert ("apple", "pear") == load(fruit).dataset.class_names
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    """The message names it."""
+    with pytest.raises(DatasetError, match="nowhere is not a folder"):
+        load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(("names", "found"), [([], "none"), (["apple"], "only one, apple")])
+def test_one_class_is_too_few(tmp_path: Path, names: list[str], found: str) -> None:
+    """The message says what is there."""
+    for name in names:
+        paint(tmp_path, name, [RED])
+    with pytest.raises(DatasetError, match=f"at least two classes, and has {found}"):
+        load(tmp_path)
+
+
+def test_an_empty_class_is_named(fruit: Path) -> None:
+    """A folder without a picture is a mistake, not a class."""
+    (fruit / "quince").mkdir()
+    (fruit / "quince" / "000.tiff").touch()
+    with pytest.raises(DatasetError, match=r"no pictures \(PNG, .*GIF\) in quince$"):
+        load(fruit)
+
+
+def test_a_class_that_cannot_be_split_is_named(fruit: Path) -> None:
+    """One picture cannot be both trained on and held out."""
+    paint(fruit, "quince", [RED])
+    paint(fruit, "grape", [RED])
+    message = "at least 2 pictures of each class, .* and has fewer of grape and quince"
+    with pytest.raises(DatasetError, match=message):
+        load(fruit)
+
+
+def test_unreadable_files_are_named(fruit: Path) -> None:
+    """The first three, and how many more there are."""
+    for number in range(5):
+        (fruit / "pear" / f"bad-{number}.png").write_bytes(b"no picture")
+    message = "pear/bad-0.png, pear/bad-1.png, pear/bad-2.png and 2 more cannot be read as pictures"
+    with pytest.raises(DatasetError, match=message):
+        load(fruit)
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "webp"])
+def test_a_cut_file_is_unreadable(fruit: Path, suffix: str) -> None:
+    """A good beginning does not make a picture."""
+    noise = np.random.default_rng(0).integers(0, 256, (50, 90, 3), np.uint8)
+    path = fruit / "pear" / f"cut.{suffix}"
+    Image.fromarray(noise).save(path)
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(DatasetError, match=rf"pear/cut\.{suffix} cannot be read"):
+        load(fruit)
+
+
+def test_large_folders_show_how_far_they_are(
+    fruit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Small ones are read without a word."""
+    load(fruit)
+    assert "" == capsys.readouterr().out
+    monkeypatch.setattr(folders, "_SLOW", 30)
+    load(fruit)
+    assert "reading 30 pictures" in capsys.readouterr().out

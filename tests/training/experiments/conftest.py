@@ -1,0 +1,42 @@
+"""Results as if all compact rows had been run, and a row that runs in a moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from training.experiments.command import ROWS
+from training.experiments.declare import Row
+from training.experiments.run import Result
+from training.recipes import Recipe
+
+
+@pytest.fixture(scope="session")
+def results() -> list[Result]:
+    """Two seeds of each row that is not of full size; 1 and 2 % wrong, 10 more by test set."""
+    return [
+        Result(
+            row=row.name,
+            dataset=row.recipe.dataset,
+            seed=seed,
+            images=row.images,
+            split=row.split,
+            wrong={name: 1000 * place + 100 * seed for place, name in enumerate(row.tests)},
+            tested=dict.fromkeys(row.tests, 10_000),
+            digests={name: f"{name} digest" for name in row.tests if name == "turned"},
+            minutes=1.5,
+            device="CPU",
+            curve=[(100, 50.0), (200, 25.0)] if row.curve_every else [],
+        )
+        for row in ROWS.values()
+        if not row.name.startswith("full")
+        for seed in (1, 2)
+    ]
+
+
+@pytest.fixture(scope="session")
+def tiny_row(tiny: Recipe) -> Row:
+    """Three steps of eight bars."""
+    row = ROWS["mnist-r3-text"]
+    return replace(row, recipe=tiny, images=24, tests=("plain", "turned"), split="validation")

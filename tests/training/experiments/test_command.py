@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from typer.testing import Result as Outcome
+
+from training.checkpoint import TrainingError
+from training.data.examples import Examples
+from training.experiments.command import EXPERIMENTS, ROWS, app, choose_rows
+from training.experiments.declare import Row
+from training.experiments.run import Result, Sets, read_results, write_results
+
+
+@pytest.fixture
+def small(tiny_row: Row, bars: Examples, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a row that runs in a moment, on bars."""
+    monkeypatch.setitem(ROWS, tiny_row.name, replace(tiny_row, split="test"))
+    monkeypatch.setattr("training.experiments.command.load_sets", lambda *_: Sets(bars, None, bars))
+    return tiny_row.name
+
+
+def call(*arguments: str, runs: Path, docs: Path) -> Outcome:
+    options = ["--runs-dir", str(runs), "--docs-dir", str(docs)]
+    return CliRunner().invoke(app, [*arguments, *options])
+
+
+def test_rows_are_chosen_by_name_pattern_and_experiment() -> None:
+    """In the order given, each once."""
+    frozen = ["frozen-fixed", "frozen-trained", "frozen-decoder"]
+    names = ["mnist-r?-none", "frozen", "frozen-fixed"]
+    expected = ["mnist-r1-none", "mnist-r3-none", *frozen]
+    assert expected == [row.name for row in choose_rows(names)]
+
+
+def test_an_unknown_name_is_refused() -> None:
+    """With the experiments that there are."""
+    with pytest.raises(TrainingError, match=r"mnist-r5 is no row and no experiment; there are f"):
+        choose_rows(["mnist", "mnist-r5"])
+
+
+def test_seeds_must_be_numbers(small: str, tmp_path: Path) -> None:
+    """Or the command says what they are."""
+    outcome = call("run", small, "--seeds", "1;2", runs=tmp_path, docs=tmp_path)
+    assert "seeds are numbers, by comma; not 1;2" == str(outcome.exception)
+
+
+def test_options_change_what_is_run(small: str, tmp_path: Path) -> None:
+    """Another budget, several seeds, held-out images."""
+    options = ["--seeds", "2,3", "--images", "8", "--validation", "--threads", "1"]
+    outcome = call("run", small, *options, runs=tmp_path, docs=tmp_path / "docs")
+    assert 0 == outcome.exit_code
+    expected = [(seed, 8, "validation") for seed in (2, 3)]
+    assert expected == [(one.seed, one.images, one.split) for one in read_results(tmp_path)]
+
+
+def test_what_has_a_result_is_not_run_again(small: str, tmp_path: Path) -> None:
+    """In the folder of runs or in the docs; the same command runs what is left."""
+    runs, docs = tmp_path / "runs", tmp_path / "docs"
+    docs.mkdir()
+    assert "1 of 1 to run" in call("run", small, runs=runs, docs=docs).output
+    assert "1 of 2 to run" in call("run", small, "--seeds", "1,2", runs=runs, docs=docs).output
+    write_results(read_results(runs), docs / "results.json")
+    again = call("run", small, "--seeds", "1,2,3", runs=tmp_path / "other", docs=docs)
+    assert "1 of 3 to run" in again.output
+    assert [3] == [one.seed for one in read_results(tmp_path / "other")]
+
+
+def test_a_stop_ends_all(small: str, tmp_path: Path) -> None:
+    """Rows after the one that was stopped are not begun, and the next call continues."""
+    stop = ("run", small, "--seeds", "1,2", "--max-minutes", "0")
+    outcome = call(*stop, runs=tmp_path, docs=tmp_path / "docs")
+    assert "stopped; the same command continues" in outcome.output
+    assert [] == list(tmp_path.glob("*seed2*"))
+    assert 0 == call(*stop[:4], runs=tmp_path, docs=tmp_path / "docs").exit_code
+    assert [1, 2] == [one.seed for one in read_results(tmp_path)]
+
+
+def test_rows_are_listed_with_their_seeds(results: list[Result], tmp_path: Path) -> None:
+    """Those of their own budget."""
+    write_results(results, tmp_path / "results.json")
+    output = call("list", runs=tmp_path / "none", docs=tmp_path).output
+    assert all(f"{one.name}: {one.title}" in output for one in EXPERIMENTS.values())
+    assert f"  em-2, {ROWS['em-2'].images:,} images: seeds 1, 2\n" in output
+    assert "  full-mnist-baseline, 7,200,000 images: not run\n" in output
+
+
+def test_the_page_is_written_from_results(results: list[Result], tmp_path: Path) -> None:
+    """Trials on held-out images of rows of the test split are left out; it is repeatable."""
+    runs, docs = tmp_path / "runs", tmp_path / "docs"
+    runs.mkdir()
+    docs.mkdir()
+    of_test = next(one for one in results if one.split == "test")
+    for one in (*results, replace(of_test, split="validation"), replace(of_test, row="gone")):
+        one.save(runs)
+    assert 0 == call("write", runs=runs, docs=docs).exit_code
+    page = (docs / "results.md").read_text()
+    assert len(results) + 1 == len(read_results(docs / "results.json"))
+    assert (docs / "pictures" / "fewer-images.png").exists()
+    assert 0 == call("write", runs=tmp_path / "nothing new", docs=docs).exit_code
+    assert page == (docs / "results.md").read_text()

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from model.capsnet import build, family_of
+from training.experiments.command import EXPERIMENTS, ROWS
+from training.experiments.declare import Experiment
+from training.experiments.seeds import SEEDS, register
+
+
+def differences(one: object, other: object) -> dict[str, object]:
+    """What a dataclass has that another one has not."""
+    return {
+        field.name: getattr(one, field.name)
+        for field in fields(one)  # type: ignore[arg-type]
+        if getattr(one, field.name) != getattr(other, field.name)
+    }
+
+
+@pytest.mark.parametrize("one", EXPERIMENTS.values(), ids=lambda one: one.name)
+def test_experiments_measure_what_they_show(one: Experiment) -> None:
+    """Each row has the test sets of the columns, and rows of one name are the same row."""
+    for row in one.rows:
+        assert {column.test for column in one.columns} <= set(row.tests)
+        assert ROWS[row.name].recipe == row.recipe
+        assert ROWS[row.name] == row
+
+
+@pytest.mark.parametrize(
+    ("name", "iterations", "weight"),
+    [
+        ("mnist-r1-none", 1, 0.0),
+        ("full-mnist-r3-text", 3, 0.0005),
+        ("mnist-r3-code", 3, 0.01),
+        ("multimnist-r1-text", 1, 0.0005),
+    ],
+)
+def test_rows_are_trained_as_they_are_called(name: str, iterations: int, weight: float) -> None:
+    """Iterations and the weight of the reconstruction are the name's."""
+    recipe = ROWS[name].recipe
+    actual = (recipe.network.routing_iterations, recipe.reconstruction_weight)  # type: ignore[attr-defined]
+    assert (iterations, weight) == actual
+
+
+def test_baselines_have_no_capsules() -> None:
+    """Those of the paper are of the family without poses."""
+    families = {family_of(row.recipe.network).name for n, row in ROWS.items() if "baseline" in n}
+    assert {"baseline"} == families
+
+
+def test_fewer_images_are_seen_as_often_in_all() -> None:
+    """The budget of a row with fewer images is that of the whole set."""
+    few, whole = ROWS["mnist-r3-text-100"], ROWS["mnist-r3-text"]
+    assert (100, whole.images) == (few.training_images, few.images)
+
+
+@pytest.mark.parametrize("one", SEEDS, ids=lambda one: one.name)
+def test_rows_of_the_seeds_differ_in_one_thing(one: Experiment) -> None:
+    """What is frozen, or the network: the budget and the rest of the recipe are the same."""
+    first, *others = one.rows
+    for row in others:
+        (changed,) = differences(row.recipe, first.recipe)
+        assert changed in ("frozen", "network")
+        assert (first.images, first.tests) == (row.images, row.tests)
+
+
+def test_frozen_prefixes_are_those_of_the_network() -> None:
+    """W is what `votes` names; only the decoder is left where the rest is frozen."""
+    for row in EXPERIMENTS["frozen"].rows:
+        names = [name for name, _ in build(row.recipe.network).named_parameters()]
+        trained = {
+            name.partition(".")[0] for name in names if not name.startswith(row.recipe.frozen)
+        }
+        expected = {
+            "frozen-fixed": {"stem", "primary", "decoder"},
+            "frozen-trained": {"stem", "primary", "votes", "decoder"},
+            "frozen-decoder": {"decoder"},
+        }[row.name]
+        assert expected == trained
+
+
+def test_networks_of_all_rows_can_be_made() -> None:
+    """The CNN with pooling too, once it is registered."""
+    register()
+    for row in ROWS.values():
+        assert family_of(row.recipe.network)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image
+
+from training.experiments.command import EXPERIMENTS, ROWS
+from training.experiments.declare import Column
+from training.experiments.report import describe, draw_pictures, write_page
+from training.experiments.run import Result, read_results
+
+DOCS = Path(__file__).parents[3] / "docs"
+ALL = tuple(EXPERIMENTS.values())
+
+
+def line_of(page: str, section: str, start: str) -> str:
+    own = page.partition(f"## {EXPERIMENTS[section].title}\n")[2].partition("\n## ")[0]
+    (line,) = {line for line in own.splitlines() if line.startswith(f"| {start} |")}
+    return line
+
+
+def test_errors_are_means_with_deviation_and_interval(results: list[Result]) -> None:
+    """Of 20,000 answers 300 are wrong, and 1 % and 2 % of each seed's; one has no deviation."""
+    pair = [one for one in results if one.row == "mnist-r1-none"]
+    column = Column("plain", "error, %")
+    assert "1.50 ± 0.71 [1.34, 1.68]" == describe(column, pair)
+    assert "1.00 [0.82, 1.21]" == describe(column, pair[:1])
+    assert "98.50 ± 0.71 [98.32, 98.66]" == describe(column._replace(right=True), pair)
+
+
+def test_a_line_tells_all_of_a_row(results: list[Result]) -> None:
+    """Budget, the paper's figure, both seeds' errors with their intervals."""
+    line = line_of(write_page(ALL, results), "multimnist", "CapsNet, 3 iterations, reconstruction")
+    expected = (
+        "| CapsNet, 3 iterations, reconstruction | 50,000 | 5.2 | 1.50 ± 0.71 [1.34, 1.68] "
+        "| 11.50 ± 0.71 [11.07, 11.95] | 1, 2 |"
+    )
+    assert expected == line
+
+
+def test_rows_that_were_not_run_are_listed_in_the_end(results: list[Result]) -> None:
+    """With the command, by experiment or by row; no table has them."""
+    some = [one for one in results if one.row not in ("mnist-r1-none", "em-1", "em-2", "em-3")]
+    page, _, missing = write_page(ALL, some).partition("## Not run yet")
+    assert "`python -m training experiment run mnist-r1-none`" in missing
+    assert "`python -m training experiment run em-iterations`" in missing
+    assert "`python -m training experiment run full-mnist`" in missing
+    assert EXPERIMENTS["em-iterations"].title not in page
+    assert "not run" not in page
+
+
+def test_budgets_are_kept_apart(results: list[Result]) -> None:
+    """A row of another budget has a line of its own."""
+    first = next(one for one in results if one.row == "mnist-baseline")
+    page = write_page(ALL, [*results, replace(first, images=999_999)])
+    assert 2 == page.count("| baseline CNN | 999,999 | 0.39 ") + page.count(
+        "| baseline CNN | 999,999 | 34 "
+    )
+
+
+def test_reads_of_test_splits_are_counted(results: list[Result]) -> None:
+    """By data set, of rows that are no longer declared too; held-out images do not count."""
+    rows = [row for row in ROWS.values() if not row.name.startswith("full") and row.split == "test"]
+    digits = sum(row.recipe.dataset == "mnist" for row in rows)
+    gone = replace(next(one for one in results if one.row == "mnist-baseline"), row="gone")
+    page = write_page(ALL, [*results, gone])
+    assert f"`fashion-mnist` 6 times and `mnist` {2 * digits + 1} times" in " ".join(page.split())
+
+
+def test_the_page_gives_digests_and_pictures(results: list[Result]) -> None:
+    """Of the transformed test digits; pictures only where all rows have results."""
+    page, empty = write_page(ALL, results), write_page(ALL, [])
+    assert "| turned | `turned digest` |" in page
+    for picture in ("fewer-images", "frozen", "side-by-side", "em-iterations"):
+        assert f"](pictures/{picture}.png)" in page
+        assert picture not in empty.partition("## Not run yet")[0]
+    some = [one for one in results if one.row != "em-2"]
+    assert "](pictures/em-iterations.png)" not in write_page(ALL, some)
+
+
+def test_pictures_are_drawn_where_there_are_results(results: list[Result], tmp_path: Path) -> None:
+    """As PNG files; those of what networks draw, only where their weights are."""
+    pictures = tmp_path / "pictures"
+    draw_pictures(ALL, [], pictures, runs=tmp_path, data_dir=tmp_path)
+    assert [] == list(pictures.iterdir())
+    draw_pictures(ALL, results, pictures, runs=tmp_path, data_dir=tmp_path)
+    drawn = {path.stem for path in pictures.iterdir()}
+    curves = {"em-iterations", "dynamic-iterations"}
+    assert {"fewer-images", "transformed-digits", *curves} == drawn
+    for path in pictures.iterdir():
+        with Image.open(path) as picture:
+            assert "PNG" == picture.format
+
+
+def test_the_page_in_the_docs_is_what_its_results_give() -> None:
+    """Nobody has edited it by hand, and its pictures are there."""
+    results = read_results(DOCS / "results.json")
+    page = (DOCS / "results.md").read_text()
+    assert write_page(ALL, results) == page
+    for one in ALL:
+        assert (
+            f"pictures/{one.name}.png" not in page or (DOCS / f"pictures/{one.name}.png").exists()
+        )

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from training.answers import error_percent
+from training.checkpoint import TrainingError
+from training.data.datasets import DATASETS, Dataset
+from training.data.examples import Examples
+from training.data.pairs import PairSet, validation_pairs
+from training.data.transforms import TRANSFORMS, digest, transform
+from training.experiments.declare import Row
+from training.experiments.run import (
+    Result,
+    Sets,
+    load_sets,
+    make_plan,
+    make_test_sets,
+    read_results,
+    run_row,
+    write_results,
+)
+from training.experiments.seeds import SIDE_BY_SIDE, side_by_side
+from training.trainer import Trainer
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def sets(bars: Examples) -> Sets:
+    """Bars to learn from, and the first of them to be tested on."""
+    few = Examples(bars.images[:10], bars.labels[:10])
+    return Sets(bars, few, few)
+
+
+def run(row: Row, sets: Sets, directory: Path, **options: float) -> Result | None:
+    return run_row(row, seed=1, sets=sets, directory=directory, device=CPU, **options)
+
+
+def test_a_result_is_the_trained_networks(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
+    """Its errors on each test set, and the digest of the one that was made."""
+    plan = make_plan(tiny_row, seed=1, sets=sets, directory=tmp_path / "again")
+    trainer = Trainer(plan, device=CPU)
+    trainer.run()
+    turned = transform(sets.tested, TRANSFORMS["turned"])
+    result = run(tiny_row, sets, tmp_path)
+    assert result
+    for name, tested in (("plain", sets.tested), ("turned", turned)):
+        expected = error_percent(trainer.network, tested, CPU)
+        assert pytest.approx(expected) == result.percent(name)
+    assert {"turned": digest(turned)} == result.digests
+    assert [result] == read_results(tmp_path)
+
+
+def test_a_stopped_row_goes_on(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
+    """Stopped after one step and continued, it ends as if run through, its curve too."""
+    row = replace(tiny_row, curve_every=8)
+    assert run(row, sets, tmp_path, max_minutes=0) is None
+    assert [] == read_results(tmp_path)
+    stopped, through = run(row, sets, tmp_path), run(row, sets, tmp_path / "through")
+    assert stopped
+    assert through
+    assert (through.wrong, through.curve) == (stopped.wrong, stopped.curve)
+
+
+def test_a_curve_ends_with_the_trained_networks_error(
+    tiny_row: Row, sets: Sets, tmp_path: Path
+) -> None:
+    """One point for so many images, on what is held out; none where none is asked for."""
+    plain = run(tiny_row, sets, tmp_path)
+    curved = run(replace(tiny_row, curve_every=8), sets, tmp_path / "curved")
+    assert plain
+    assert curved
+    assert ([], [8, 16, 24]) == (plain.curve, [images for images, _ in curved.curve])
+    assert pytest.approx(curved.percent("plain")) == curved.curve[-1][1]
+
+
+def test_the_budget_counts_images(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
+    """However few there are to learn from, and rounded up to whole batches."""
+    few = replace(tiny_row, training_images=6, images=20)
+    trainer = Trainer(make_plan(few, seed=1, sets=sets, directory=tmp_path), device=CPU)
+    assert (6, 3) == (trainer.task.epoch_size, trainer.total_steps)
+
+
+def test_the_seed_chooses_fewer_images(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
+    """As many of each class."""
+    few = replace(tiny_row, training_images=6)
+    first, other = (
+        make_plan(few, seed=seed, sets=sets, directory=tmp_path).training for seed in (1, 2)
+    )
+    assert [2, 2, 2] == np.bincount(first.labels).tolist() == np.bincount(other.labels).tolist()
+
+
+def test_pairs_are_made_of_the_tested_digits(
+    tiny_row: Row, sets: Sets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Overlapping by the size of the network and the shift, or side by side."""
+    monkeypatch.setattr("training.data.pairs.VALIDATION_PAIRS", 20)
+    network = replace(tiny_row.recipe.network, height=36, width=36)
+    recipe = replace(tiny_row.recipe, task="pairs", network=network)
+    row = replace(tiny_row, recipe=recipe, tests=("shift 4", SIDE_BY_SIDE))
+    made = dict(make_test_sets(row, sets))
+    expected = validation_pairs(sets.tested, size=36, shift_px=4)
+    assert isinstance(made["shift 4"], PairSet)
+    assert np.array_equal(expected.images, made["shift 4"].images)
+    assert np.array_equal(side_by_side(sets.tested).images, made[SIDE_BY_SIDE].images)
+
+
+def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
+    tiny_row: Row, bars: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the others the last training images are held out, as they are for curves."""
+    read = []
+
+    def load(_: Dataset, split: str, __: Path) -> Examples:
+        read.append(split)
+        return bars
+
+    monkeypatch.setattr("training.experiments.run.load", load)
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], held_out=4))
+    tried = load_sets(tiny_row, tmp_path)
+    assert (20, 4) == (len(tried.training.labels), len(tried.tested.labels))
+    assert ["train"] == read
+    plain = load_sets(replace(tiny_row, split="test"), tmp_path)
+    curved = load_sets(replace(tiny_row, split="test", curve_every=8), tmp_path)
+    assert [24, 20] == [len(one.training.labels) for one in (plain, curved)]
+    assert ["train", "train", "test", "train", "test"] == read
+
+
+def test_results_survive_being_written(results: list[Result], tmp_path: Path) -> None:
+    """Together in their order, and one by one."""
+    write_results(results, tmp_path / "all.json")
+    assert results == read_results(tmp_path / "all.json")
+    folder = tmp_path / "each"
+    folder.mkdir()
+    for one in results:
+        one.save(folder)
+    assert sorted(results, key=lambda one: one.key) == read_results(folder)
+    assert [] == read_results(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("content", ["{", '{"row": "mnist"}', '[{"curve": []}]'])
+def test_a_file_of_something_else_is_refused(content: str, tmp_path: Path) -> None:
+    """Half a file, or one with other keys, is an error that names it."""
+    (tmp_path / "one.json").write_text(content)
+    with pytest.raises(TrainingError, match=r"one.json does not hold results"):
+        read_results(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"row": "other"}, {"seed": 3}, {"images": 7}, {"split": "validation"}], ids=str
+)
+def test_results_that_differ_are_kept_apart(results: list[Result], change: dict[str, str]) -> None:
+    """By row, seed, budget and split."""
+    assert results[0].key != replace(results[0], **change).key  # type: ignore[arg-type]

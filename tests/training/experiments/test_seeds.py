@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from model.capsnet import build
+from training.data.examples import Examples
+from training.experiments.command import ROWS
+from training.experiments.seeds import draw_pairs, draw_sweeps, register, side_by_side
+from training.recipes import Recipe
+
+
+@pytest.fixture(autouse=True)
+def pooled() -> None:
+    """The CNN with pooling is a family."""
+    register()
+
+
+def test_pairs_side_by_side_are_of_different_digits(bars: Examples) -> None:
+    """As many as digits, the left label's on the left, the same each time."""
+    both = side_by_side(bars)
+    assert (24, 1, 28, 56) == both.images.shape
+    assert (both.labels[:, 0] != both.labels[:, 1]).all()
+    for image, labels in zip(both.images, both.labels, strict=True):
+        for half, label in zip(np.split(image, 2, axis=2), labels, strict=True):
+            assert np.array_equal(bars.images[label], half)
+    assert np.array_equal(both.images, side_by_side(bars).images)
+
+
+@pytest.mark.parametrize("name", ["side-by-side-1", "side-by-side-3", "side-by-side-pooling"])
+def test_networks_take_pairs_as_wide_as_two_digits(name: str) -> None:
+    """With a presence in [0, 1] for each class."""
+    network = build(ROWS[name].recipe.network).eval()
+    with torch.inference_mode():
+        presence = network(torch.rand(2, 1, 28, 56)).presence
+    assert (2, 10) == presence.shape
+    assert 0 <= presence.min() <= presence.max() <= 1
+
+
+def test_pooling_forgets_where_things_are() -> None:
+    """An image and the same twice side by side have all but the same mean features."""
+    network = build(ROWS["side-by-side-pooling"].recipe.network).eval()
+    image = torch.zeros(1, 1, 28, 28)
+    image[..., 12:16, 12:16] = 1
+    with torch.inference_mode():
+        turned, plain = (
+            network(one).presence for one in (image.flip(3).roll(2, 3), image.roll(2, 3))
+        )
+    assert torch.allclose(turned, plain, atol=1e-2)
+
+
+def test_recipes_of_the_pooled_network_survive_being_written() -> None:
+    """As in a checkpoint."""
+    recipe = ROWS["side-by-side-pooling"].recipe
+    assert recipe == Recipe.from_dict(recipe.to_dict())
+
+
+def test_pairs_are_drawn_with_what_networks_say(bars: Examples) -> None:
+    """A line for each network below each pair."""
+    networks = {"1 round": build(ROWS["side-by-side-1"].recipe.network)}
+    axes = draw_pairs(networks, bars).axes
+    assert 6 == len(axes)
+    said = [text.get_text() for text in axes[1].texts]
+    assert 1 == len(said)
+    assert " and " in said[0]
+
+
+def test_sweeps_are_drawn_side_by_side(bars: Examples, tiny: Recipe) -> None:
+    """The image, then all dimensions of each network by eleven steps."""
+    networks = {name: build(tiny.network) for name in ("one", "other")}
+    image, *panels = draw_sweeps(networks, bars).axes
+    assert "image" == image.get_title()
+    assert ["one", "other"] == [panel.get_title() for panel in panels]
+    assert {(4 * 28, 11 * 28)} == {panel.images[0].get_array().shape for panel in panels}

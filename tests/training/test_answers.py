@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from model.capsnet import Network, build
+from training.answers import (
+    PairErrors,
+    confusion,
+    draw,
+    error_percent,
+    find_wrong,
+    interval,
+    is_wrong,
+    measure_presence,
+    most_present,
+    pair_errors,
+    pick_absent,
+)
+from training.data.examples import Examples
+from training.data.pairs import PairSet
+from training.recipes import Recipe
+
+CPU = torch.device("cpu")
+PRESENCE = np.array([[0.1, 0.9, 0.3], [0.8, 0.2, 0.1], [0.4, 0.5, 0.6]], np.float32)
+IMAGES = np.arange(3, dtype=np.uint8)[:, None, None, None].repeat(4, 2).repeat(4, 3)
+
+
+def test_the_answer_is_the_most_present_class(trained: Network, bars: Examples) -> None:
+    """A network that knows the bars names each one's class."""
+    presence = measure_presence(trained, bars.images, CPU)
+    np.testing.assert_array_equal(bars.labels, most_present(presence, 1)[:, 0])
+
+
+def test_answers_keep_the_order_of_many_images(trained: Network, bars: Examples) -> None:
+    """More images than are looked at together are answered one for one, in their order."""
+    order = np.random.default_rng(0).integers(0, len(bars.labels), 201)
+    presence = measure_presence(trained, bars.images[order], CPU)
+    np.testing.assert_array_equal(bars.labels[order], most_present(presence, 1)[:, 0])
+
+
+def test_images_are_seen_as_they_are(trained: Network, bars: Examples) -> None:
+    """Nothing is shifted: the network gets the pixels, divided by 255."""
+    seen: list[torch.Tensor] = []
+    hook = trained.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    measure_presence(trained, bars.images, CPU)
+    hook.remove()
+    expected = torch.tensor(bars.images).float() / 255
+    torch.testing.assert_close(expected, torch.cat(seen), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("wrong", "percent"), [(0, 0.0), (6, 25.0), (24, 100.0)])
+def test_the_error_is_the_share_of_wrong_answers(
+    trained: Network, bars: Examples, wrong: int, percent: float
+) -> None:
+    """Where `wrong` of 24 labels are not what the network answers, that share is the error."""
+    labels = bars.labels.copy()
+    labels[:wrong] = (labels[:wrong] + 1) % 3
+    assert percent == error_percent(trained, Examples(bars.images, labels), CPU)
+
+
+def test_confusion_counts_each_pair() -> None:
+    """Rows are the true classes, columns the answers; pairs that recur are all counted."""
+    labels = np.array([0, 0, 0, 1, 2, 2], np.uint8)
+    answers = np.array([0, 0, 2, 1, 1, 2])
+    assert [[2, 0, 1], [0, 1, 0], [0, 1, 1]] == confusion(labels, answers, 3).tolist()
+
+
+def test_classes_that_do_not_occur_have_a_row_too() -> None:
+    """The table is as large as the number of classes says."""
+    assert (10, 10) == confusion(np.array([1]), np.array([1]), 10).shape
+
+
+def test_the_two_most_present_classes_answer_a_pair() -> None:
+    """The most present one comes first."""
+    presence = np.array([[0.1, 0.9, 0.3, 0.4], [0.8, 0.2, 0.1, 0.9]], np.float32)
+    assert [[1, 3], [3, 0]] == most_present(presence, 2).tolist()
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param([[1, 3], [0, 3]], PairErrors(0, 0), id="in any order"),
+        pytest.param([[1, 2], [0, 3]], PairErrors(50, 25), id="one digit of four missed"),
+        pytest.param([[0, 2], [0, 3]], PairErrors(50, 50), id="a whole pair missed"),
+        pytest.param([[1, 0], [2, 3]], PairErrors(100, 50), id="half of each pair missed"),
+    ],
+)
+def test_errors_on_pairs(labels: list[list[int]], expected: PairErrors) -> None:
+    """A pair is right where both digits are named; digits are counted apart."""
+    presence = np.array([[0.1, 0.9, 0.3, 0.4], [0.8, 0.2, 0.1, 0.9]], np.float32)
+    assert expected == pair_errors(presence, np.array(labels, np.uint8))
+
+
+def test_a_pair_is_wrong_unless_both_digits_are_named() -> None:
+    """The order of labels and of presence does not matter."""
+    presence = np.array([[0.1, 0.9, 0.3, 0.4]] * 4, np.float32)
+    labels = np.array([[1, 3], [3, 1], [1, 2], [0, 2]], np.uint8)
+    assert [False, False, True, True] == is_wrong(presence, labels).tolist()
+
+
+def test_a_network_is_measured_in_evaluation_mode_and_goes_back(
+    bars: Examples, tiny_attention: Recipe
+) -> None:
+    """Statistics of batches are neither used nor changed, and frozen parts stay as they were."""
+    network = build(tiny_attention.network).train()
+    network.decoder.eval()
+    state = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    alone = measure_presence(network, bars.images[:1], CPU)
+    assert np.allclose(alone, measure_presence(network, bars.images, CPU)[:1], atol=1e-6)
+    assert (True, False) == (network.training, network.decoder.training)
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(state[name], tensor)
+
+
+def test_wrong_answers_carry_both_presences() -> None:
+    """The right ones are left out; each presence is of the class beside it."""
+    wrong = find_wrong(Examples(IMAGES, np.array([2, 0, 0])), PRESENCE)
+    assert [0, 2] == wrong.images[:, 0, 0, 0].tolist()
+    assert ([[2], [0]], [[1], [2]]) == (wrong.labels.tolist(), wrong.answers.tolist())
+    assert np.array([[0.3, 0.9], [0.4, 0.6]], np.float32).tolist() == wrong.presence.tolist()
+
+
+def test_of_wrong_pairs_the_less_present_class_is_kept() -> None:
+    """Labels and answers are sets, in the order of classes."""
+    labels = np.array([[1, 0], [1, 0], [2, 1]])
+    wrong = find_wrong(PairSet(IMAGES, IMAGES.repeat(2, 1), labels), PRESENCE)
+    assert ([[0, 1]], [[1, 2]]) == (wrong.labels.tolist(), wrong.answers.tolist())
+    assert np.array([[0.1, 0.3]], np.float32).tolist() == wrong.presence.tolist()
+
+
+def test_nothing_wrong_is_found_where_all_is_right() -> None:
+    """The arrays are empty and keep their shapes."""
+    wrong = find_wrong(Examples(IMAGES, np.array([1, 0, 2])), PRESENCE)
+    assert [(0, 1, 4, 4), (0, 1), (0, 1), (0, 2)] == [array.shape for array in wrong]
+
+
+def test_absent_classes_are_neither_there_nor_named() -> None:
+    """The next class after the first label is taken, skipping labels and the two most present."""
+    said = [[0.9, 0.8, 0.1, 0.1], [0.1, 0.9, 0.1, 0.8], [0.9, 0.1, 0.2, 0.8]]
+    labels = np.array([[0, 1], [0, 1], [3, 0]])
+    assert [2, 2, 1] == pick_absent(np.array(said, np.float32), labels).tolist()
+
+
+def test_each_class_is_drawn_from_its_own_pose() -> None:
+    """Drawings stand where their classes do."""
+    poses = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+
+    def decode(chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        return (chosen[:, 0] + 100 * classes)[:, None, None, None].astype(np.float32)
+
+    drawn = draw(decode, poses, np.array([[2, 0], [1, 1]]))
+    assert [[204, 0], [108, 108]] == drawn[..., 0, 0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("errors", "count", "expected"),
+    [
+        (43, 10_000, (0.3194, 0.5787)),
+        (0, 20, (0, 16.11)),
+        (20, 20, (83.89, 100)),
+        (1, 2, (9.45, 90.55)),
+    ],
+)
+def test_the_interval_is_wilsons(errors: int, count: int, expected: tuple[float, float]) -> None:
+    """Values as statistics packages give them; it does not leave 0 to 100 percent."""
+    assert expected == pytest.approx(interval(errors, count), abs=5e-3)
+
+
+def test_there_is_no_interval_of_nothing() -> None:
+    """Without answers nothing can be said."""
+    with pytest.raises(ValueError, match="0 of 0"):
+        interval(0, 0)

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from model.bundle import CARD, Bundle, write_manifest
+from model.capsnet import Network
+from model.interpret.masks import find_masks
+from model.preprocess import scale
+from model.runtime import Runtime
+from tests.training.published import HELD_OUT, RUN, TEST, say_training, write_toys
+from training.answers import interval
+from training.card import WRONG
+from training.data.datasets import DATASETS, DatasetError, load
+from training.data.pairs import TEST_DIGESTS, PairSet, digest, fixed_pairs
+from training.evaluate import (
+    choose_threshold,
+    evaluate,
+    held_out,
+    measure_overlap,
+    score_shift,
+)
+from training.learning_set import load_pictures
+from training.provenance import TEST_READS, ProvenanceError, reads_of
+from training.recipes import Recipe
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the toys, which are a published data set for once."""
+    monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def bundle(bundle_path: Path, data_dir: Path) -> Bundle:
+    """A bundle that learnt the toys."""
+    return say_training(bundle_path, data_dir / "bundles" / "mnist")
+
+
+@pytest.fixture(scope="module")
+def noise() -> PairSet:
+    """Five pairs of noise in the size of the bundle for pairs."""
+    rng = np.random.default_rng(0)
+    layers = rng.integers(0, 120, (5, 2, 36, 36), dtype=np.uint8)
+    labels = np.array([[0, 1], [2, 0], [1, 2], [2, 1], [1, 0]])
+    return PairSet(layers.sum(axis=1, dtype=np.uint8, keepdims=True), layers, labels)
+
+
+def test_a_test_score_is_in_manifest_and_card(bundle: Bundle, data_dir: Path) -> None:
+    """Every test image is counted once, and what was counted is written."""
+    scores = evaluate(bundle, data_dir)
+    manifest = Bundle.open(bundle.path).manifest
+    assert scores.metrics() == manifest.metrics
+    counts = [int(cell or 0) for column in scores.table.columns[1:] for cell in column.cells]
+    assert (TEST, TEST) == (sum(counts), scores.images)
+    right = sum(counts[:: manifest.num_classes + 1])
+    assert (TEST - right, 100 * scores.errors / TEST) == (
+        scores.errors,
+        manifest.metrics["test_error_percent"],
+    )
+    low, high = interval(scores.errors, TEST)
+    assert [low, high] == pytest.approx(manifest.metrics["interval_percent"], abs=1e-4)
+    card = (bundle.path / CARD).read_text()
+    assert f"{scores.errors} wrong)" in card
+    assert f"({WRONG})" in card
+    assert (bundle.path / WRONG).exists()
+    assert f"{low:.2f} to {high:.2f}" in scores.headline()
+
+
+def test_every_read_of_a_test_split_is_on_record(bundle: Bundle, data_dir: Path) -> None:
+    """Beside the bundles, in the manifest and in the card, also when a bundle is made anew."""
+    evaluate(bundle, data_dir)
+    again = say_training(bundle.path, bundle.path.with_name("again"))
+    scores = evaluate(again, data_dir)
+    reads = reads_of(bundle.path.parent, [RUN])
+    assert [(RUN.id, bundle.manifest.version, "test", TEST, scores.errors)] * 2 == [
+        (read.run, read.version, read.split, read.images, read.errors) for read in reads
+    ]
+    assert 2 == len(Bundle.open(again.path).manifest.training["test_reads"])
+    assert "read 2 times" in (again.path / CARD).read_text()
+
+
+def test_a_read_of_another_network_is_not_counted(bundle: Bundle, data_dir: Path) -> None:
+    """The record is of the runs that made the network."""
+    evaluate(bundle, data_dir)
+    other = say_training(
+        bundle.path, bundle.path.with_name("other"), runs=(replace(RUN, id="another"),)
+    )
+    evaluate(other, data_dir)
+    assert "read once" in (other.path / CARD).read_text()
+
+
+def test_without_a_record_a_test_split_is_not_read(bundle: Bundle, data_dir: Path) -> None:
+    """A record that is broken is noticed before; the bundle stays what it was."""
+    (bundle.path.parent / TEST_READS).write_text("no record\n")
+    before = {path.name: path.read_bytes() for path in bundle.path.iterdir()}
+    with pytest.raises(ProvenanceError):
+        evaluate(bundle, data_dir)
+    assert before == {path.name: path.read_bytes() for path in bundle.path.iterdir()}
+
+
+def test_held_out_images_may_be_read_without_one(bundle: Bundle, data_dir: Path) -> None:
+    """Nothing is written; the protocol says that the network has not seen them."""
+    before = {path.name: path.read_bytes() for path in bundle.path.iterdir()}
+    scores = evaluate(bundle, data_dir, split="validation")
+    assert HELD_OUT == scores.metrics()["validation_images"]
+    assert "which were not trained on" in scores.protocol
+    assert before == {path.name: path.read_bytes() for path in bundle.path.iterdir()}
+    assert not (bundle.path.parent / TEST_READS).exists()
+
+
+def test_held_out_images_that_were_trained_on_are_called_so(
+    bundle_path: Path, data_dir: Path
+) -> None:
+    """A network that was trained with --final has seen them."""
+    final = say_training(bundle_path, data_dir / "final", runs=(replace(RUN, held_out=0),))
+    assert "which were trained on" in evaluate(final, data_dir, split="validation").protocol
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A folder of grey pictures of two classes."""
+    rng = np.random.default_rng(0)
+    for place, name in enumerate(("dark", "light")):
+        (tmp_path / "shades" / name).mkdir(parents=True)
+        for number in range(20):
+            pixels = rng.integers(0, 100, (28, 28), np.uint8) + np.uint8(100 * place)
+            Image.fromarray(pixels).save(tmp_path / "shades" / name / f"{number}.png")
+    return tmp_path / "shades"
+
+
+@pytest.fixture
+def shades(bundle_path: Path, pictures: Path, tmp_path: Path) -> Bundle:
+    """A bundle that learnt the folder."""
+    learnt = load_pictures(Recipe("tiny"), pictures)
+    assert learnt.pictures is not None
+    bundle = say_training(bundle_path, tmp_path / "bundles" / "shades", dataset="shades")
+    training = {**bundle.manifest.training, "pictures": learnt.pictures.to_dict()}
+    manifest = replace(bundle.manifest, dataset="shades", training=training)
+    write_manifest(bundle.path, manifest)
+    return Bundle.open(bundle.path)
+
+
+def test_a_folder_of_pictures_is_scored_on_the_held_out_ones(
+    shades: Bundle, tmp_path: Path
+) -> None:
+    """Its only scores are kept, under a name of their own."""
+    evaluate(shades, tmp_path, split="validation")
+    metrics = Bundle.open(shades.path).manifest.metrics
+    assert 4 == metrics["validation_images"]
+    assert "of 4 held-out images" in (shades.path / CARD).read_text()
+
+
+def test_a_folder_of_pictures_has_no_test_split(shades: Bundle, tmp_path: Path) -> None:
+    """The message says so."""
+    with pytest.raises(DatasetError, match="no test split"):
+        evaluate(shades, tmp_path)
+
+
+def test_a_folder_that_moved_is_named(shades: Bundle, pictures: Path, tmp_path: Path) -> None:
+    """Pictures are found where they are now, and missed where they were."""
+    pictures.rename(tmp_path / "moved")
+    with pytest.raises(DatasetError):
+        held_out(shades, tmp_path)
+    assert 4 == len(held_out(shades, tmp_path, folder=tmp_path / "moved").labels)
+
+
+def test_scores_of_pairs_are_means_over_digits(
+    strokes_bundle_path: Path, noise: PairSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted pair by pair, in batches that do not divide the set."""
+    monkeypatch.setattr("training.evaluate.BATCH", 2)
+    runtime = Runtime(Bundle.open(strokes_bundle_path), device="cpu")
+    threshold = runtime.bundle.manifest.mask_threshold
+    assert threshold is not None
+    scores, wrong = score_shift(runtime, noise)
+    images, layers = scale(noise.images), scale(noise.layers)
+    answers = runtime.encode(images)
+    errors, missed, squared, overlaps = 0, 0, [], []
+    for n, labels in enumerate(noise.labels.tolist()):
+        named = set(np.argsort(answers.presence[n])[-2:].tolist())
+        errors += named != set(labels)
+        missed += len(set(labels) - named)
+        for place, label in enumerate(labels):
+            (drawn,) = runtime.decode(answers.poses[n, label][None], np.array([label]))
+            squared.append(float(np.square(drawn[0] - layers[n, place]).sum()))
+            mask = find_masks(images[n, 0], drawn, threshold=threshold)[0]
+            overlaps.append(float(measure_overlap(mask, layers[n, place])))
+    assert (5, errors, errors) == (scores["pairs"], scores["errors"], len(wrong.images))
+    assert pytest.approx(scores["digit_error_percent"]) == 100 * missed / 10
+    assert pytest.approx(scores["squared_error"], rel=1e-4) == np.mean(squared)
+    assert pytest.approx(scores["mask_iou"], abs=1e-4) == np.mean(overlaps)
+    assert pytest.approx(scores["true_ink"], rel=1e-4) == layers.sum() / 10
+
+
+@pytest.fixture
+def pairs_bundle(strokes_bundle_path: Path, data_dir: Path) -> Bundle:
+    """The bundle for pairs, which learnt the toys."""
+    return say_training(strokes_bundle_path, data_dir / "bundles" / "strokes")
+
+
+def test_scores_of_pairs_are_kept_for_each_shift(
+    pairs_bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both shifts are in the manifest and in the card, the paper's in front."""
+    monkeypatch.setattr("training.data.pairs.TEST_PAIRS", 7)
+    examples = load(DATASETS["toys"], "test", data_dir)
+    for shift_px in TEST_DIGESTS:
+        pairs = fixed_pairs(examples, 7, size=36, shift_px=shift_px, seed=2017)
+        monkeypatch.setitem(TEST_DIGESTS, shift_px, digest(pairs))
+    scores = evaluate(pairs_bundle, data_dir)
+    metrics = Bundle.open(pairs_bundle.path).manifest.metrics
+    assert ["4 px", "6 px"] == list(metrics["shifts"])
+    assert metrics["test_errors"] == metrics["shifts"]["4 px"]["errors"] == scores.errors
+    assert "masks cut at" in metrics["protocol"]
+    assert ["8.1", "5.2"] == list(scores.table.columns[1].cells)[:2]
+    card = (pairs_bundle.path / CARD).read_text()
+    assert {"| 4 px |", "| 6 px |"} <= {line[:8] for line in card.splitlines()}
+
+
+def test_other_test_pairs_than_the_published_ones_are_refused(
+    pairs_bundle: Bundle, data_dir: Path
+) -> None:
+    """Scores are comparable only on the same pairs, bit for bit."""
+    with pytest.raises(DatasetError, match="not the published ones"):
+        evaluate(pairs_bundle, data_dir)
+
+
+@pytest.mark.parametrize(
+    ("mask", "expected"),
+    [([1, 1, 0, 0], 1.0), ([1, 0, 0, 0], 0.5), ([0, 1, 1, 0], 1 / 3), ([0, 0, 1, 1], 0.0)],
+)
+def test_overlap_of_a_mask_with_the_true_ink(mask: list[int], expected: float) -> None:
+    """Shared pixels among all pixels of either; faint pixels are no ink."""
+    layer = np.array([[[0.1, 1.0, 0.09, 0.0]]], np.float32)
+    assert pytest.approx(expected) == measure_overlap(np.array([[mask]], bool), layer).item()
+
+
+def test_the_threshold_with_the_best_masks_is_chosen(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decoder that draws digits at an eighth of their brightness needs a low threshold."""
+    rng = np.random.default_rng(0)
+    layers = np.where(rng.random((5, 2, 28, 28)) > 0.5, 255, 0).astype(np.uint8)
+    labels = np.array([[0, 1], [9, 0], [3, 7], [2, 5], [8, 4]])
+    pairs = PairSet(layers.max(axis=1, keepdims=True), layers, labels)
+    monkeypatch.setattr("training.evaluate.draw", lambda *_: layers.astype(np.float32) / 255 * 0.12)
+    assert 0.12 >= choose_threshold(network, pairs)

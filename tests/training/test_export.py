@@ -1,0 +1,338 @@
+"""From a network or a run to a bundle: what is checked, measured, refused and written."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from model.bundle import CARD, MANIFEST, WEIGHTS, Bundle, digest
+from model.capsnet import FAMILIES, Encoding, Network, load
+from model.capsnet.baseline import BaselineCnn, BaselineConfig
+from model.preprocess import scale
+from model.runtime import Runtime
+from tests.training.published import TRAINING, write_toys
+from training.answers import measure_presence
+from training.card import CURVES
+from training.data.datasets import DATASETS, DIGITS
+from training.data.examples import Examples
+from training.export import (
+    PARITY_TOLERANCE,
+    check_parity,
+    describe,
+    export_bundle,
+    measure_half_precision,
+    publish,
+    replacing_folder,
+    round_measured,
+)
+from training.graphs import LARGE, ExportError
+from training.learning_set import load_published
+from training.metrics import METRICS
+from training.recipes import Recipe
+from training.state import Plan
+from training.trainer import Trainer
+
+families = pytest.mark.parametrize("family", FAMILIES)
+routed = pytest.mark.parametrize("family", [name for name in FAMILIES if FAMILIES[name].offers])
+SMALL = BaselineConfig(convs=(2,), kernels=(3,), pooling=True, hidden=(8,))
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def noise() -> Examples:
+    """Noise in place of validation images."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (20, 1, 28, 28), np.uint8)
+    return Examples(images, rng.integers(0, 10, 20))
+
+
+def open_both(family: str, folder: Path) -> tuple[Network, Runtime]:
+    """A family's network in torch, and its bundle in onnxruntime."""
+    bundle = Bundle.open(folder / f"tiny-{family}")
+    return load(bundle), Runtime(bundle, device="cpu", threads=1)
+
+
+def small(kind: type[BaselineCnn] = BaselineCnn) -> BaselineCnn:
+    """A network that is exported as a single graph."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return kind(SMALL).eval()
+
+
+def export(network: Network, target: Path, validation: Examples) -> Bundle:
+    facts = {"dataset": "noise", "class_names": DIGITS, "preprocess": "stretch"}
+    manifest = describe(network, name=target.name, **facts)
+    return export_bundle(network, manifest, target, validation=validation)
+
+
+@families
+@pytest.mark.parametrize("rows", [1, 2, 7, 32])
+def test_graphs_compute_what_the_network_does(family: str, rows: int, family_bundles: Path) -> None:
+    """Presence, poses, drawings and traces, in batches of any size."""
+    network, runtime = open_both(family, family_bundles)
+    images, classes = torch.rand(rows, 1, 28, 28), torch.arange(rows) % 10
+    with torch.inference_mode():
+        expected = network(images)
+        pairs = list(zip(runtime.encode(images.numpy()), expected, strict=True))
+        if FAMILIES[family].offers:
+            own = expected.poses[torch.arange(rows), classes]
+            drawn = runtime.decode(own.numpy(), classes.numpy())
+            wanted, found = network.trace(images), runtime.trace(images.numpy())
+            pairs += [(drawn, network.decode(own, classes))]
+            pairs += zip(found.classes, wanted.classes, strict=True)
+            for layer, other in zip(found.hidden.values(), wanted.hidden, strict=True):
+                pairs += zip(layer, other, strict=True)
+    for actual, wished in pairs:
+        bound = PARITY_TOLERANCE * max(1, wished.abs().max().item() if wished.numel() else 1)
+        np.testing.assert_allclose(actual, wished.numpy(), atol=bound)
+
+
+@families
+def test_parity_refuses_another_encoder(family: str, family_bundles: Path) -> None:
+    """The check of every export can fail: for a network of other weights it does."""
+    network, runtime = open_both(family, family_bundles)
+    check_parity(network, runtime)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.05)
+    with pytest.raises(ExportError, match=r"encoder: off by .*, more than"):
+        check_parity(network, runtime)
+
+
+@routed
+def test_parity_refuses_another_decoder(family: str, family_bundles: Path) -> None:
+    """Drawings are compared too."""
+    network, runtime = open_both(family, family_bundles)
+    with torch.no_grad():
+        network.get_parameter("decoder.pixels.bias").add_(0.1)
+    with pytest.raises(ExportError, match="decoder: off by"):
+        check_parity(network, runtime)
+
+
+@routed
+def test_parity_refuses_another_routing(
+    family: str, family_bundles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And every field of a trace, one coupling of one image among them."""
+    network, runtime = open_both(family, family_bundles)
+    trace = type(network).trace
+
+    def moved(self: Network, images: Tensor) -> object:
+        found = trace(self, images)
+        couplings = found.classes.couplings.clone()
+        couplings[0, -1, 2, 3] += 1e-3
+        return found._replace(classes=found.classes._replace(couplings=couplings))
+
+    monkeypatch.setattr(type(network), "trace", moved)
+    with pytest.raises(ExportError, match="routing: off by"):
+        check_parity(network, runtime)
+
+
+class Leaning(BaselineCnn):
+    """Its answer to an image depends on the images beside it."""
+
+    def forward(self, images: Tensor) -> Encoding:
+        """Presence less the batch's mean."""
+        presence, poses = super().forward(images)
+        return Encoding((presence - presence.mean(dim=0)).abs(), poses)
+
+
+def test_an_answer_that_depends_on_its_batch_is_refused(tmp_path: Path, noise: Examples) -> None:
+    """However well the graph computes it."""
+    with pytest.raises(ExportError, match="off by"):
+        export(small(Leaning), tmp_path / "leaning", noise)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_bundle_is_whole_and_nothing_else_is_left(tmp_path: Path, noise: Examples) -> None:
+    """Graphs, one file of weights and a manifest, whose version is that of the weights."""
+    network = small()
+    bundle = export(network, tmp_path / "small", noise)
+    files = {path.name for path in bundle.path.iterdir()}
+    assert {"encoder.onnx", WEIGHTS, MANIFEST} == files
+    assert files - {MANIFEST} == bundle.manifest.sha256.keys()
+    assert [bundle.path] == list(tmp_path.iterdir())
+    assert digest(bundle.path / WEIGHTS, bundle.path).startswith(bundle.manifest.version)
+    assert 12 == len(bundle.manifest.version)
+
+
+def test_equal_weights_have_one_version(tmp_path: Path, noise: Examples) -> None:
+    """Exported twice, trained once; other weights have another one."""
+    network, other = small(), small()
+    with torch.no_grad():
+        other.classes.bias.add_(1)  # type: ignore[union-attr]
+    names = ("one", "two", "three")
+    networks = (network, copy.deepcopy(network), other)
+    versions = [
+        export(each, tmp_path / name, noise).manifest.version
+        for name, each in zip(names, networks, strict=True)
+    ]
+    assert versions[0] == versions[1] != versions[2]
+
+
+@families
+def test_a_manifest_says_what_the_network_is(family: str, family_bundles: Path) -> None:
+    """Family, offers, presence and layers; float16 is measured where there is such a graph."""
+    network, runtime = open_both(family, family_bundles)
+    manifest, registered = runtime.bundle.manifest, FAMILIES[family]
+    assert (family, registered.presence) == (manifest.family, manifest.presence)
+    assert tuple(sorted(registered.offers)) == manifest.offers
+    assert [tuple(layer) for layer in network.layers] == [
+        tuple(vars(layer).values()) for layer in manifest.layers
+    ]
+    assert ("encoder.fp16" in manifest.graphs) == bool(manifest.half_precision)
+    assert (family == "dynamic") == bool(manifest.half_precision)
+    assert (16, 4) == (manifest.rounding["stored_bits"], manifest.rounding["validation_images"])
+    assert 0 <= manifest.rounding["largest_presence_change"] < 1e-2
+
+
+def test_half_precision_is_measured(bundle_path: Path, noise: Examples) -> None:
+    """What float16 did: something, and not much; of another network it is refused."""
+    network = load(bundle_path)
+    half = measure_half_precision(network, bundle_path, noise)
+    assert 20 == half["validation_images"]
+    assert 0 < half["largest_presence_change"] < 1e-2
+    with torch.no_grad():
+        network.get_parameter("votes.weight").mul_(3)
+    with pytest.raises(ExportError, match=r"encoder\.fp16: off by"):
+        measure_half_precision(network, bundle_path, noise)
+
+
+def test_failed_export_leaves_the_old_bundle(
+    tmp_path: Path, noise: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where parity fails, nothing is written and the bundle that was there stays."""
+    before = export(small(), tmp_path / "small", noise)
+    monkeypatch.setattr("training.export.PARITY_TOLERANCE", -1.0)
+    with pytest.raises(ExportError, match="off by"):
+        export(small(), tmp_path / "small", noise)
+    assert before == Bundle.open(before.path)
+    assert [before.path] == list(tmp_path.iterdir())
+
+
+def test_weights_that_16_bits_cannot_hold_are_refused(noise: Examples) -> None:
+    """They would be infinite."""
+    network = small()
+    with torch.no_grad():
+        network.get_parameter("features.4.weight").mul_(1e7)
+    with pytest.raises(ExportError, match="in 16 bits"):
+        round_measured(network, noise)
+
+
+@pytest.fixture
+def fragile() -> Network:
+    """Its answer is 3, before 2, by a difference that 16 bits do not hold."""
+    config = replace(SMALL, hidden=(128,))
+    network = BaselineCnn(config).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+        network.get_parameter("features.4.bias").fill_(1)
+        network.classes.weight[2] = 1
+        network.classes.weight[3] = 1.0001
+    assert network.classes.weight.numel() >= LARGE
+    return network
+
+
+def test_rounding_that_loses_answers_is_refused(fragile: Network, noise: Examples) -> None:
+    """The message counts them."""
+    with pytest.raises(ExportError, match="20 right answers of 20 are lost, 0 won"):
+        round_measured(fragile, noise._replace(labels=np.full(20, 3)))
+
+
+def test_rounding_that_wins_as_many_answers_is_chance(fragile: Network, noise: Examples) -> None:
+    """Near the border between two classes answers change either way."""
+    rounding = round_measured(fragile, noise._replace(labels=np.arange(20) % 2 + 2))
+    assert (10, 10, 20) == tuple(
+        rounding[key] for key in ("errors_before", "errors_after", "answers_changed")
+    )
+
+
+def test_a_bundle_is_replaced_when_all_is_there(tmp_path: Path) -> None:
+    """What fails on the way leaves the bundle before it, and nothing else."""
+    target = tmp_path / "digits"
+    for text in ("old", "new"):
+        with replacing_folder(target) as folder:
+            (folder / CARD).write_text(text)
+    with pytest.raises(FileNotFoundError), replacing_folder(target) as folder:
+        (folder / "missing").rename(folder / CARD)
+    assert "new" == (target / CARD).read_text()
+    assert [target] == list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    """One epoch of five steps with a network that is quickly exported."""
+    return Recipe(
+        "tiny",
+        dataset="toys",
+        network=SMALL,
+        loss="cross-entropy",
+        reconstruction_weight=0,
+        epochs=1,
+        batch_size=8,
+    )
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the toys, which are a published data set here."""
+    folder = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(DATASETS, "toys", write_toys(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def run_dir(recipe: Recipe, data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on the toys."""
+    training = load_published(recipe, data_dir).training
+    plan = Plan(recipe, 1, training, None, tmp_path_factory.mktemp("run"))
+    assert Trainer(plan, device=CPU).run(log_every=1)
+    return plan.directory
+
+
+def test_a_published_bundle_carries_its_training(
+    run_dir: Path, data_dir: Path, tmp_path: Path, recipe: Recipe
+) -> None:
+    """Recipe, runs, log, curves and card go with the network, which answers as it was trained."""
+    bundle = publish(run_dir, tmp_path, name=None, data_dir=data_dir)
+    training = bundle.manifest.training
+    (run,) = training["runs"]
+    assert recipe == Recipe.from_dict(training["recipe"])
+    assert ("tiny", 1, "toys") == (run["preset"], run["seed"], run["dataset"])
+    assert [] == training["test_reads"]
+    assert (run_dir / METRICS).read_text() == (bundle.path / METRICS).read_text()
+    for name in (CARD, CURVES):
+        assert (bundle.path / name).stat().st_size > 0
+    examples = load_published(recipe, data_dir).all
+    assert TRAINING == len(examples.labels)
+    expected = measure_presence(load(bundle), examples.images, CPU)
+    actual = Runtime(bundle, device="cpu").encode(scale(examples.images)).presence
+    np.testing.assert_allclose(actual, expected, atol=1e-4)
+
+
+def test_a_run_without_its_log_is_not_published(
+    run_dir: Path, data_dir: Path, tmp_path: Path
+) -> None:
+    """The bundle that is there stays what it was."""
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / CARD).write_text("the bundle before")
+    log = (run_dir / METRICS).rename(run_dir / "away")
+    with pytest.raises(ExportError, match=f"has no {METRICS}"):
+        publish(run_dir, tmp_path, name=None, data_dir=data_dir)
+    log.rename(run_dir / METRICS)
+    assert "the bundle before" == (tmp_path / "tiny" / CARD).read_text()
+
+
+def test_an_impossible_name_is_refused(run_dir: Path, tmp_path: Path) -> None:
+    """Before anything is computed."""
+    with pytest.raises(ExportError, match="'My Net' is not a bundle name"):
+        publish(run_dir, tmp_path, name="My Net", data_dir=tmp_path)

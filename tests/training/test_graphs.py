@@ -1,0 +1,224 @@
+"""Weights stored once, and graphs that refer to them: of every family, and of bad networks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx.external_data_helper import ExternalDataInfo, uses_external_data
+from onnxruntime import SessionOptions
+from safetensors import safe_open
+from torch import Tensor
+
+from model.bundle import WEIGHTS, Bundle
+from model.capsnet import FAMILIES, Encoding, load
+from model.capsnet.baseline import BaselineCnn, BaselineConfig
+from model.runtime.cpu import PROVIDER
+from model.runtime.sessions import load as load_graph
+from training.graphs import LARGE, ExportError, round_weights, write_graphs
+
+families = pytest.mark.parametrize("family", FAMILIES)
+SMALL = BaselineConfig(convs=(2,), kernels=(3,), pooling=True, hidden=(8,))
+HALF, WIDE = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+
+
+def bundle_of(family: str, folder: Path) -> Bundle:
+    return Bundle.open(folder / f"tiny-{family}")
+
+
+def read(graph: Path) -> onnx.GraphProto:
+    """A graph without its stored weights."""
+    return onnx.load(graph, load_external_data=False).graph
+
+
+@families
+def test_weights_are_stored_once(family: str, family_bundles: Path) -> None:
+    """One file holds every tensor, large parameters in 16 bits; graphs hold small ones alone."""
+    bundle = bundle_of(family, family_bundles)
+    network = load(bundle)
+    large = {name for name, one in network.named_parameters() if one.numel() >= LARGE}
+    with safe_open(bundle.path / WEIGHTS, "np") as stored:
+        assert network.state_dict().keys() == set(stored.keys())
+        kinds = {name: stored.get_tensor(name).dtype for name in stored.keys()}  # noqa: SIM118
+    assert large == {name for name, kind in kinds.items() if kind == np.float16}
+    for role in bundle.manifest.graphs:
+        assert bundle.graph(role).stat().st_size < 400_000
+        assert all(len(one.raw_data) <= 200_000 for one in read(bundle.graph(role)).initializer)
+
+
+@families
+def test_graphs_refer_to_whole_weights(family: str, family_bundles: Path) -> None:
+    """Every reference is to one tensor's bytes, and every large one is referred to."""
+    bundle = bundle_of(family, family_bundles)
+    content = (bundle.path / WEIGHTS).read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header.pop("__metadata__", None)
+    spans = {
+        (8 + size + start, end - start): name
+        for name, (start, end) in ((name, one["data_offsets"]) for name, one in header.items())
+        if header[name]["dtype"] == "F16"
+    }
+    referred = set()
+    for role in bundle.manifest.graphs:
+        for weight in read(bundle.graph(role)).initializer:
+            if uses_external_data(weight):
+                info = ExternalDataInfo(weight)
+                assert (WEIGHTS, HALF) == (info.location, weight.data_type)
+                name = spans[info.offset, info.length]
+                shape = header[name]["shape"]
+                assert shape == list(weight.dims)
+                referred.add(name)
+    assert set(spans.values()) == referred
+
+
+@families
+def test_weights_are_widened_when_a_graph_is_loaded(
+    family: str, family_bundles: Path, tmp_path: Path
+) -> None:
+    """No inference does again what depends on weights alone."""
+    bundle = bundle_of(family, family_bundles)
+    options = SessionOptions()
+    options.log_severity_level = 3
+    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    load_graph(bundle.graph("encoder"), options, [PROVIDER])
+    loaded = onnx.load(tmp_path / "optimised.onnx").graph
+    constants = {one.name for one in loaded.initializer}
+    assert not [node.op_type for node in loaded.node if set(node.input) <= constants]
+    assert HALF not in {one.data_type for one in loaded.initializer}
+
+
+@families
+def test_inputs_and_outputs_are_those_of_the_contract(family: str, family_bundles: Path) -> None:
+    """Names, float32 and a dynamic batch axis, as `model.bundle` documents them."""
+    bundle = bundle_of(family, family_bundles)
+    trace = ["couplings", "logits", "trace_presence", "trace_poses", "input_presence", "votes"]
+    for layer in bundle.manifest.layers[:-1]:
+        trace += [f"{layer.name}.couplings", f"{layer.name}.presence"]
+    expected = {
+        "encoder": ["images", "presence", "poses"],
+        "encoder.batch": ["images", "presence", "poses"],
+        "encoder.fp16": ["images", "presence", "poses"],
+        "decoder": ["poses", "classes", "images"],
+        "routing": ["images", *trace],
+    }
+    for role in bundle.manifest.graphs:
+        graph = read(bundle.graph(role))
+        ends = [*graph.input, *graph.output]
+        assert expected[role] == [value.name for value in ends]
+        kinds = [value.type.tensor_type.elem_type for value in ends if value.name != "classes"]
+        assert {WIDE} == set(kinds)
+        assert graph.input[0].type.tensor_type.shape.dim[0].dim_param
+
+
+def test_half_precision_computes_in_float16(bundle_path: Path) -> None:
+    """Convolutions and votes take float16 weights."""
+    graph = read(bundle_path / "encoder.fp16.onnx")
+    kinds = {one.name: one.data_type for one in graph.initializer}
+    casts = {
+        node.output[0]: next(one.i for one in node.attribute if one.name == "to")
+        for node in graph.node
+        if node.op_type == "Cast" and node.input[0] in kinds
+    }
+    halves = {name for name, kind in {**kinds, **casts}.items() if kind == HALF}
+    consumers = [node.op_type for node in graph.node if {*node.input[1:2]} & halves]
+    assert ["Conv", "Conv", "MatMul"] == consumers
+
+
+def test_the_batch_encoder_multiplies_matrices_instead_of_convolving(bundle_path: Path) -> None:
+    """Of the two convolutions the primary capsules' is in Winograd's form."""
+    convolutions = [
+        [node.op_type for node in read(bundle_path / name).node].count("Conv")
+        for name in ("encoder.onnx", "encoder.batch.onnx")
+    ]
+    assert [2, 1] == convolutions
+
+
+def bad(kind: type[BaselineCnn]) -> BaselineCnn:
+    """A network of a kind that may not be exported, its weights rounded."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = kind(SMALL).eval()
+    round_weights(network)
+    return network
+
+
+class Scattering(BaselineCnn):
+    """It puts its answer together in a way that CUDA graphs cannot capture."""
+
+    def forward(self, images: Tensor) -> Encoding:
+        """The most present class alone."""
+        presence, poses = super().forward(images)
+        places = presence.argmax(dim=1, keepdim=True)
+        return Encoding((0 * presence).scatter(1, places, presence[:, :1]), poses)
+
+
+class Measuring(BaselineCnn):
+    """It computes with the number of images."""
+
+    def forward(self, images: Tensor) -> Encoding:
+        """Zeros for each image are added."""
+        presence, poses = super().forward(images)
+        return Encoding(presence + torch.zeros(images.shape[0], 10), poses)
+
+
+class Hoarding(BaselineCnn):
+    """It has a large constant that is no parameter."""
+
+    def __init__(self, config: BaselineConfig) -> None:
+        super().__init__(config)
+        self.register_buffer("table", torch.rand(10, 6000), persistent=False)
+
+    def forward(self, images: Tensor) -> Encoding:
+        """Presence by way of the constant."""
+        presence, poses = super().forward(images)
+        return Encoding((presence @ self.table).clamp(0, 1)[:, :10], poses)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Scattering, r"encoder\.onnx holds ScatterElements"),
+        (Measuring, r"encoder\.onnx holds .*Shape"),
+        (Hoarding, "table would be stored a second time"),
+    ],
+)
+def test_a_network_with_a_bad_graph_is_refused(
+    kind: type[BaselineCnn], message: str, tmp_path: Path
+) -> None:
+    """The message names the file and the operators, or the constant."""
+    with pytest.raises(ExportError, match=message):
+        write_graphs(bad(kind), tmp_path)
+
+
+def test_weights_that_were_not_rounded_are_refused(tmp_path: Path) -> None:
+    """Storing them would change the network that parity is checked against."""
+    with pytest.raises(ExportError, match=r"features\.4\.weight was not rounded to 16 bits"):
+        write_graphs(BaselineCnn(SMALL).eval(), tmp_path)
+
+
+def test_rounding_twice_is_rounding_once() -> None:
+    """Large parameters alone are changed, and only the first time."""
+    network = BaselineCnn(SMALL)
+    before = {name: one.clone() for name, one in network.named_parameters()}
+    round_weights(network)
+    once = {name: one.clone() for name, one in network.named_parameters()}
+    round_weights(network)
+    for name, parameter in network.named_parameters():
+        assert torch.equal(once[name], parameter)
+        assert torch.equal(before[name], parameter) == (parameter.numel() < LARGE)
+
+
+def test_an_altered_weight_is_found(bundle_path: Path, tmp_path: Path) -> None:
+    """Graphs share a file with a digest: a bundle with another one is not opened."""
+    copy = Path(shutil.copytree(bundle_path, tmp_path / "copy"))
+    content = bytearray((copy / WEIGHTS).read_bytes())
+    content[-1] ^= 1
+    (copy / WEIGHTS).write_bytes(content)
+    with pytest.raises(Exception, match="is not the file that the manifest describes"):
+        Bundle.open(copy)

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from training.data.source import DatasetError
+from training.learning_set import for_pictures, load_again, load_pictures, load_published
+from training.recipes import PRESETS, Recipe
+
+Folder = Callable[..., Path]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """`folder(name, ...)` has ten coloured pictures of each of three kinds of pets."""
+
+    def make(name: str = "Pets", *, size: tuple[int, int] = (32, 28), count: int = 10) -> Path:
+        rng = np.random.default_rng(0)
+        for kind in ("cat", "dog", "fish"):
+            (tmp_path / name / kind).mkdir(parents=True)
+            for number in range(count):
+                pixels = rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / name / kind / f"{number}.png")
+        return tmp_path / name
+
+    return make
+
+
+def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
+    """Channels, size and classes are theirs; recipe and data set are called like the folder."""
+    learns = load_pictures(tiny, folder())
+    network = learns.recipe.network
+    assert ((3, 28, 32), 3) == (network.image_shape, network.num_classes)
+    assert ("pets", "pets") == (learns.recipe.name, learns.recipe.dataset)
+    assert (27, 3) == (len(learns.training.labels), len(learns.validation.labels))
+    assert 30 == len(learns.all.images)
+
+
+def test_size_and_channels_may_be_forced(folder: Folder, tiny: Recipe) -> None:
+    """Then pictures are made grey and brought to the network's size."""
+    learns = load_pictures(tiny, folder(), channels=1, keep_size=False)
+    assert (1, 28, 28) == learns.recipe.network.image_shape
+
+
+def test_pictures_too_small_for_the_network(folder: Folder, tiny: Recipe) -> None:
+    """The error names both."""
+    with pytest.raises(DatasetError, match=r"tiny and images of 12x12 px: .* too small"):
+        load_pictures(tiny, folder(size=(12, 12)))
+
+
+def test_a_folder_is_not_taken_for_a_published_data_set(folder: Folder, tiny: Recipe) -> None:
+    """Its runs are no runs of MNIST."""
+    assert "mnist-folder" == load_pictures(tiny, folder("mnist")).recipe.dataset
+
+
+def test_pictures_have_no_strokes(tiny: Recipe) -> None:
+    """They are mirrored, and reflected at their edges, but not bent."""
+    recipe = for_pictures(replace(tiny, affine=0.5, elastic_px=1))
+    assert (True, "reflect", 0, 0) == (recipe.flip, recipe.pad, recipe.affine, recipe.elastic_px)
+
+
+def test_pairs_are_of_digits() -> None:
+    """A recipe for pairs learns no folder."""
+    with pytest.raises(DatasetError, match="multimnist learns pairs"):
+        for_pictures(PRESETS["multimnist"])
+
+
+def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
+    """The same are held out, in the same size and colours."""
+    learnt = load_pictures(tiny, folder(), channels=1, keep_size=False)
+    again = load_again(learnt.recipe, learnt.pictures, tmp_path)
+    assert (learnt.recipe, learnt.dataset) == (again.recipe, again.dataset)
+    np.testing.assert_array_equal(learnt.validation.images, again.validation.images)
+
+
+@pytest.mark.parametrize("change", ["one more", "another class"])
+def test_changed_pictures_are_noticed(
+    folder: Folder, tiny: Recipe, tmp_path: Path, change: str
+) -> None:
+    """What was held out would no longer be the same."""
+    place = folder()
+    learnt = load_pictures(tiny, place)
+    if change == "one more":
+        (place / "cat" / "new.png").write_bytes((place / "cat" / "0.png").read_bytes())
+    else:
+        (place / "cat").rename(place / "lion")
+    with pytest.raises(DatasetError, match="has changed"):
+        load_again(learnt.recipe, learnt.pictures, tmp_path)
+
+
+def test_a_moved_folder_is_the_same(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
+    """Where pictures are does not matter, but what they are."""
+    learnt = load_pictures(tiny, folder())
+    assert learnt.pictures is not None
+    moved = Path(learnt.pictures.folder).rename(tmp_path / "animals")
+    again = load_again(learnt.recipe, replace(learnt.pictures, folder=str(moved)), tmp_path)
+    assert learnt.pictures == again.pictures
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("dataset", "letters is no published data set"),
+        ("classes", "--set network.num_classes=10"),
+        ("size", "--set network.height=28"),
+    ],
+)
+def test_a_recipe_and_its_data_set_do_not_fit(tmp_path: Path, change: str, message: str) -> None:
+    """The error says what would, before anything is downloaded."""
+    mnist = PRESETS["mnist-attention"]
+    recipe = {
+        "dataset": replace(mnist, dataset="letters"),
+        "classes": replace(mnist, network=replace(mnist.network, num_classes=3)),
+        "size": replace(mnist, network=replace(mnist.network, height=36)),
+    }[change]
+    with pytest.raises(DatasetError, match=message):
+        load_published(recipe, tmp_path)
+    assert [] == list(tmp_path.iterdir())

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.processes import PATIENCE_S
+from training import provenance
+from training.provenance import (
+    TEST_READS,
+    ProvenanceError,
+    Run,
+    devices_of,
+    draw_id,
+    images_of,
+    reads_of,
+    record_read,
+    seconds_of,
+    unseen_by,
+)
+
+PAIRS = Run(
+    id="a1",
+    preset="pairs",
+    dataset="mnist",
+    task="pairs",
+    seed=1,
+    held_out=5000,
+    steps=100,
+    images=6400,
+    seconds=60,
+    devices=("CPU",),
+)
+DIGITS = replace(PAIRS, id="b2", preset="digits", task="single", seconds=30, devices=("H200",))
+READ = provenance.TestRead(
+    run="a1",
+    version="0123456789ab",
+    dataset="mnist",
+    split="test",
+    images=10_000,
+    errors=29,
+    protocol="one view of each image",
+    date="2026-01-31",
+)
+
+
+def test_a_run_comes_back_from_json() -> None:
+    """Tuples too, which JSON does not have."""
+    run = replace(DIGITS, taken=("a", "b"))
+    assert run == Run.from_dict(json.loads(json.dumps(run.to_dict())))
+
+
+def test_ids_differ() -> None:
+    """No two runs have the same."""
+    assert 100 == len({draw_id() for _ in range(100)})
+
+
+def test_a_read_stays_with_the_weights(tmp_path: Path) -> None:
+    """Every read by a run or by those before it is found, in order, and no other."""
+    reads = [replace(READ, run=run, errors=number) for number, run in enumerate(("b2", "c3", "a1"))]
+    for read in reads:
+        record_read(tmp_path / "bundles", read)
+    assert (reads[0], reads[2]) == reads_of(tmp_path / "bundles", [DIGITS, PAIRS])
+
+
+def test_nothing_was_read_before(tmp_path: Path) -> None:
+    """Without a record there are no reads."""
+    assert () == reads_of(tmp_path, [DIGITS])
+
+
+def test_reads_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    """Processes wait for each other."""
+    program = (
+        "import sys; from dataclasses import replace; from pathlib import Path\n"
+        "from tests.training.test_provenance import READ, record_read\n"
+        "for _ in range(20): record_read(Path(sys.argv[1]), READ)"
+    )
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    processes = [subprocess.Popen(command, cwd=root) for _ in range(2)]
+    assert [0, 0] == [process.wait(timeout=PATIENCE_S) for process in processes]
+    assert 40 == len(reads_of(tmp_path, [PAIRS]))
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"run": "a1"}', "3"])
+def test_a_broken_record_is_named(tmp_path: Path, line: str) -> None:
+    """A line that cannot be read is not passed over: it may be a read."""
+    record_read(tmp_path, READ)
+    with (tmp_path / TEST_READS).open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(ProvenanceError, match=f"{TEST_READS}, line 2"):
+        reads_of(tmp_path, [PAIRS])
+
+
+def test_a_read_is_dated(tmp_path: Path) -> None:
+    """Today's date is the default."""
+    undated = {name: value for name, value in vars(READ).items() if name != "date"}
+    record_read(tmp_path, provenance.TestRead(**undated))
+    (read,) = reads_of(tmp_path, [PAIRS])
+    assert datetime.now(UTC) - datetime.fromisoformat(f"{read.date}T00:00Z") < timedelta(days=2)
+
+
+def test_time_and_devices_are_those_of_all() -> None:
+    """Each device is named once."""
+    runs = [DIGITS, PAIRS, replace(PAIRS, seed=2, devices=("CPU", "H200"))]
+    assert (150, ("H200", "CPU")) == (seconds_of(runs), devices_of(runs))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "expected"),
+    [
+        pytest.param([], 5000, id="alone"),
+        pytest.param([replace(DIGITS, held_out=0)], 0, id="after a final run"),
+        pytest.param([replace(DIGITS, held_out=0, dataset="letters")], 5000, id="of others"),
+        pytest.param([DIGITS], 5000, id="after one that held out as many"),
+    ],
+)
+def test_what_an_earlier_run_saw_is_not_unseen(earlier: list[Run], expected: int) -> None:
+    """Single digits are the same as those of pairs; letters are not."""
+    assert expected == unseen_by([*earlier, PAIRS])
+
+
+@pytest.mark.parametrize(
+    ("earlier", "expected"),
+    [
+        pytest.param([DIGITS], (6400, 6400), id="another task"),
+        pytest.param([replace(PAIRS, seed=2)], (12_800, 12_800), id="another seed"),
+        pytest.param([replace(PAIRS, images=9000)], (15_400, 9000), id="the same seed"),
+    ],
+)
+def test_images_of_one_seed_come_again(earlier: list[Run], expected: tuple[int, int]) -> None:
+    """They are counted twice in all, and once among the different ones."""
+    assert expected == images_of([*earlier, PAIRS])

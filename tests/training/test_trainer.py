@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.capsnet import Network
+from training.answers import error_percent
+from training.data.examples import Examples
+from training.losses import margin_loss
+from training.recipes import Recipe
+from training.tasks import Single
+from training.trainer import Trainer, learning_rate
+
+CPU = torch.device("cpu")
+
+VOTES = "votes.weight"
+MakeTrainer = Callable[..., Trainer]
+
+
+def metrics(trainer: Trainer) -> list[dict[str, Any]]:
+    """The lines of the run's metrics."""
+    lines = (trainer.plan.directory / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def weights(trainer: Trainer) -> dict[str, Tensor]:
+    """A copy of the network's weights."""
+    return {name: weight.clone() for name, weight in trainer.network.state_dict().items()}
+
+
+def test_the_loss_falls(make_trainer: MakeTrainer, tiny: Recipe) -> None:
+    """Within ten epochs the margin loss of three simple classes falls to a fraction."""
+    trainer = make_trainer(recipe=replace(tiny, epochs=10))
+    trainer.run(log_every=3)
+    margins = [line["margin_loss"] for line in metrics(trainer)]
+    assert margins[0] / 10 > margins[-1]
+
+
+def test_reconstructions_come_closer(make_trainer: MakeTrainer, tiny: Recipe) -> None:
+    """The decoder learns as well."""
+    trainer = make_trainer(recipe=replace(tiny, epochs=10))
+    trainer.run(log_every=3)
+    errors = [line["reconstruction_loss"] for line in metrics(trainer)]
+    assert 0.9 * errors[0] > errors[-1]
+
+
+def test_a_run_to_the_end_is_complete(make_trainer: MakeTrainer) -> None:
+    """`run` says so, and has done every step."""
+    trainer = make_trainer()
+    assert (True, 6) == (trainer.run(), trainer.done_steps)
+
+
+@pytest.mark.parametrize(
+    ("change", "steps"),
+    [
+        ({"epochs": 2, "batch_size": 8}, 6),
+        ({"epochs": 2.5, "batch_size": 8}, 8),
+        ({"epochs": 1, "batch_size": 7}, 4),
+        ({"epochs": 0.1, "batch_size": 8}, 1),
+    ],
+    ids=str,
+)
+def test_a_last_batch_completes_the_epochs(
+    make_trainer: MakeTrainer, tiny: Recipe, change: dict[str, Any], steps: int
+) -> None:
+    """The number of steps over 24 images is rounded up."""
+    assert steps == make_trainer(recipe=replace(tiny, **change)).total_steps
+
+
+def test_the_same_seed_gives_the_same_weights(make_trainer: MakeTrainer) -> None:
+    """Two runs of one recipe and seed end in identical networks."""
+    first, second = make_trainer("first"), make_trainer("second")
+    first.run()
+    second.run()
+    torch.testing.assert_close(weights(first), weights(second), rtol=0, atol=0)
+
+
+def test_another_seed_starts_elsewhere(make_trainer: MakeTrainer) -> None:
+    """The seed decides the initial weights."""
+    first, second = weights(make_trainer(seed=1)), weights(make_trainer(seed=2))
+    assert not torch.equal(first[VOTES], second[VOTES])
+
+
+def test_metrics_are_means_since_the_last_line(make_trainer: MakeTrainer) -> None:
+    """A line holds the mean losses of its own steps, and nothing of those before."""
+    twin, trainer = make_trainer("twin"), make_trainer()
+    steps = [twin.step() for _ in range(6)]
+    trainer.run(log_every=2)
+    for name in ("margin", "reconstruction"):
+        expected = torch.stack([losses[name] for losses in steps]).reshape(3, 2).mean(dim=1)
+        actual = torch.tensor([line[f"{name}_loss"] for line in metrics(trainer)])
+        torch.testing.assert_close(expected, actual)
+
+
+def test_metrics_say_when_they_were_taken(make_trainer: MakeTrainer) -> None:
+    """A line has its step, its epoch and the seconds of training so far."""
+    trainer = make_trainer()
+    trainer.run(log_every=2, clock=count(step=0.5).__next__)
+    expected = [(2, 2 / 3, 1.0), (4, 4 / 3, 2.0), (6, 2.0, 3.0)]
+    assert expected == [(line["step"], line["epoch"], line["seconds"]) for line in metrics(trainer)]
+
+
+def test_metrics_tell_the_speed(make_trainer: MakeTrainer) -> None:
+    """Eight images every half second are 16 images a second."""
+    trainer = make_trainer()
+    trainer.run(log_every=2, clock=count(step=0.5).__next__)
+    assert [16.0] * 3 == [line["images_per_s"] for line in metrics(trainer)]
+
+
+def test_the_last_step_is_always_logged(make_trainer: MakeTrainer) -> None:
+    """A run shorter than the interval between lines has a line all the same."""
+    trainer = make_trainer()
+    trainer.run(log_every=4)
+    assert [4, 6] == [line["step"] for line in metrics(trainer)]
+
+
+def test_the_schedule_sets_the_rate(make_trainer: MakeTrainer, tiny: Recipe) -> None:
+    """Each step uses its own learning rate."""
+    trainer = make_trainer()
+    trainer.run(log_every=1)
+    expected = [learning_rate(tiny, step, total=6) for step in range(6)]
+    assert expected == [line["learning_rate"] for line in metrics(trainer)]
+
+
+def test_validation_ends_each_epoch(make_trainer: MakeTrainer, bars: Examples) -> None:
+    """With a validation split there is a line with its error after each epoch."""
+    trainer = make_trainer(validation=bars)
+    trainer.run()
+    steps = [line["step"] for line in metrics(trainer) if "validation_error_percent" in line]
+    assert [3, 6] == steps
+
+
+def test_validation_may_be_more_frequent(make_trainer: MakeTrainer, bars: Examples) -> None:
+    """Every so many steps, and after the last one."""
+    trainer = make_trainer(validation=bars)
+    trainer.run(validate_every=4)
+    steps = [line["step"] for line in metrics(trainer) if "validation_error_percent" in line]
+    assert [4, 6] == steps
+
+
+def test_validation_changes_nothing(
+    make_trainer: MakeTrainer, tiny_attention: Recipe, bars: Examples
+) -> None:
+    """Batch normalisation learns in training alone, and validates with what it learnt."""
+    plain = make_trainer("plain", recipe=tiny_attention)
+    trainer = make_trainer(recipe=tiny_attention, validation=bars)
+    modes: set[tuple[bool, bool]] = set()
+    trainer.network.register_forward_pre_hook(
+        lambda network, _: modes.add((network.training, torch.is_grad_enabled()))
+    )
+    plain.run()
+    trainer.run()
+    torch.testing.assert_close(weights(plain), weights(trainer), rtol=0, atol=0)
+    assert {(True, True), (False, False)} == modes
+
+
+def test_dropout_depends_on_seed_and_step_alone(
+    make_trainer: MakeTrainer, tiny_baseline: Recipe
+) -> None:
+    """Random numbers that are drawn in between change nothing."""
+    plain = make_trainer("plain", recipe=tiny_baseline)
+    trainer = make_trainer(recipe=tiny_baseline)
+    for _ in range(3):
+        plain.step()
+        torch.rand(7)
+        trainer.step()
+    torch.testing.assert_close(weights(plain), weights(trainer), rtol=0, atol=0)
+
+
+def test_validation_measures_the_network(make_trainer: MakeTrainer, bars: Examples) -> None:
+    """The last error is that of the finished network on the validation split."""
+    validation = Examples(bars.images[:7], bars.labels[::-1][:7])
+    trainer = make_trainer(validation=validation)
+    trainer.run()
+    expected = error_percent(trainer.network, validation, CPU)
+    assert expected == metrics(trainer)[-1]["validation_error_percent"]
+
+
+def test_without_a_split_there_is_no_validation(make_trainer: MakeTrainer) -> None:
+    """Training on everything leaves nothing to validate on."""
+    trainer = make_trainer()
+    trainer.run()
+    assert all("validation_error_percent" not in line for line in metrics(trainer))
+
+
+@pytest.mark.parametrize("validating", [True, False])
+def test_only_training_images_are_shifted(
+    make_trainer: MakeTrainer, bars: Examples, *, validating: bool
+) -> None:
+    """What the network sees in validation are the images as they are; in training they are not."""
+    trainer = make_trainer(validation=bars)
+    seen: list[Tensor] = []
+
+    def look(_: Network, inputs: tuple[Tensor]) -> None:
+        if validating != torch.is_grad_enabled():
+            seen.append(inputs[0])
+
+    trainer.network.register_forward_pre_hook(look)
+    trainer.run()
+    originals = {image.tobytes() for image in bars.images}
+    shown = (torch.cat(seen) * 255).round().to(torch.uint8).numpy()
+    assert validating == ({image.tobytes() for image in shown} <= originals)
+
+
+@pytest.mark.parametrize("weight", [0, 0.0005, 0.01])
+def test_a_step_follows_the_weighted_sum(
+    make_trainer: MakeTrainer, tiny: Recipe, weight: float
+) -> None:
+    """The gradient is the margin loss's plus the weight times that of the error sum."""
+    recipe = replace(tiny, reconstruction_weight=weight)
+    trainer, twin = make_trainer(recipe=recipe), make_trainer("twin", recipe=recipe)
+    trainer.step()
+    assert isinstance(twin.task, Single)
+    images, numbers = twin.task.batches.batch(0)
+    lengths, poses = twin.network(images)
+    drawn = twin.network.decode(poses[range(8), numbers], numbers)
+    error = (drawn - images).square().sum() / 8
+    margin = margin_loss(lengths, torch.nn.functional.one_hot(numbers, 3).float())
+    weights = twin.network.get_parameter(VOTES)
+    expected = torch.autograd.grad(margin + weight * error, weights)[0]
+    torch.testing.assert_close(expected, trainer.network.get_parameter(VOTES).grad)
+
+
+def test_a_step_without_reconstruction_leaves_the_decoder_alone(
+    make_trainer: MakeTrainer, tiny: Recipe
+) -> None:
+    """Where reconstruction has no weight, the decoder is neither run nor trained."""
+    trainer = make_trainer(recipe=replace(tiny, reconstruction_weight=0))
+    terms = list(trainer.step())
+    assert (["margin"], {None}) == (terms, {w.grad for w in trainer.network.decoder.parameters()})
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [(0, 0.001), (1000, 0.001 * 0.96**0.5), (2000, 0.00096), (4000, 0.0009216)],
+)
+def test_exponential_rate(step: int, expected: float) -> None:
+    """The rate shrinks by 4 % every 2,000 steps, smoothly."""
+    recipe = Recipe("r", schedule="exponential")
+    assert pytest.approx(expected) == learning_rate(recipe, step, total=10**6)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"), [(0, 1e-3), (250, 8.535534e-4), (500, 5e-4), (750, 1.464466e-4)]
+)
+def test_cosine_rate(step: int, expected: float) -> None:
+    """The rate is half a cosine wave over the whole run."""
+    recipe = Recipe("r", schedule="cosine")
+    assert pytest.approx(expected) == learning_rate(recipe, step, total=1000)
+
+
+def test_cosine_rate_ends_near_zero() -> None:
+    """The last step of a thousand has less than a hundred thousandth of the first one's rate."""
+    assert 0 < learning_rate(Recipe("r", schedule="cosine"), 999, total=1000) < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"), [(0, 0.25e-3), (1, 0.5e-3), (2, 0.75e-3), (3, 1e-3), (4, 1e-3)]
+)
+def test_warm_up(step: int, expected: float) -> None:
+    """The rate rises in even steps to the full one, which the last warm-up step has."""
+    recipe = Recipe("r", schedule="exponential", decay_rate=1.0, warmup_steps=4)
+    assert pytest.approx(expected) == learning_rate(recipe, step, total=100)
+
+
+def test_a_short_run_warms_up_for_a_tenth_of_it() -> None:
+    """The full rate is reached although the recipe's warm-up is longer than the run."""
+    recipe = Recipe("r", schedule="exponential", decay_rate=1.0, warmup_steps=300)
+    assert pytest.approx(1e-3) == learning_rate(recipe, 1, total=20)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from training.answers import error_percent
+from training.checkpoint import CHECKPOINT, Checkpoint
+from training.data.examples import Examples
+from training.recipes import Recipe
+from training.trainer import Trainer
+
+MakeTrainer = Callable[..., Trainer]
+CPU = torch.device("cpu")
+VOTES = "votes.weight"
+
+
+@pytest.fixture
+def averaged(tiny: Recipe) -> Recipe:
+    """The tiny recipe with an average over some steps."""
+    return replace(tiny, average_decay=0.7)
+
+
+def saved(trainer: Trainer) -> Checkpoint:
+    """The run's checkpoint."""
+    return Checkpoint.load(trainer.plan.directory / CHECKPOINT)
+
+
+@pytest.mark.parametrize(
+    ("decay", "shares"),
+    [(0.05, [1, 0.95, 0.95, 0.95, 0.95]), (0.999, [1, 10 / 11, 10 / 12, 10 / 13, 10 / 14])],
+)
+def test_the_running_average_is_saved(
+    make_trainer: MakeTrainer, tiny: Recipe, decay: float, shares: list[float]
+) -> None:
+    """Each step's weights have their share in it, more than the decay leaves in the beginning."""
+    trainer = make_trainer(recipe=replace(tiny, average_decay=decay))
+    expected = torch.zeros_like(trainer.network.get_parameter(VOTES))
+    for share in shares:
+        trainer.step()
+        expected = (1 - share) * expected + share * trainer.network.get_parameter(VOTES).detach()
+    trainer.save()
+    torch.testing.assert_close(expected, saved(trainer).network[VOTES])
+
+
+def test_averaging_does_not_change_the_training(
+    make_trainer: MakeTrainer, tiny: Recipe, averaged: Recipe
+) -> None:
+    """The weights below the average are those of a run without one."""
+    plain, trainer = make_trainer("plain", recipe=tiny), make_trainer(recipe=averaged)
+    plain.run()
+    trainer.run()
+    torch.testing.assert_close(
+        list(plain.network.parameters()), list(trainer.network.parameters()), rtol=0, atol=0
+    )
+
+
+def test_statistics_are_copied(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
+    """Those of batch normalisation are the trained network's, not an average."""
+    trainer = make_trainer(recipe=replace(tiny_attention, average_decay=0.7))
+    before = [buffer.clone() for buffer in trainer.network.buffers()]
+    trainer.run()
+    after = list(trainer.network.buffers())
+    torch.testing.assert_close(after, list(trainer.state.result.buffers()), rtol=0, atol=0)
+    assert not torch.equal(before[0], after[0])
+
+
+def test_the_average_is_validated(
+    make_trainer: MakeTrainer, averaged: Recipe, bars: Examples
+) -> None:
+    """The error is that of the saved weights, whatever became of those last trained."""
+    trainer = make_trainer(recipe=replace(averaged, epochs=10), validation=bars)
+    trainer.run()
+    before = error_percent(trainer.state.result, bars, CPU)
+    for weight in trainer.network.parameters():
+        weight.data.zero_()
+    assert before < error_percent(trainer.network, bars, CPU)
+    assert trainer.plan.validation is not None
+    validated = trainer.task.errors(trainer.state.result, trainer.plan.validation)
+    assert before == validated["validation_error_percent"]
+
+
+def test_the_average_starts_from_transferred_weights(
+    make_trainer: MakeTrainer, tiny: Recipe, averaged: Recipe
+) -> None:
+    """Saved before its first step, a run has the weights that it started from."""
+    first = make_trainer("first", recipe=tiny)
+    first.run()
+    trainer = make_trainer("second", seed=2, recipe=averaged)
+    trainer.state.start_from(saved(first))
+    trainer.save()
+    torch.testing.assert_close(saved(first).network, saved(trainer).network, rtol=0, atol=0)

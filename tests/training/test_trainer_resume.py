@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from training.checkpoint import Checkpoint, CheckpointError, TrainingError
+from training.data.examples import Examples
+from training.recipes import Recipe
+from training.trainer import Trainer
+
+MakeTrainer = Callable[..., Trainer]
+
+
+class KilledError(Exception):
+    """Ends a run on the spot, without a chance to save."""
+
+
+def minutes() -> Callable[[], float]:
+    """A clock that is a minute later each time it is looked at: once a step."""
+    return count(step=60.0).__next__
+
+
+def killed_after(steps: int) -> Callable[[], float]:
+    """A clock like `minutes` that ends the run."""
+
+    def ticks() -> Iterator[float]:
+        yield from (60.0 * step for step in range(steps))
+        raise KilledError
+
+    return ticks().__next__
+
+
+def run_three_steps(trainer: Trainer) -> None:
+    """Train for three of six steps, then save and stop, with a line of metrics for each."""
+    trainer.run(max_minutes=2.5, log_every=1, clock=minutes())
+
+
+def run_until_killed(trainer: Trainer) -> None:
+    """Train for five of six steps, of which the last saved is the third, with lines for all."""
+    with pytest.raises(KilledError):
+        trainer.run(log_every=1, save_every_s=150, clock=killed_after(6))
+
+
+def logged_steps(trainer: Trainer) -> list[int]:
+    """The step of each line of metrics."""
+    lines = (trainer.plan.directory / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["step"] for line in lines]
+
+
+def weights(trainer: Trainer) -> dict[str, Tensor]:
+    """A copy of the network's weights."""
+    return {name: weight.clone() for name, weight in trainer.network.state_dict().items()}
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    """Every file of a run."""
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("interrupt", [run_three_steps, run_until_killed])
+@pytest.mark.parametrize("decay", [0, 0.7], ids=["plain", "averaged"])
+@pytest.mark.parametrize("name", ["tiny", "tiny_baseline", "tiny_attention"])
+def test_a_resumed_run_ends_in_the_same_weights(
+    make_trainer: MakeTrainer,
+    request: pytest.FixtureRequest,
+    interrupt: Callable[[Trainer], None],
+    name: str,
+    decay: float,
+) -> None:
+    """Stopped or killed, a run goes on exactly, with dropout, statistics and average too."""
+    recipe = replace(request.getfixturevalue(name), average_decay=decay)
+    through = make_trainer("through", recipe=recipe)
+    through.run()
+    interrupt(make_trainer(recipe=recipe))
+    resumed = make_trainer(recipe=recipe, resume=True)
+    assert resumed.run()
+    torch.testing.assert_close(weights(through), weights(resumed), rtol=0, atol=0)
+    results = (trainer.state.result.state_dict() for trainer in (through, resumed))
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+def test_a_run_keeps_its_id(make_trainer: MakeTrainer) -> None:
+    """It is drawn once, and other runs have others."""
+    trainer = make_trainer()
+    run_three_steps(trainer)
+    assert trainer.state.run.id == make_trainer(resume=True).state.run.id
+    assert trainer.state.run.id != make_trainer("other").state.run.id
+
+
+def test_a_run_is_saved_from_time_to_time(make_trainer: MakeTrainer) -> None:
+    """A kill costs the steps since the last save and no more."""
+    run_until_killed(make_trainer())
+    assert 3 == make_trainer(resume=True).done_steps
+
+
+def test_metrics_past_the_checkpoint_are_dropped(make_trainer: MakeTrainer) -> None:
+    """Lines of steps that a kill undid do not stay beside those of the steps made again."""
+    trainer = make_trainer()
+    run_until_killed(trainer)
+    before = logged_steps(trainer)
+    make_trainer(resume=True)
+    assert ([1, 2, 3, 4, 5], [1, 2, 3]) == (before, logged_steps(trainer))
+
+
+def test_a_resumed_run_goes_on_with_its_metrics(make_trainer: MakeTrainer) -> None:
+    """In the end every step has its line, once."""
+    run_until_killed(make_trainer())
+    resumed = make_trainer(resume=True)
+    resumed.run(log_every=1)
+    assert [1, 2, 3, 4, 5, 6] == logged_steps(resumed)
+
+
+def test_a_cut_line_of_metrics_is_dropped(make_trainer: MakeTrainer) -> None:
+    """A line that a kill left half-written does not keep the run from going on."""
+    trainer = make_trainer()
+    run_three_steps(trainer)
+    with (trainer.plan.directory / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "epo')
+    make_trainer(resume=True)
+    assert [1, 2, 3] == logged_steps(trainer)
+
+
+def test_training_time_adds_up(make_trainer: MakeTrainer) -> None:
+    """The seconds of a resumed run include those before."""
+    run_three_steps(make_trainer())
+    resumed = make_trainer(resume=True)
+    resumed.run(clock=minutes())
+    assert 6 * 60.0 == resumed.state.run.seconds
+
+
+def test_a_complete_run_has_nothing_to_resume(make_trainer: MakeTrainer) -> None:
+    """Resuming it says at once that it is complete, and changes no weight."""
+    trainer = make_trainer()
+    trainer.run()
+    resumed = make_trainer(resume=True)
+    assert resumed.run()
+    torch.testing.assert_close(weights(trainer), weights(resumed), rtol=0, atol=0)
+
+
+def test_a_complete_run_keeps_its_result_alone(make_trainer: MakeTrainer) -> None:
+    """Nothing goes on from it: its checkpoint has the weights, and no state of the optimiser."""
+    trainer = make_trainer()
+    run_three_steps(trainer)
+    under_way = Checkpoint.load(trainer.plan.checkpoint_path)
+    make_trainer(resume=True).run()
+    complete = Checkpoint.load(trainer.plan.checkpoint_path)
+    assert (True, False) == (bool(under_way.optimiser), bool(complete.optimiser))
+
+
+def test_a_run_is_not_started_over(make_trainer: MakeTrainer) -> None:
+    """A directory that holds a run is refused without `resume`, and left as it is."""
+    trainer = make_trainer()
+    run_three_steps(trainer)
+    before = files(trainer.plan.directory)
+    with pytest.raises(TrainingError, match="already holds a run"):
+        make_trainer()
+    assert before == files(trainer.plan.directory)
+
+
+@pytest.mark.parametrize("what", ["recipe", "seed", "split"])
+def test_another_run_is_not_resumed(
+    make_trainer: MakeTrainer, tiny: Recipe, bars: Examples, what: str
+) -> None:
+    """A checkpoint of another recipe, seed or split is refused and left as it is."""
+    trainer = make_trainer()
+    run_three_steps(trainer)
+    before = files(trainer.plan.directory)
+    recipe = replace(tiny, learning_rate=1e-4) if what == "recipe" else tiny
+    seed, validation = 2 if what == "seed" else 1, bars if what == "split" else None
+    with pytest.raises(TrainingError, match="another recipe, seed or split"):
+        make_trainer(recipe=recipe, seed=seed, validation=validation, resume=True)
+    assert before == files(trainer.plan.directory)
+
+
+def test_a_corrupt_checkpoint_is_not_resumed(make_trainer: MakeTrainer) -> None:
+    """It is refused, and left as it is for whoever wants to look at it."""
+    trainer = make_trainer()
+    run_three_steps(trainer)
+    path = trainer.plan.directory / "checkpoint.pt"
+    path.write_bytes(path.read_bytes()[:-100])
+    before = files(trainer.plan.directory)
+    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+        make_trainer(resume=True)
+    assert before == files(trainer.plan.directory)
+
+
+def test_a_checkpoint_of_other_sizes_is_not_resumed(make_trainer: MakeTrainer) -> None:
+    """Weights that do not fit the recipe's network end in the checkpoint's own error."""
+    trainer = make_trainer()
+    run_three_steps(trainer)
+    path = trainer.plan.directory / "checkpoint.pt"
+    replace(Checkpoint.load(path), network={"stem.0.weight": torch.zeros(1)}).save(path)
+    with pytest.raises(CheckpointError, match="does not fit"):
+        make_trainer(resume=True)
+
+
+def test_nothing_to_resume_is_an_error(make_trainer: MakeTrainer) -> None:
+    """Resuming a run that never was does not start one."""
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        make_trainer(resume=True)

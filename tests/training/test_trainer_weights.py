@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from model.capsnet.dynamic import DynamicConfig
+from model.capsnet.stem import Conv
+from training.checkpoint import CHECKPOINT, Checkpoint, TrainingError
+from training.recipes import Recipe
+from training.trainer import Trainer
+
+MakeTrainer = Callable[..., Trainer]
+
+
+@pytest.fixture
+def finished(make_trainer: MakeTrainer) -> Checkpoint:
+    """A finished run of the tiny recipe."""
+    trainer = make_trainer("first")
+    trainer.run()
+    return Checkpoint.load(trainer.plan.directory / CHECKPOINT)
+
+
+def test_a_run_starts_from_the_weights_of_another(
+    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
+) -> None:
+    """Weights are taken over, the recipe and its steps start anew."""
+    trainer = make_trainer(
+        "second", seed=2, recipe=replace(tiny, name="second", learning_rate=1e-4)
+    )
+    trainer.state.start_from(finished)
+    for name, value in trainer.network.state_dict().items():
+        assert torch.equal(finished.network[name], value)
+    assert 0 == trainer.done_steps
+
+
+def test_where_the_weights_came_from_is_kept(
+    make_trainer: MakeTrainer, finished: Checkpoint
+) -> None:
+    """The checkpoint has the first run, and the one that started from it."""
+    trainer = make_trainer("second", seed=2)
+    trainer.state.start_from(finished)
+    trainer.step()
+    trainer.save()
+    saved = Checkpoint.load(trainer.plan.directory / CHECKPOINT)
+    *before, own = saved.runs
+    assert list(finished.runs) == before
+    assert (2, 1, ("CPU",)) == (own.seed, own.steps, own.devices)
+
+
+def test_batches_that_the_weights_have_seen_are_refused(
+    make_trainer: MakeTrainer, finished: Checkpoint
+) -> None:
+    """A seed draws the same ones again, also where another run came in between."""
+    with pytest.raises(TrainingError, match="another --seed"):
+        make_trainer("again").state.start_from(finished)
+    second = make_trainer("second", seed=2)
+    second.state.start_from(finished)
+    second.run()
+    with pytest.raises(TrainingError, match="the batches of seed 1"):
+        make_trainer("third").state.start_from(Checkpoint.load(second.plan.directory / CHECKPOINT))
+
+
+def test_a_seed_draws_other_batches_for_another_task(
+    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
+) -> None:
+    """Pairs have nothing in common with the single digits of the same seed."""
+    pairs = replace(tiny, task="pairs", network=replace(tiny.network, height=36, width=36))
+    assert make_trainer("pairs", recipe=pairs).state.start_from(finished, fitting=True)
+
+
+def test_weights_of_another_network_are_refused(
+    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
+) -> None:
+    """Sizes must be the same."""
+    other = replace(tiny, network=DynamicConfig(stem=(Conv(5, 9),), primary_types=1))
+    trainer = make_trainer("second", recipe=other)
+    with pytest.raises(TrainingError, match="another network"):
+        trainer.state.start_from(finished)
+
+
+def test_a_run_that_has_begun_keeps_its_weights(
+    make_trainer: MakeTrainer, finished: Checkpoint
+) -> None:
+    """After the first step it is too late."""
+    trainer = make_trainer("second", seed=2)
+    trainer.step()
+    with pytest.raises(TrainingError, match="has begun"):
+        trainer.state.start_from(finished)
+
+
+def test_a_larger_network_takes_what_fits(
+    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
+) -> None:
+    """Convolutions and the decoder's hidden layers do not depend on the size of the image."""
+    larger = replace(tiny, network=replace(tiny.network, height=36, width=36))
+    trainer = make_trainer("second", seed=2, recipe=larger)
+    before = {name: value.clone() for name, value in trainer.network.state_dict().items()}
+    taken = trainer.state.start_from(finished, fitting=True)
+    anew = {"votes.weight", "decoder.pixels.weight", "decoder.pixels.bias"}
+    assert before.keys() - anew == set(taken)
+    for name, value in trainer.network.state_dict().items():
+        assert torch.equal(finished.network[name] if name in taken else before[name], value)
+
+
+def test_what_was_transferred_is_kept(
+    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
+) -> None:
+    """The checkpoint names the weights, also after a pause."""
+    larger = replace(tiny, task="pairs", network=replace(tiny.network, height=36, width=36))
+    trainer = make_trainer("second", seed=2, recipe=larger)
+    taken = trainer.state.start_from(finished, fitting=True)
+    trainer.step()
+    trainer.save()
+    make_trainer("second", seed=2, recipe=larger, resume=True).save()
+    saved = Checkpoint.load(trainer.plan.directory / CHECKPOINT)
+    before, _ = saved.runs
+    assert taken == before.taken
+    assert "tiny, seed 1, 6 steps" == str(before)
+
+
+def test_nothing_to_transfer_is_refused(
+    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
+) -> None:
+    """A network of which no weight fits cannot be started from."""
+    network = DynamicConfig(
+        stem=(Conv(5, 9),), primary_types=3, class_dim=3, decoder_hidden=(5, 5), height=30, width=30
+    )
+    trainer = make_trainer("second", recipe=replace(tiny, network=network))
+    with pytest.raises(TrainingError, match="no weight"):
+        trainer.state.start_from(finished, fitting=True)
+
+
+def test_frozen_weights_stay(make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe) -> None:
+    """Only the rest is trained, and only the rest has a state in the optimiser."""
+    frozen = replace(tiny, frozen=("stem.", "primary.", "votes."))
+    trainer = make_trainer("second", seed=2, recipe=frozen)
+    trainer.state.start_from(finished)
+    trainer.run()
+    changed = {
+        name
+        for name, weight in trainer.network.named_parameters()
+        if not torch.equal(finished.network[name], weight)
+    }
+    assert {"decoder"} == {name.partition(".")[0] for name in changed}
+    assert len(changed) == len(trainer.state.optimiser.state)
+
+
+def test_frozen_statistics_stay(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
+    """Batch normalisation of a frozen stem neither learns nor looks at the batch."""
+    trainer = make_trainer(recipe=replace(tiny_attention, frozen=("stem.",)))
+    before = [buffer.clone() for buffer in trainer.network.buffers()]
+    assert before
+    trainer.run()
+    torch.testing.assert_close(before, list(trainer.network.buffers()), rtol=0, atol=0)
+    modes = {name: module.training for name, module in trainer.network.named_modules()}
+    assert (False, True) == (modes["stem"], modes["decoder"])
+
+
+@pytest.mark.parametrize(
+    ("frozen", "message"),
+    [
+        pytest.param(("dekoder",), "called dekoder: the network has stem, primary", id="typo"),
+        pytest.param(("stem", "primary", "votes", "decoder"), "everything", id="everything"),
+    ],
+)
+def test_what_cannot_be_frozen(
+    make_trainer: MakeTrainer, tiny: Recipe, frozen: tuple[str, ...], message: str
+) -> None:
+    """The message says what there is."""
+    with pytest.raises(TrainingError, match=message):
+        make_trainer(recipe=replace(tiny, frozen=frozen))

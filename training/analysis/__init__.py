@@ -1,0 +1,111 @@
+"""What is found out about a finished bundle, and written into its manifest, card and pictures.
+
+Everything is measured on held-out training images, never on a test split.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.bundle import Bundle, write_manifest
+from model.capsnet.weights import load
+from model.preprocess import scale
+from model.runtime import Runtime
+from training.analysis.dimensions import name_dimensions
+from training.analysis.novelty import draw_others, find_features, fit_novelty, judge, roc
+from training.analysis.routing import ITERATIONS, measure_changes
+from training.card import ROC, ROUTING, SWEEP, write_card
+from training.data.examples import Examples
+from training.evaluate import held_out, seen_or_not
+from training.figures import draw_roc, draw_routing, draw_sweeps
+
+_SWEPT = 2
+"""Classes whose sweeps are drawn."""
+_ROUTED = 256
+"""Images whose routing is watched."""
+
+
+def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
+    """Everything that the bundle offers: pose dimensions, routing, novelty.
+
+    Args:
+        folder: of the pictures by class, if the network was trained on such a folder.
+
+    Raises:
+        training.data.datasets.DatasetError: there are no such images.
+    """
+    examples, offers = held_out(bundle, data_dir, folder=folder), bundle.manifest.offers
+    if "decode" in offers:
+        bundle = analyse_dimensions(bundle, examples)
+    if bundle.manifest.layers and bundle.manifest.layers[-1].iterations > 1:
+        analyse_routing(bundle, examples)
+    if "decode" in offers and bundle.manifest.mask_threshold is None:
+        bundle = analyse_novelty(bundle, examples, data_dir)
+    return bundle
+
+
+def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
+    """Name the pose dimensions, unless of photographs, and draw what some of them do.
+
+    Args:
+        examples: held-out images, of the network's size or smaller.
+    """
+    runtime, images = Runtime(bundle), _centre(examples, bundle)
+    if bundle.manifest.preprocess != "crop":
+        bundle = _record(bundle, pose_dimensions=name_dimensions(runtime, images))
+    manifest = bundle.manifest
+    named = Counter(one.label for one in manifest.pose_dimensions if one.sign)
+    labels = sorted(np.unique(images.labels).tolist(), key=lambda label: -named[label])
+    draw_sweeps(runtime, manifest, images, sorted(labels[:_SWEPT]), bundle.path / SWEEP)
+    write_card(bundle)
+    return bundle
+
+
+def analyse_routing(bundle: Bundle, examples: Examples) -> None:
+    """Draw how much each of nine routing iterations changes."""
+    images = scale(_centre(examples, bundle).images[:_ROUTED])
+    title = f"{bundle.manifest.name}: {ITERATIONS} routing iterations"
+    draw_routing(measure_changes(load(bundle), images), bundle.path / ROUTING, title=title)
+    write_card(bundle)
+
+
+def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundle:
+    """Fit the novelty rule on held-out images alone; report what it makes of other kinds."""
+    manifest, runtime, images = bundle.manifest, Runtime(bundle), scale(examples.images)
+    described = f"{len(images):,} held-out training images, which were {seen_or_not(manifest)}"
+    rule = fit_novelty(runtime, images, described=described)
+    known = rule.rank(find_features(runtime, images[len(images) // 2 :])).score
+    others = {
+        kind: rule.rank(find_features(runtime, novel)).score
+        for kind, novel in draw_others(manifest, data_dir).items()
+    }
+    draw_roc({kind: roc(known, scores) for kind, scores in others.items()}, bundle.path / ROC)
+    verdicts = tuple(judge(rule, known, kind, scores) for kind, scores in others.items())
+    return _record(bundle, novelty=replace(rule, others=verdicts))
+
+
+def _centre(examples: Examples, bundle: Bundle) -> Examples:
+    """Images in the middle of the network's own, perhaps larger, black ones."""
+    margins = [
+        (room // 2, room - room // 2)
+        for room in np.subtract(bundle.manifest.image_shape, examples.images.shape[1:]).tolist()
+    ]
+    return Examples(np.pad(examples.images, [(0, 0), *margins]), examples.labels)
+
+
+def _record(bundle: Bundle, **findings: Any) -> Bundle:
+    """Write findings into manifest and card; those in other weights are forgotten."""
+    manifest = bundle.manifest
+    if manifest.analysed_version != manifest.version:
+        manifest = replace(
+            manifest, pose_dimensions=(), novelty=None, analysed_version=manifest.version
+        )
+    recorded = Bundle(bundle.path, replace(manifest, **findings))
+    write_manifest(bundle.path, recorded.manifest)
+    write_card(recorded)
+    return recorded

@@ -1,0 +1,183 @@
+"""What each pose dimension does to the decoded digit, found on some digits, confirmed on others.
+
+A dimension gets the name of the deformation that explains most of what moving it does to the
+pictures, if it explains enough, and if the measure of that name moves with the dimension, the same
+way on nearly all digits. Both must hold again, with the same sign, on digits that had no part in
+choosing the name; the strength that is published is the one found there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from model.interpret.dimensions import PoseDimension
+from model.preprocess import Floats, scale
+from model.runtime import Runtime
+from training.analysis.moments import MEASURES, Doubles, measure, tangents
+from training.data.examples import Examples
+
+DELTAS = np.array([-0.2, -0.1, 0.0, 0.1, 0.2], np.float32)
+"""A sweep inside the paper's range of 0.25; the middle is the digit itself."""
+DIGITS_PER_CLASS = 50
+"""For naming, and as many again for confirming."""
+EXPLAINED = 0.3
+"""Share of the change, from -0.1 to 0.1, that a deformation must explain to give its name."""
+UNANIMOUS = 0.9
+"""Share of the digits on which its measure must move the same way."""
+LOCAL = 0.5
+"""Share of the change that must lie in one square, as wide as the digit's radius."""
+INVISIBLE = 1e-3
+"""Squared change, of the digit's squared ink, below which nothing happens."""
+_FEWEST = 8
+"""Digits without which nothing is said."""
+_BATCH = 64
+_TINY = 1e-12
+
+
+class Effect(NamedTuple):
+    """What moving one dimension does to N digits."""
+
+    explained: Doubles
+    """(M,): mean share of the change that lies along each deformation's tangent."""
+    signs: Doubles
+    """(M,): 1 or -1, on average of the digits."""
+    unanimity: Doubles
+    """(M,): share of the digits whose measure moves as `signs` says."""
+    change: float
+    """Mean squared change, as a share of the squared ink."""
+    locality: float
+    """Mean share of the change in the square that holds most of it, as wide as the digit's radius
+    of gyration: about a third of its height."""
+
+    def name(self) -> int | None:
+        """The deformation, as an index of MEASURES, that may give its name."""
+        fit = (
+            (self.explained >= EXPLAINED)
+            & (self.unanimity >= UNANIMOUS)
+            & (self.change >= INVISIBLE)
+        )
+        return int(np.argmax(np.where(fit, self.explained, -1))) if fit.any() else None
+
+    @property
+    def localised(self) -> bool:
+        """Whether the picture changes, and in one part."""
+        return self.change >= INVISIBLE and self.locality >= LOCAL
+
+
+def name_dimensions(runtime: Runtime, digits: Examples) -> tuple[PoseDimension, ...]:
+    """Name every dimension of every class of which there are enough digits.
+
+    Args:
+        runtime: of a network for images of one channel, light on dark.
+        digits: the first of each class name, the next confirm.
+    """
+    found = []
+    for label in range(runtime.bundle.manifest.num_classes):
+        images = digits.images[digits.labels == label][: 2 * DIGITS_PER_CLASS]
+        if len(images) < 2 * _FEWEST:
+            continue
+        middle = len(images) // 2
+        naming, confirming = (
+            decode_sweeps(runtime, images[part], label)
+            for part in (slice(middle), slice(middle, None))
+        )
+        found += [
+            name_dimension(naming[:, dim], confirming[:, dim], label=label, dim=dim)
+            for dim in range(naming.shape[1])
+        ]
+    return tuple(found)
+
+
+def name_dimension(naming: Floats, confirming: Floats, *, label: int, dim: int) -> PoseDimension:
+    """Name one dimension from sweeps of two disjoint sets of digits.
+
+    Args:
+        naming: (N, S, H, W), the sweeps over DELTAS on which the name is chosen.
+        confirming: the same of other digits.
+        label: of the class.
+        dim: of the pose.
+    """
+    first, second = examine(naming), examine(confirming)
+    choice = first.name()
+    if choice is not None and choice == second.name():
+        sign = int(second.signs[choice])
+        if sign == first.signs[choice]:
+            strength = round(float(second.explained[choice]), 3)
+            return PoseDimension(label, dim, MEASURES[choice], sign, strength)
+    if choice is None and first.localised and second.localised:
+        return PoseDimension(label, dim, "localised", strength=round(second.locality, 3))
+    return PoseDimension(label, dim, "none")
+
+
+def examine(sweeps: Floats) -> Effect:
+    """What a dimension does to digits.
+
+    The change of a picture p is its central difference q = p(0.1) - p(-0.1). A tangent t explains
+    (q . t)^2 / (|q|^2 |t|^2) of it. The measures' slopes over the whole sweep are least-squares.
+
+    Args:
+        sweeps: (N, S, H, W), S pictures of each digit, over DELTAS.
+    """
+    middle = len(DELTAS) // 2
+    digit = sweeps[:, middle].astype(np.float64)  # (N, H, W)
+    change = sweeps[:, middle + 1].astype(np.float64) - sweeps[:, middle - 1]
+    directions = tangents(digit)  # (N, M, H, W)
+    along = (directions * change[:, None]).sum(axis=(2, 3))  # (N, M)
+    power = np.square(change).sum(axis=(1, 2))  # (N,)
+    sizes = np.square(directions).sum(axis=(2, 3))
+    explained = np.square(along) / (power[:, None] * sizes + _TINY)
+    centred = DELTAS - DELTAS.mean()
+    slopes = np.einsum("s,nsm->nm", centred, measure(sweeps)) / np.square(centred).sum()
+    signs = np.where(along.sum(axis=0) >= 0, 1.0, -1.0)
+    return Effect(
+        explained=explained.mean(axis=0),
+        signs=signs,
+        unanimity=(np.sign(slopes) == signs).mean(axis=0),
+        change=float((power / (np.square(digit).sum(axis=(1, 2)) + _TINY)).mean()),
+        locality=float(
+            np.mean([_locality(*pair) for pair in zip(np.square(change), digit, strict=True)])
+        ),
+    )
+
+
+def decode_sweeps(runtime: Runtime, images: np.ndarray, label: int) -> Floats:
+    """Decode the poses of digits of one class, moved in every dimension.
+
+    Args:
+        runtime: the network.
+        images: (N, 1, H, W) uint8.
+        label: their class.
+
+    Returns:
+        (N, D, S, H, W).
+    """
+    poses = np.concatenate(
+        [
+            runtime.encode(scale(images[start : start + _BATCH])).poses[:, label]
+            for start in range(0, len(images), _BATCH)
+        ]
+    )
+    count, dims = poses.shape
+    moves = np.eye(dims, dtype=np.float32)[:, None] * DELTAS[:, None]  # (D, S, D)
+    moved = (poses[:, None, None] + moves).reshape(count, -1, dims)
+    classes = np.full(moved.shape[1], label, np.int64)
+    drawn = np.stack([runtime.decode(one, classes)[:, 0] for one in moved])
+    return drawn.reshape(count, dims, len(DELTAS), *drawn.shape[-2:])
+
+
+def _locality(power: Doubles, digit: Doubles) -> float:
+    """Largest share of power (H, W) in a square as wide as the radius of a digit (H, W)."""
+    side = min(max(1, round(_radius(digit))), *power.shape)
+    sums = np.pad(power.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+    squares = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
+    return float(squares.max() / (sums[-1, -1] + _TINY))
+
+
+def _radius(digit: Doubles) -> float:
+    """Root mean squared distance of ink (H, W) from its centre of mass."""
+    y, x = np.indices(digit.shape)
+    total = digit.sum() + _TINY
+    across, down = (digit * x).sum() / total, (digit * y).sum() / total
+    return float(np.sqrt((digit * ((x - across) ** 2 + (y - down) ** 2)).sum() / total))

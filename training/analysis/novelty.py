@@ -1,0 +1,126 @@
+"""Fits, from images like those of the training alone, the rule that scores how novel an image is.
+
+What it makes of images of other kinds is only reported: nothing is tuned on them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from model.bundle import Manifest
+from model.interpret.novelty import Features, NoveltyRule, measure_features, tabulate
+from model.preprocess import Floats, prepare, scale
+from model.runtime import Runtime
+from training.data.datasets import DATASETS, NOVELTY_DATASETS, DatasetError, Split, load
+
+Scores = NDArray[np.float64]
+KNOWN_SHARE = 0.99
+"""Of the known images, on the threshold's own half."""
+COUNT = 1000
+"""Images of each other kind."""
+LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+"""Without I and O, which are the digits 1 and 0 to the eye."""
+_TAIL = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
+QUANTILES = (*_TAIL, 0.5, *(round(1 - share, 4) for share in reversed(_TAIL)))
+_CANVAS, _FONT, _TURN_DEG = 96, 64, 15
+_BATCH = 64
+
+
+def fit_novelty(runtime: Runtime, images: Floats, *, described: str) -> NoveltyRule:
+    """Fit the rule: quantiles on the first half of known images, the threshold on the second.
+
+    Args:
+        images: (N, C, H, W) in [0, 1].
+        described: what they are, for the manifest.
+    """
+    features = find_features(runtime, images)
+    middle = len(images) // 2
+    length, margin, error = (tabulate(feature[:middle], QUANTILES) for feature in features)
+    rule = NoveltyRule(QUANTILES, length, margin, error, threshold=0.0, images=described)
+    scores = rule.rank(Features(*(feature[middle:] for feature in features))).score
+    return replace(rule, threshold=tabulate(scores, [1 - KNOWN_SHARE])[0])
+
+
+def find_features(runtime: Runtime, images: Floats) -> Features:
+    """The features of images (N, C, H, W)."""
+    parts = []
+    for start in range(0, len(images), _BATCH):
+        batch = images[start : start + _BATCH]
+        presence, poses = runtime.encode(batch)
+        labels = presence.argmax(axis=1)
+        drawn = runtime.decode(poses[np.arange(len(batch)), labels], labels)
+        parts.append(measure_features(presence, batch, drawn))
+    return Features(*(np.concatenate(feature) for feature in zip(*parts, strict=True)))
+
+
+def judge(rule: NoveltyRule, known: Scores, kind: str, others: Scores) -> dict[str, Any]:
+    """How well scores tell other images from known ones: an entry of `NoveltyRule.others`."""
+    return {
+        "kind": kind,
+        "images": len(others),
+        "auc": round(auc(known, others), 4),
+        "known_percent": round(100 * float(np.mean(others >= rule.threshold)), 2),
+    }
+
+
+def auc(higher: Scores, lower: Scores) -> float:
+    """Area under the ROC curve: the chance that one of `higher` exceeds one of `lower`.
+
+    The Mann-Whitney statistic over all pairs; ties count half.
+    """
+    ordered = np.sort(lower)
+    below = np.searchsorted(ordered, higher, "left")
+    up_to = np.searchsorted(ordered, higher, "right")
+    return float((below + up_to).mean() / (2 * len(ordered)))
+
+
+def roc(known: Scores, others: Scores) -> tuple[Scores, Scores]:
+    """Shares of the others and of the known images that reach each threshold, (T,) each."""
+    thresholds = np.concatenate(([np.inf], np.unique(np.concatenate((known, others)))[::-1]))
+    across, up = (
+        1 - np.searchsorted(np.sort(scores), thresholds) / len(scores) for scores in (others, known)
+    )
+    return across, up
+
+
+def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[str, Floats]:
+    """Up to COUNT images (N, C, H, W) of each kind that the network was not trained on, seeded.
+
+    - noise: every pixel uniform in [0, 1];
+    - blanks: one shade each, from black to half;
+    - letters: capitals drawn by Pillow's font, turned a little, prepared as the service does it;
+    - images of every other data set of the same shape whose files are in `data_dir`.
+    """
+    rng, shape = np.random.default_rng(seed), manifest.image_shape
+    channels = (COUNT, shape[0], 1, 1)
+    kinds: dict[str, Floats] = {
+        "noise": rng.random((COUNT, *shape), np.float32),
+        "blanks": np.broadcast_to(rng.random(channels, np.float32) / 2, (COUNT, *shape)),
+        "letters": np.stack([_letter(rng, manifest) for _ in range(COUNT)]),
+    }
+    for dataset in (*DATASETS.values(), *NOVELTY_DATASETS.values()):
+        if dataset.name != manifest.dataset and dataset.image_shape == shape:
+            with suppress(DatasetError):  # its files are not there
+                split: Split = "train" if dataset.name in DATASETS else "test"
+                others = load(dataset, split, data_dir, fetch=False).images
+                chosen = rng.choice(len(others), min(COUNT, len(others)), replace=False)
+                kinds[f"{dataset.kind} ({dataset.name})"] = scale(others[chosen])
+    return kinds
+
+
+def _letter(rng: np.random.Generator, manifest: Manifest) -> Floats:
+    """(C, H, W)."""
+    letter = LETTERS[rng.integers(len(LETTERS))]
+    picture = Image.new("L", (_CANVAS, _CANVAS))
+    font, weight = ImageFont.load_default(_FONT), int(rng.integers(0, 4))
+    middle = (_CANVAS / 2, _CANVAS / 2)
+    ImageDraw.Draw(picture).text(middle, letter, 255, font, anchor="mm", stroke_width=weight)
+    turned = picture.rotate(rng.uniform(-_TURN_DEG, _TURN_DEG), Image.Resampling.BICUBIC)
+    return prepare(turned, manifest.image_shape, rule=manifest.preprocess).image

@@ -1,0 +1,188 @@
+"""What a network answers, and how often that is wrong. Needs torch and numpy alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from model.capsnet import Network
+from model.preprocess import Floats, scale
+
+BATCH = 100
+"""Images that are encoded at a time."""
+_Z = 1.959964
+"""Standard deviations to either side that hold 95 % of a normal distribution."""
+
+Labels = NDArray[np.integer]
+
+
+class Labelled(Protocol):
+    """Images with what they show."""
+
+    @property
+    def images(self) -> NDArray[np.uint8]:
+        """(N, C, H, W)."""
+        ...
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """(N,), or (N, 2) where two classes are in each image."""
+        ...
+
+
+class WrongAnswers(NamedTuple):
+    """Images with what they show and what was said; C classes each."""
+
+    images: NDArray[np.uint8]
+    """(N, channels, H, W)."""
+    labels: NDArray[np.int64]
+    """(N, C), in the order of classes."""
+    answers: NDArray[np.int64]
+    """(N, C), likewise."""
+    presence: Floats
+    """(N, 2): of the least present class among the labels, then among the answers."""
+
+
+class PairErrors(NamedTuple):
+    """Wrong answers of a hundred, where the answer to a pair is its two most present classes."""
+
+    pair_percent: float
+    """Pairs of which not both digits were named (Sabour 2017, section 6)."""
+    digit_percent: float
+    """Digits that were not named."""
+
+
+def measure_presence(
+    network: Network, images: NDArray[np.uint8], device: torch.device
+) -> NDArray[np.float32]:
+    """Presence (N, K) of each class in images (N, C, H, W), which are not augmented.
+
+    The network computes in evaluation mode, and is left in the mode that it was in.
+    """
+    parts = []
+    with evaluating(network), torch.inference_mode():
+        for start in range(0, len(images), BATCH):
+            batch = torch.from_numpy(scale(images[start : start + BATCH])).to(device)
+            parts.append(network(batch).presence.float().cpu())
+    return np.asarray(torch.cat(parts))
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; each module then returns to its own mode."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def most_present(presence: Floats, count: int) -> NDArray[np.int64]:
+    """Classes (N, count) by presence (N, K), the most present one first."""
+    return np.argsort(-presence, axis=1, kind="stable")[:, :count]
+
+
+def answer(presence: Floats, labels: Labels) -> NDArray[np.int64]:
+    """The classes (N, C) that presence (N, K) says, in order: as many as labels give."""
+    return np.sort(most_present(presence, labels.reshape(len(labels), -1).shape[1]))
+
+
+def is_wrong(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
+    """Which answers are wrong, (N,): those that are not exactly the labels, in any order.
+
+    Args:
+        labels: (N,), or (N, C) where each image shows C classes.
+    """
+    wanted = np.sort(labels.reshape(len(labels), -1))
+    return np.asarray((answer(presence, labels) != wanted).any(axis=1))
+
+
+def is_missed(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
+    """Which of the labels (N, 2) are not among the two most present classes, (N, 2)."""
+    named = most_present(presence, 2)
+    return np.asarray((labels[:, :, None] != named[:, None, :]).all(axis=2))
+
+
+def error_percent(network: Network, examples: Labelled, device: torch.device) -> float:
+    """Share of wrong answers, in percent; to a pair, unless both digits are named."""
+    presence = measure_presence(network, examples.images, device)
+    return 100 * float(is_wrong(presence, examples.labels).mean())
+
+
+def pair_errors(presence: Floats, labels: Labels) -> PairErrors:
+    """How often the two most present classes err, from presence (N, K) and labels (N, 2)."""
+    missed = is_missed(presence, labels)
+    return PairErrors(100 * float(missed.any(axis=1).mean()), 100 * float(missed.mean()))
+
+
+def find_wrong(examples: Labelled, presence: Floats) -> WrongAnswers:
+    """Those of N examples that presence (N, K) answers wrongly, in their order."""
+    wrong = is_wrong(presence, examples.labels)
+    labels = np.sort(examples.labels.reshape(len(presence), -1).astype(np.int64))[wrong]
+    answers = answer(presence, examples.labels)[wrong]
+    least = [
+        np.take_along_axis(presence[wrong], said, axis=1).min(axis=1) for said in (labels, answers)
+    ]
+    return WrongAnswers(examples.images[wrong], labels, answers, np.stack(least, axis=1))
+
+
+def confusion(labels: Labels, answers: Labels, classes: int) -> NDArray[np.int64]:
+    """Counts (K, K): row is the true class, column the answer."""
+    counts = np.zeros((classes, classes), np.int64)
+    np.add.at(counts, (labels, answers), 1)
+    return counts
+
+
+def draw(
+    decode: Callable[[Floats, NDArray[np.int64]], Floats], poses: Floats, classes: Labels
+) -> Floats:
+    """Decode C classes (N, C) of each of N images, each alone: (N, C, H, W), of one channel.
+
+    Args:
+        decode: poses (M, D) of classes (M,) to images (M, 1, H, W).
+        poses: (N, K, D).
+    """
+    chosen = classes.astype(np.int64)
+    own = np.take_along_axis(poses, chosen[:, :, None], axis=1)
+    images = decode(own.reshape(-1, own.shape[-1]), chosen.ravel())
+    return images.reshape(*classes.shape, *images.shape[2:])
+
+
+def pick_absent(presence: Floats, labels: Labels) -> NDArray[np.int64]:
+    """For each pair the next class after its first label that is neither there nor named, (N,).
+
+    Args:
+        presence: (N, K).
+        labels: (N, 2).
+    """
+    classes = presence.shape[1]
+    candidates = (labels[:, :1].astype(np.int64) + np.arange(1, classes)) % classes
+    taken = np.concatenate((labels, most_present(presence, 2)), axis=1)
+    free = (candidates[:, :, None] != taken[:, None, :]).all(axis=2)  # (N, K - 1)
+    return np.asarray(candidates[np.arange(len(labels)), free.argmax(axis=1)])
+
+
+def interval(errors: int, count: int) -> tuple[float, float]:
+    """The 95 % interval of an error, in percent, where `errors` of `count` answers are wrong.
+
+    E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", 1927.
+
+    Raises:
+        ValueError: there are no answers, or fewer than errors.
+    """
+    if not 0 <= errors <= count or count < 1:
+        raise ValueError(f"{errors} of {count} answers cannot be wrong")
+    share, weight = errors / count, _Z**2 / count
+    middle = share + weight / 2
+    reach = math.sqrt(weight * share * (1 - share) + weight**2 / 4)
+    low, high = (100 * (middle + side * reach) / (1 + weight) for side in (-1, 1))
+    return max(low, 0.0), min(high, 100.0)

@@ -1,0 +1,276 @@
+"""The model card: what a bundle is, how it was trained, what it scores and where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import torch
+
+from model.bundle import CARD, WEIGHTS, Bundle, Manifest
+from model.capsnet import FAMILIES, build
+from model.interpret.dimensions import PoseDimension
+from training.answers import interval
+from training.data.datasets import DATASETS
+from training.figures import MOST_WRONG
+from training.provenance import Run, TestRead, devices_of, images_of, seconds_of, unseen_by
+from training.recipes import PRESETS, Recipe
+
+CURVES, WRONG, SWEEP, ROUTING, ROC = (
+    f"{name}.png" for name in ("curves", "wrong", "sweep", "routing", "roc")
+)
+
+_LIMITS = {
+    "digits": "Trained on digits of US census clerks and students, centred and free of clutter.",
+    "pairs": "Trained on two overlapping digits of different classes. It has seen neither single "
+    "digits, nor three, nor twice the same one, and finds two in whatever it is shown: a capsule "
+    "may be present for strokes of another digit. `/segment` with `count=auto` leaves out those "
+    "that explain no ink of their own.",
+    "clothes": "Trained on small pictures of single pieces of clothing from a shop, light on a "
+    "dark ground, upright, filling their square. Other pictures are scaled whole.",
+    "pictures": "Trained on pictures of one folder, cropped to the middle and scaled. What they "
+    "have in common beside their classes, such as their ground, light or camera, it may rely on.",
+}
+_ANY = (
+    "It answers every picture with one of its {classes} classes, also where there is none: look at "
+    "the presence before you believe the label."
+)
+
+
+def write_card(bundle: Bundle) -> None:
+    """Write `CARD.md` from the manifest, of which each section appears that has something to say.
+
+    Pictures are shown that lie in the bundle's folder.
+    """
+    text = "\n\n".join([f"# {bundle.manifest.name}", *_sections(bundle)])
+    (bundle.path / CARD).write_text(f"{text}\n")
+
+
+def runs_of(manifest: Manifest) -> list[Run]:
+    """The runs that made a bundle's network, one after the other."""
+    return [Run.from_dict(run) for run in manifest.training["runs"]]
+
+
+def _sections(bundle: Bundle) -> Iterator[str]:
+    manifest = bundle.manifest
+    shown = {path.name for path in bundle.path.glob("*.png")}
+    yield _facts(bundle)
+    yield "## Training"
+    yield from _training(manifest)
+    if CURVES in shown:
+        yield f"![training curves]({CURVES})"
+    yield "## Scores"
+    yield from _scores(manifest)
+    if WRONG in shown:
+        yield _WRONG.format(most=MOST_WRONG, file=WRONG)
+    if manifest.pose_dimensions:
+        yield _dimensions(manifest)
+    elif "decode" in manifest.offers and manifest.preprocess == "crop":
+        yield (
+            "## Pose dimensions\n\nThey have no names: those are found by moments of ink, which "
+            "photographs do not have. The sweeps show what the dimensions do."
+        )
+    if SWEEP in shown:
+        yield _SWEEP.format(file=SWEEP)
+    if ROUTING in shown:
+        yield _ROUTING.format(iterations=manifest.layers[-1].iterations, file=ROUTING)
+    if manifest.novelty:
+        yield _novelty(manifest, shown)
+    yield f"## Limits\n\n{_limits(manifest)}"
+
+
+_WRONG = """## Wrong answers
+
+The first {most}, or all if they are fewer, in the order of the images. Black: the label, with the
+presence of its class (of the less present one of two); coloured: the answer, likewise.
+
+![images with wrong answers]({file})"""
+_SWEEP = """## Sweeps
+
+Poses of two held-out images, decoded again and again with one dimension moved: by as much as stands
+above its column, the others unchanged (Sabour 2017, figure 4).
+
+![every pose dimension moved from -0.25 to 0.25]({file})"""
+_ROUTING = """## Routing
+
+How much each iteration changes, on average over held-out images, classes and capsules. The network
+was trained with {iterations}; where the curves do not fall, more iterations would not settle.
+
+![mean change by routing iteration]({file})"""
+
+
+def _facts(bundle: Bundle) -> str:
+    manifest, family = bundle.manifest, FAMILIES[bundle.manifest.family]
+    channels, height, width = manifest.image_shape
+    size_mb = (bundle.path / WEIGHTS).stat().st_size / 1e6
+    offers = {"decode": "reconstruct, perturb and sweep poses", "trace": "trace the routing"}
+    task = "pairs of overlapping digits" if manifest.mask_threshold is not None else "images"
+    rows = {
+        "task": f"{task} of {manifest.num_classes} classes ({manifest.dataset}), {width}x{height} "
+        f"pixels, {'grey' if channels == 1 else 'colour'}",
+        "family": f"`{family.name}`: {family.title} ({family.source})",
+        "routed capsules": "; ".join(
+            f"{layer.types * layer.rows * layer.columns:,} into `{layer.name}` ({layer.types} "
+            f"types on a {layer.columns}x{layer.rows} grid, {layer.iterations} "
+            f"iteration{'s' * (layer.iterations > 1)})"
+            for layer in manifest.layers
+        ),
+        "parameters": _parameters(manifest),
+        "weights": f"{size_mb:.1f} MB, version {manifest.version}",
+        "offers": ", ".join(["classify", *(offers[offer] for offer in manifest.offers)]),
+        "error": _error(manifest.metrics),
+    }
+    return "\n".join(
+        ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
+    )
+
+
+def _parameters(manifest: Manifest) -> str:
+    with torch.device("meta"):
+        network = build(Recipe.from_dict(manifest.training["recipe"]).network)
+    total, decoder = (
+        sum(weight.numel() for name, weight in network.named_parameters() if name.startswith(part))
+        for part in ("", "decoder.")
+    )
+    return f"{total - decoder:,} in the encoder, {decoder:,} in the decoder"
+
+
+def _error(metrics: dict[str, Any]) -> str:
+    """Of the split that was scored, with its interval."""
+    for split, name in (("test", "test"), ("validation", "held-out")):
+        if f"{split}_errors" in metrics:
+            errors, images = metrics[f"{split}_errors"], metrics[f"{split}_images"]
+            low, high = interval(errors, images)
+            return (
+                f"{100 * errors / images:.2f} % of {images:,} {name} images "
+                f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong)"
+            )
+    return "not measured yet: `python -m training evaluate`"
+
+
+def _training(manifest: Manifest) -> Iterator[str]:
+    *before, own = runs = runs_of(manifest)
+    recipe, examples = Recipe.from_dict(manifest.training["recipe"]), manifest.training["examples"]
+    yield f"    {_command(recipe, runs)}"
+    epochs, planned = own.images / examples, recipe.epochs
+    images = "pairs" if recipe.task == "pairs" else "images"
+    half = f"Half-finished: {planned:g} epochs were planned. " * (epochs < 0.99 * planned)
+    start = "; then ".join(
+        f"{run}" + (f", those that fit ({', '.join(run.taken)})" if run.taken else "")
+        for run in before
+    )
+    seen, different = images_of(runs)
+    again = f" {seen:,} {images} were seen in all, {different:,} of them different." * bool(before)
+    yield (
+        f"{half}{own.steps:,} steps of {recipe.batch_size} {images} ({epochs:.1f} epochs of "
+        f"{examples:,}), seed {own.seed}, {seconds_of(runs) / 3600:.2f} hours in all on "
+        f"{' and '.join(devices_of(runs))}."
+        + (f" Started from the weights of {start}." if start else "")
+        + f"{again} The whole recipe is in `manifest.json`, the log in `metrics.jsonl`."
+    )
+
+
+def _command(recipe: Recipe, runs: list[Run]) -> str:
+    """What trains such a network again, as long as the preset is what it is."""
+    *before, own = runs
+    preset = PRESETS.get(own.preset)
+    if preset is None or preset.network != recipe.network:
+        return f"# no preset of today: see the recipe {own.preset} in manifest.json"
+    words = [f"python -m training train {own.preset} --seed {own.seed}"]
+    words += ["--final"] * (not own.held_out) + ["--data FOLDER"] * (own.dataset not in DATASETS)
+    words += [
+        f"--set {field.name}={getattr(recipe, field.name)}"
+        for field in fields(recipe)
+        if field.name not in ("name", "dataset", "network")
+        and getattr(recipe, field.name) != getattr(preset, field.name)
+    ]
+    if before:
+        words.append("--transfer RUN" if before[-1].taken else "--weights RUN")
+    return " ".join(words)
+
+
+def _scores(manifest: Manifest) -> Iterator[str]:
+    metrics, rounding = manifest.metrics, manifest.rounding
+    yield f"{_sentence(_error(metrics))} {_sentence(metrics.get('protocol', ''))}".strip()
+    if shifts := metrics.get("shifts"):
+        head = "| shift | pairs wrong | digits missed | squared error of a digit | IoU of masks |"
+        rows = [
+            f"| {shift} | {one['error_percent']:.2f} % | {one['digit_error_percent']:.2f} % | "
+            f"{one['squared_error']:.1f} | {one['mask_iou']:.3f} |"
+            for shift, one in shifts.items()
+        ]
+        yield "\n".join([head, "|---|---|---|---|---|", *rows])
+    if reads := [TestRead(**read) for read in manifest.training.get("test_reads", ())]:
+        times = "once" if len(reads) == 1 else f"{len(reads)} times"
+        rows = [f"| {one.date} | {one.version} | {one.errors:,} |" for one in reads]
+        yield f"The test split was read {times} by the runs that made this network:"
+        yield "\n".join(["| date | version of the weights | wrong |", "|---|---|---|", *rows])
+    if rounding:
+        seen = "not " * bool(unseen_by(runs_of(manifest)))
+        yield (
+            f"Storing large weights in {rounding['stored_bits']} bits changed "
+            f"{rounding['answers_changed']} of {rounding['validation_images']:,} answers on "
+            f"held-out training images (wrong before {rounding['errors_before']}, after "
+            f"{rounding['errors_after']}), which were {seen}trained on."
+        )
+
+
+def _dimensions(manifest: Manifest) -> str:
+    labels = sorted({one.label for one in manifest.pose_dimensions})
+    head = " | ".join(manifest.class_names[label] for label in labels)
+    rows = [
+        " | ".join([f"| {dim}", *(_cell(manifest.meaning(label, dim)) for label in labels)]) + " |"
+        for dim in range(manifest.class_dim)
+    ]
+    named = sum(one.sign != 0 for one in manifest.pose_dimensions)
+    table = "\n".join([f"| | {head} |", "|---" * (len(labels) + 1) + "|", *rows])
+    return f"""## Pose dimensions
+
+What the decoded image does as a dimension grows, and the share of the change that the name
+explains; *part* where at least half of the change lies in one part of the image, - where nothing
+that has a name explains 30 % of it. Names were chosen on some images and confirmed on others:
+{named} of {len(manifest.pose_dimensions)} dimensions have one.
+
+{table}"""
+
+
+def _cell(one: PoseDimension | None) -> str:
+    if one is None or one.name == "none":
+        return "-"
+    return "*part*" if one.name == "localised" else f"{one.effect} {one.strength:.2f}"
+
+
+def _novelty(manifest: Manifest, shown: set[str]) -> str:
+    rule = manifest.novelty
+    assert rule is not None
+    text = f"""## Novelty
+
+`/classify?known=true` takes an image for known if neither the presence of its class, nor its lead
+over the second, nor the error of its reconstruction is odder than in all but 1 % of known images.
+Fitted on {rule.images}."""
+    if not rule.others:
+        return text
+    rows = "\n".join(
+        f"| {kind['kind']} | {kind['images']:,} | {kind['auc']:.4f} | {kind['known_percent']:g} % |"
+        for kind in rule.others
+    )
+    figure = f"\n\n![ROC curves]({ROC})" if ROC in shown else ""
+    return f"""{text} The kinds below had no part in it.
+
+| images of another kind | images | area under the ROC curve | taken for known |
+|---|---|---|---|
+{rows}{figure}"""
+
+
+def _limits(manifest: Manifest) -> str:
+    if manifest.mask_threshold is not None:
+        return _LIMITS["pairs"]
+    dataset = DATASETS.get(manifest.dataset)
+    kind = dataset.kind if dataset else "pictures"
+    known = _LIMITS.get(kind, f"Trained on {kind} of {manifest.dataset}, at the same size.")
+    return f"{known} {_ANY.format(classes=manifest.num_classes)}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""

@@ -1,0 +1,204 @@
+"""A folder of pictures by class, `folder/<class name>/*.png`, as a data set."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from rich.progress import track
+
+from model.preprocess import crop
+from model.preprocess.orientation import turn_upright
+from training.data.datasets import Dataset
+from training.data.examples import Examples
+from training.data.source import DatasetError
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
+"""Of the files that are read, in any case; others are passed over."""
+KEPT_PX = 64
+"""Pictures that all have one size keep it if no side is longer than this."""
+_SLOW = 500
+"""Pictures from which on a progress bar is shown."""
+_FAULTS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+"""What Pillow raises over files that are not whole pictures."""
+_GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16"})
+
+_T = TypeVar("_T")
+
+
+class Folder(NamedTuple):
+    """A folder's pictures, ready for training."""
+
+    dataset: Dataset
+    """As published data sets are described, but without a source."""
+    training: Examples
+    validation: Examples
+    """The held-out pictures of each class; none where nothing is held out."""
+
+
+def load_folder(
+    folder: Path,
+    *,
+    height: int,
+    width: int,
+    seed: int,
+    channels: int | None = None,
+    held_out: float = 0.1,
+    keep_size: bool = True,
+) -> Folder:
+    """Read all pictures of all classes, each cropped and scaled as serving does it.
+
+    Which pictures of a class are held out depends on the seed and on their names alone.
+
+    Args:
+        folder: has a folder of pictures for each class; hidden ones are passed over.
+        height: of the images, in pixels, where pictures do not keep their size.
+        width: likewise.
+        channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
+        held_out: share of each class that is kept for validation, one picture at least; 0 holds
+            out nothing.
+        keep_size: whether pictures that all have one size of at most KEPT_PX keep it.
+
+    Raises:
+        DatasetError: nothing can be learnt from the folder; the message says why, with names.
+    """
+    if channels not in (None, 1, 3):
+        raise DatasetError(f"images have 1 channel or 3, not {channels}")
+    classes = _find(folder, least=2 if held_out else 1)
+    files = [file for pictures in classes.values() for file in pictures]
+    headers = _each(files, lambda picture: (turn_upright(picture).size, picture.mode), "looking")
+    sizes = {size for size, _ in headers}
+    if keep_size and len(sizes) == 1 and max(headers[0][0]) <= KEPT_PX:
+        width, height = headers[0][0]
+    grey = [mode in _GREY_MODES for _, mode in headers]
+    if channels is None and all(grey):
+        channels = 1
+    images = _read(files, channels or 3, height, width)
+    if channels is None and not _coloured(images, grey, files):
+        images = _read(files, 1, height, width)
+    labels = np.repeat(np.arange(len(classes)), [len(pictures) for pictures in classes.values()])
+    kept = np.array([mark for few in classes.values() for mark in _hold_out(few, held_out, seed)])
+    dataset = Dataset(
+        name=_name(folder),
+        kind="pictures",
+        image_shape=images.shape[1:],
+        class_names=tuple(classes),
+        protocol=f"Error on {kept.sum():,} pictures, {held_out:.0%} of each class, chosen by seed "
+        f"{seed}; there is no test split.",
+        preprocess="crop",
+        held_out=int(kept.sum()),
+    )
+    training, validation = (Examples(images[rows], labels[rows]) for rows in (~kept, kept))
+    return Folder(dataset, training, validation)
+
+
+def _find(folder: Path, *, least: int) -> dict[str, list[Path]]:
+    """The picture files of each class, both in the order of their names."""
+    if not folder.is_dir():
+        raise DatasetError(f"{folder} is not a folder")
+    classes = {
+        path.name: sorted(file for file in path.iterdir() if _is_picture(file))
+        for path in sorted(folder.iterdir())
+        if path.is_dir() and not path.name.startswith(".")
+    }
+    if len(classes) < 2:
+        found = f"only one, {next(iter(classes))}" if classes else "none"
+        raise DatasetError(
+            f"{folder} needs a folder for each of at least two classes, and has {found}"
+        )
+    if empty := [name for name, files in classes.items() if not files]:
+        raise DatasetError(f"{folder} has no pictures ({', '.join(FORMATS)}) in {_list(empty)}")
+    if rare := [name for name, files in classes.items() if len(files) < least]:
+        raise DatasetError(
+            f"{folder} needs at least {least} pictures of each class, to train on and to hold out, "
+            f"and has fewer of {_list(rare)}"
+        )
+    return classes
+
+
+def _is_picture(file: Path) -> bool:
+    return file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+
+
+def _read(files: Sequence[Path], channels: int, height: int, width: int) -> NDArray[np.uint8]:
+    """All pictures (N, C, H, W) as the network sees them."""
+
+    def to_bytes(picture: Image.Image) -> NDArray[np.uint8]:
+        return np.rint(crop(picture, channels, height, width) * 255).astype(np.uint8)
+
+    return np.stack(_each(files, to_bytes, "reading"))
+
+
+def _each(files: Sequence[Path], look: Callable[[Image.Image], _T], verb: str) -> list[_T]:
+    """What `look` makes of each picture.
+
+    Raises:
+        DatasetError: some files are not pictures.
+    """
+    results, unreadable = [], []
+    for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
+        try:
+            with Image.open(file, formats=FORMATS) as picture:
+                results.append(look(picture))
+        except _FAULTS:
+            unreadable.append(_place(file))
+    if unreadable:
+        raise DatasetError(f"{_list(unreadable)} cannot be read as pictures")
+    return results
+
+
+def _coloured(images: NDArray[np.uint8], grey: Sequence[bool], files: Sequence[Path]) -> bool:
+    """Whether images (N, 3, H, W) are coloured; False where all of them are grey.
+
+    Args:
+        grey: whether each file is grey by its format. Others may be grey nevertheless, as
+            photographs in black and white among coloured ones are.
+
+    Raises:
+        DatasetError: some are coloured, and some files are grey by their format.
+    """
+    coloured = (images != images[:, :1]).any(axis=(1, 2, 3))
+    if not coloured.any():
+        return False
+    if any(grey):
+        raise DatasetError(
+            f"{_place(files[grey.index(True)])} is grey and {_place(files[coloured.argmax()])} is "
+            "coloured: choose --channels 1, which makes all pictures grey, or --channels 3"
+        )
+    return True
+
+
+def _hold_out(files: Sequence[Path], share: float, seed: int) -> list[bool]:
+    """Whether each picture of a class is held out; one at least is not."""
+    if not share:
+        return [False] * len(files)
+    count = min(max(1, round(share * len(files))), len(files) - 1)
+    numbers = [hashlib.sha256(f"{seed}/{_place(file)}".encode()).digest() for file in files]
+    last = sorted(numbers)[count - 1]
+    return [number <= last for number in numbers]
+
+
+def _name(folder: Path) -> str:
+    """The folder's name as a data set may be called."""
+    words = re.findall(r"[a-z0-9]+", folder.resolve().name.lower())
+    return "-".join(words) or "pictures"
+
+
+def _place(file: Path) -> str:
+    """A picture's class and name."""
+    return f"{file.parent.name}/{file.name}"
+
+
+def _list(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    shown, more = names[:3], len(names) - 3
+    if more > 0:
+        return f"{', '.join(shown)} and {more:,} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)

@@ -1,0 +1,152 @@
+"""A data set's files: found on disk or downloaded, checked, and read."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from training.data.download import download
+from training.data.formats import Columns
+
+Split = Literal["train", "test"]
+
+
+class DatasetError(Exception):
+    """A data set is missing, or is not what it should be."""
+
+
+class File(NamedTuple):
+    """One published file."""
+
+    name: str
+    """Decompressed."""
+    records: int
+    """How many examples it holds, or holds something about."""
+    md5: str = ""
+    """Of the *decompressed* file, as mirrors compress differently. Without it, the number of
+    records and their structure are all that is checked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the files of a data set come from, and how they are read."""
+
+    files: Mapping[Split, tuple[File, ...]]
+    read: Callable[[bytes], Columns]
+    """A file's columns; raises ValueError where the structure is wrong."""
+    mirrors: tuple[str, ...] = ()
+    """Base addresses, tried in order; each ends in a slash."""
+    suffix: str = ".gz"
+    """What mirrors add to a file's name."""
+    archive: str = ""
+    """The gzip-compressed tar file of all files, where mirrors have it in place of the files."""
+    archive_md5: str = ""
+    """Of the archive as it comes."""
+
+    def columns(self, split: Split, directory: Path, *, fetch: bool) -> Columns:
+        """All columns of a split, from `directory` and, where files are not there, from mirrors.
+
+        A file may be there as it is or gzip-compressed (`.gz`); it is never overwritten.
+
+        Raises:
+            DatasetError: a file is missing or not the published one.
+            training.data.download.DownloadError: no mirror gave the file.
+        """
+        files = self.files[split]
+        if self.archive and not all(_on_disk(directory, file) for file in files):
+            parts = self._from_archive(files, directory / self.archive, fetch=fetch)
+        else:
+            parts = [self._from_file(file, directory, fetch=fetch) for file in files]
+        names = {name for part in parts for name in part}
+        return {
+            name: np.concatenate([part[name] for part in parts if name in part]) for name in names
+        }
+
+    def _from_file(self, file: File, directory: Path, *, fetch: bool) -> Columns:
+        path = _on_disk(directory, file) or directory / f"{file.name}{self.suffix}"
+        self._get(path, lambda content: self._is_published(file, path, content), fetch=fetch)
+        try:
+            return self._parse(file, _decompress(path, path.read_bytes()))
+        except ValueError as error:
+            raise _not_published(path, error) from error
+
+    def _from_archive(self, files: tuple[File, ...], path: Path, *, fetch: bool) -> list[Columns]:
+        self._get(path, lambda content: _md5(content) == self.archive_md5, fetch=fetch)
+        content = path.read_bytes()
+        if _md5(content) != self.archive_md5:
+            raise _not_published(path, "its MD5 differs")
+        members = _members(content)
+        try:
+            return [self._parse(file, members[file.name]) for file in files]
+        except (KeyError, ValueError) as error:
+            raise _not_published(path, error) from error
+
+    def _get(self, path: Path, verify: Callable[[bytes], bool], *, fetch: bool) -> None:
+        """Download a file that is not there yet."""
+        if path.exists():
+            return
+        if not (fetch and self.mirrors):
+            raise DatasetError(f"{path} is missing")
+        download([f"{mirror}{path.name}" for mirror in self.mirrors], path, verify=verify)
+
+    def _is_published(self, file: File, path: Path, content: bytes) -> bool:
+        try:
+            self._parse(file, _decompress(path, content))
+        except ValueError:
+            return False
+        return True
+
+    def _parse(self, file: File, content: bytes) -> Columns:
+        """The columns of a decompressed file; ValueError where it is not the published one."""
+        if file.md5 and _md5(content) != file.md5:
+            raise ValueError("its MD5 differs")
+        columns = self.read(content)
+        for name, column in columns.items():
+            if len(column) != file.records:
+                raise ValueError(f"it holds {len(column)} {name}, not {file.records}")
+        return columns
+
+
+def _on_disk(directory: Path, file: File) -> Path | None:
+    """Where the file is, compressed or not."""
+    paths = (directory / f"{file.name}.gz", directory / file.name)
+    return next((path for path in paths if path.exists()), None)
+
+
+def _decompress(path: Path, content: bytes) -> bytes:
+    """The content of a file, which is compressed if its name says so."""
+    if path.suffix != ".gz":
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError("it cannot be decompressed") from error
+
+
+def _members(archive: bytes) -> dict[str, bytes]:
+    """The files in a tar file, by name without folders."""
+    contents = {}
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+        for member in tar:
+            if file := tar.extractfile(member):
+                contents[PurePosixPath(member.name).name] = file.read()
+    return contents
+
+
+def _md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def _not_published(path: Path, reason: object) -> DatasetError:
+    return DatasetError(
+        f"{path} is not the published file ({reason}); move it away to download it again"
+    )

@@ -1,0 +1,302 @@
+"""Scores of a bundle on images it was not trained on; reads of test splits go on record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.table import Table
+
+from model.bundle import Bundle, Manifest, write_manifest
+from model.capsnet import Network
+from model.interpret.masks import INK, find_masks
+from model.preprocess import Floats, scale
+from model.runtime import Runtime
+from training.answers import (
+    BATCH,
+    WrongAnswers,
+    confusion,
+    draw,
+    evaluating,
+    find_wrong,
+    interval,
+    is_missed,
+    most_present,
+    pick_absent,
+)
+from training.card import WRONG, runs_of, write_card
+from training.data.datasets import DATASETS, DatasetError, Examples, load
+from training.data.pairs import TEST_DIGESTS, PairSet, published_pairs, validation_pairs
+from training.figures import draw_wrong
+from training.learning_set import Pictures, load_again
+from training.paper import MULTIMNIST, MULTIMNIST_BASELINE
+from training.provenance import TestRead, reads_of, record_read, unseen_by
+from training.recipes import Recipe
+
+Split = Literal["test", "validation"]
+THRESHOLDS = [step / 20 for step in range(1, 20)]
+"""Of reconstructions, among which the best for masks is chosen."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How a bundle answered a split."""
+
+    split: Split
+    images: int
+    errors: int
+    protocol: str
+    """Which images they are, and how they were answered."""
+    wrong: WrongAnswers
+    table: Table
+    """The confusion, or the scores of each shift of pairs."""
+    shifts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of pairs: scores by the largest shift of their digits, the paper's first (`score_shift`)."""
+
+    def metrics(self) -> dict[str, Any]:
+        """For the manifest, with the protocol that gave them."""
+        metrics: dict[str, Any] = {
+            f"{self.split}_error_percent": round(100 * self.errors / self.images, 4),
+            f"{self.split}_errors": self.errors,
+            f"{self.split}_images": self.images,
+            "interval_percent": _rounded(interval(self.errors, self.images)),
+            "protocol": self.protocol,
+        }
+        return metrics | ({"shifts": dict(self.shifts)} if self.shifts else {})
+
+    def headline(self) -> str:
+        """The error in a sentence."""
+        low, high = interval(self.errors, self.images)
+        return (
+            f"{self.errors:,} of {self.images:,} wrong: {100 * self.errors / self.images:.2f} % "
+            f"(95 % interval {low:.2f} to {high:.2f})"
+        )
+
+
+def evaluate(
+    bundle: Bundle, data_dir: Path, *, split: Split = "test", folder: Path | None = None
+) -> Scores:
+    """Answer a split, one view of each image, through the files that ship.
+
+    A read of a test split goes on record: into the file of test reads beside the bundle, its
+    manifest and its card. Held-out images may be read as often as one likes; their scores are kept
+    where there is no test split.
+
+    Args:
+        split: `validation` is the held-out training images.
+        folder: of the pictures by class, if the network was trained on such a folder.
+
+    Raises:
+        DatasetError: there is no such split, or its images are not the published ones.
+        training.provenance.ProvenanceError: the record of test reads is broken.
+        OSError: the read cannot be recorded.
+    """
+    manifest = bundle.manifest
+    recipe, runs = manifest.training["recipe"], runs_of(manifest)
+    published = DATASETS.get(recipe["dataset"])
+    if split == "validation":
+        examples = held_out(bundle, data_dir, folder=folder)
+        seen = seen_or_not(manifest)
+        which = f"{len(examples.labels):,} held-out training images, which were {seen}"
+    elif published is None:
+        raise DatasetError(f"{recipe['dataset']} has no test split, but held-out images")
+    else:
+        reads_of(bundle.path.parent, runs)  # a broken record is noticed before the read
+        examples = load(published, "test", data_dir)
+        which = "the published test split"
+    score = score_pairs if recipe["task"] == "pairs" else score_single
+    scores = score(Runtime(bundle), examples, split=split, which=which)
+    if split == "test":
+        read = TestRead(
+            run=runs[-1].id,
+            version=manifest.version,
+            dataset=manifest.dataset,
+            split=split,
+            images=scores.images,
+            errors=scores.errors,
+            protocol=scores.protocol,
+        )
+        record_read(bundle.path.parent, read)
+    if split == "test" or published is None:
+        _keep(bundle, scores)
+    return scores
+
+
+def held_out(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Examples:
+    """The training images that `train` holds out, unless all are trained on (`--final`).
+
+    Args:
+        folder: where the pictures are now, if the network was trained on a folder of them.
+
+    Raises:
+        DatasetError: they are not there, or are not those that the network was trained on.
+    """
+    training = bundle.manifest.training
+    pictures = training.get("pictures") and Pictures.from_dict(training["pictures"])
+    if pictures:
+        if not (folder or pictures.folder):
+            name = bundle.manifest.name
+            raise DatasetError(f"{name} was trained on a folder of pictures: say where it is")
+        pictures = replace(pictures, folder=str(folder or pictures.folder))
+    return load_again(Recipe.from_dict(training["recipe"]), pictures, data_dir).validation
+
+
+def seen_or_not(manifest: Manifest) -> str:
+    """Whether the network was trained on what others hold out, as an ending of a sentence."""
+    return "not trained on" if unseen_by(runs_of(manifest)) else "trained on"
+
+
+def score_single(runtime: Runtime, examples: Examples, *, split: Split, which: str) -> Scores:
+    """Answer every image once, with the class that is most present.
+
+    Args:
+        which: images they are, in a few words.
+    """
+    presence = np.concatenate(
+        [runtime.encode(scale(examples.images[some])).presence for some in _slices(examples.labels)]
+    )
+    names = runtime.bundle.manifest.class_names
+    counts = confusion(examples.labels, most_present(presence, 1)[:, 0], len(names))
+    table = Table("true \\ answer", *names)
+    for name, row in zip(names, counts, strict=True):
+        table.add_row(name, *(str(count) if count else "" for count in row))
+    wrong = find_wrong(examples, presence)
+    protocol = f"{which}, through this bundle; one view of each image, one network, float32"
+    return Scores(split, len(presence), len(wrong.images), protocol, wrong, table)
+
+
+def score_pairs(runtime: Runtime, digits: Examples, *, split: Split, which: str) -> Scores:
+    """Name and draw every pair of a fixed set of them once, for each shift that counts.
+
+    Those are the published ones of test digits, and the training's of held-out digits.
+
+    Args:
+        which: images the digits are, in a few words.
+    """
+    manifest = runtime.bundle.manifest
+    make, reaches = validation_pairs, [manifest.training["recipe"]["shift_px"]]
+    if split == "test":
+        make, reaches = published_pairs, list(TEST_DIGESTS)
+    scored = {
+        shift_px: score_shift(runtime, make(digits, size=manifest.height, shift_px=shift_px))
+        for shift_px in reaches
+    }
+    table = Table("pairs", "wrong, %", "digits missed, %", "squared error", "IoU of masks")
+    table.add_row("Sabour 2017, baseline CNN", str(MULTIMNIST_BASELINE))
+    table.add_row("Sabour 2017, CapsNet", str(MULTIMNIST[3, "paper"]))
+    for shift_px, (one, _) in scored.items():
+        keys = ("error_percent", "digit_error_percent", "squared_error", "mask_iou")
+        table.add_row(f"this bundle, shift {shift_px} px", *(f"{one[key]:.2f}" for key in keys))
+    first, wrong = next(iter(scored.values()))
+    protocol = (
+        f"{first['pairs']:,} fixed pairs of digits of {which}, for each shift, through this "
+        "bundle; a pair is wrong unless the two most present classes are its two labels; digits "
+        "are drawn by the capsules of the true labels, masks cut at "
+        f"{manifest.mask_threshold:g}; one network, float32"
+    )
+    shifts = {f"{shift_px} px": one for shift_px, (one, _) in scored.items()}
+    return Scores(split, first["pairs"], first["errors"], protocol, wrong, table, shifts)
+
+
+def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], WrongAnswers]:
+    """Scores of one set of pairs. Digits are drawn by the capsules of the true labels.
+
+    - pairs, errors, error_percent, interval_percent: a pair is wrong unless both are named;
+    - digit_error_percent: digits, of a hundred, that were not named;
+    - squared_error: of a digit's reconstruction against the digit alone, summed over pixels;
+    - mask_iou: intersection over union of a digit's mask and its true ink;
+    - true_ink, present_ink: sum of a digit's pixels, and of its reconstruction's;
+    - absent_ink: the same where a class is decoded that is neither there nor named.
+
+    All but the first four are means over digits.
+    """
+    parts = [
+        _measure(runtime, PairSet(pairs.images[some], pairs.layers[some], pairs.labels[some]))
+        for some in _slices(pairs.labels)
+    ]
+    values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    wrong = find_wrong(pairs, values.pop("presence"))
+    count, errors = len(pairs.labels), len(wrong.images)
+    means = {name: round(float(value.mean(dtype=np.float64)), 4) for name, value in values.items()}
+    scores: dict[str, Any] = {
+        "pairs": count,
+        "errors": errors,
+        "error_percent": round(100 * errors / count, 4),
+        "interval_percent": _rounded(interval(errors, count)),
+    }
+    return scores | means, wrong
+
+
+def choose_threshold(network: Network, pairs: PairSet) -> float:
+    """The threshold of reconstructions that gives the best masks of these pairs. On the CPU."""
+
+    def decode(poses: Floats, classes: NDArray[np.int64]) -> Floats:
+        return network.decode(torch.from_numpy(poses), torch.from_numpy(classes)).numpy()
+
+    parts = []
+    with evaluating(network), torch.inference_mode():
+        for some in _slices(pairs.labels):
+            poses = network(torch.from_numpy(scale(pairs.images[some]))).poses.numpy()
+            parts.append(draw(decode, poses, pairs.labels[some]))
+    drawn = np.concatenate(parts)
+    images, layers = scale(pairs.images)[:, 0], scale(pairs.layers)
+    overlaps = [
+        measure_overlap(find_masks(images, drawn, threshold=threshold), layers).mean()
+        for threshold in THRESHOLDS
+    ]
+    return THRESHOLDS[int(np.argmax(overlaps))]
+
+
+def measure_overlap(masks: NDArray[np.bool_], layers: Floats) -> NDArray[np.float64]:
+    """Intersection over union of masks (..., H, W) and the ink of layers (..., H, W): (...)."""
+    true = layers >= INK
+    shared, either = ((masks & true).sum(axis=(-2, -1)), (masks | true).sum(axis=(-2, -1)))
+    return np.asarray(shared / np.maximum(either, 1))
+
+
+def _measure(runtime: Runtime, pairs: PairSet) -> dict[str, NDArray[Any]]:
+    """Scores of each of the digits (N, 2), and presence (N, K)."""
+    threshold = runtime.bundle.manifest.mask_threshold
+    assert threshold is not None
+    images, layers = scale(pairs.images), scale(pairs.layers)
+    presence, poses = runtime.encode(images)
+    drawn = draw(runtime.decode, poses, pairs.labels)
+    absent = draw(runtime.decode, poses, pick_absent(presence, pairs.labels)[:, None])
+    masks = find_masks(images[:, 0], drawn, threshold=threshold)
+    return {
+        "presence": presence,
+        "digit_error_percent": 100 * is_missed(presence, pairs.labels),
+        "squared_error": np.square(drawn - layers).sum(axis=(2, 3)),
+        "mask_iou": measure_overlap(masks, layers),
+        "true_ink": layers.sum(axis=(2, 3)),
+        "present_ink": drawn.sum(axis=(2, 3)),
+        "absent_ink": absent.sum(axis=(2, 3)),
+    }
+
+
+def _keep(bundle: Bundle, scores: Scores) -> None:
+    """Write scores into manifest and card, and draw the wrong answers."""
+    manifest = bundle.manifest
+    reads = reads_of(bundle.path.parent, runs_of(manifest))
+    training = {**manifest.training, "test_reads": [asdict(read) for read in reads]}
+    kept = Bundle(bundle.path, replace(manifest, metrics=scores.metrics(), training=training))
+    (bundle.path / WRONG).unlink(missing_ok=True)
+    if len(scores.wrong.images):
+        draw_wrong(scores.wrong, manifest.class_names, bundle.path / WRONG)
+    write_manifest(bundle.path, kept.manifest)
+    write_card(kept)
+
+
+def _slices(labels: NDArray[np.int64]) -> Iterator[slice]:
+    """Batches of N examples."""
+    for start in range(0, len(labels), BATCH):
+        yield slice(start, start + BATCH)
+
+
+def _rounded(bounds: tuple[float, float]) -> list[float]:
+    return [round(bound, 4) for bound in bounds]

@@ -1,1 +1,0 @@
-"""How often a network is wrong, and how: answers, scores and pictures of what went wrong."""

@@ -1,0 +1,1 @@
+"""Comparisons of networks: declared, run one row at a time, and reported in docs/results.md."""

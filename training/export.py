@@ -1,0 +1,301 @@
+"""From a run to a bundle: weights in 16 bits, graphs, a manifest, and a check of all of it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.bundle import NAME, WEIGHTS, Bundle, Layer, Manifest, digest, write_manifest
+from model.bundle.files import version_of
+from model.capsnet import Network, build, family_of
+from model.preprocess import scale
+from model.runtime import Runtime
+from model.runtime.cpu import open_session
+from training.analysis import analyse
+from training.answers import Labelled, answer, is_wrong, measure_presence
+from training.card import CURVES, write_card
+from training.checkpoint import CHECKPOINT, Checkpoint
+from training.data.pairs import validation_pairs
+from training.evaluate import choose_threshold
+from training.figures import draw_curves
+from training.graphs import OPSET, ExportError, round_weights, write_graphs
+from training.learning_set import load_again
+from training.metrics import METRICS
+from training.provenance import reads_of
+
+PARITY_BATCHES = (1, 2, 7, 32)
+PARITY_TOLERANCE = 1e-4
+BATCH_TOLERANCE = 1e-5
+"""How far an image's answer may move with what else is in its batch."""
+HALF_IMAGES = 200
+HALF_TOLERANCE = 1e-2
+"""How far presence in the float16 graph may lie from that of the network in float16."""
+_CPU = torch.device("cpu")
+
+
+def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -> Bundle:
+    """Export a run's network, find out what is inside it, and write its card.
+
+    An older bundle of that name is replaced at the end, when all is there.
+
+    Raises:
+        training.checkpoint.CheckpointError: there is no readable run.
+        training.data.datasets.DatasetError: what it learnt from is not there any more.
+        ExportError: the name is not one for a bundle, or the bundle would not compute what the
+            network does, or not as well.
+    """
+    checkpoint = Checkpoint.load(run_dir / CHECKPOINT)
+    recipe, pictures = checkpoint.recipe, checkpoint.pictures
+    name = name or recipe.name
+    if not NAME.fullmatch(name):
+        raise ExportError(f"{name!r} is not a bundle name: small letters, digits and hyphens")
+    if not (run_dir / METRICS).is_file():
+        raise ExportError(f"{run_dir} has no {METRICS}, of which the curves are drawn")
+    learnt = load_again(recipe, pictures, data_dir)
+    network = build(recipe.network)
+    network.load_state_dict(checkpoint.network)
+    facts: dict[str, Any] = {"preprocess": learnt.dataset.preprocess, "dataset": recipe.dataset}
+    validation: Labelled = learnt.validation
+    if recipe.task == "pairs":
+        size, shift_px = recipe.network.height, recipe.shift_px
+        validation = pairs = validation_pairs(learnt.validation, size=size, shift_px=shift_px)
+        threshold = choose_threshold(network, pairs)
+        facts = {
+            "preprocess": "pair",
+            "dataset": f"multi{recipe.dataset}",
+            "mask_threshold": threshold,
+        }
+    runs = checkpoint.runs
+    # Where the pictures lie is nobody else's business.
+    described = {"pictures": replace(pictures, folder="").to_dict()} if pictures else {}
+    manifest = describe(
+        network,
+        name=name,
+        class_names=learnt.dataset.class_names,
+        training={
+            "recipe": recipe.to_dict(),
+            "examples": checkpoint.examples,
+            "runs": [run.to_dict() for run in runs],
+            "test_reads": [asdict(read) for read in reads_of(bundles, runs)],
+            **described,
+        },
+        **facts,
+    )
+    target = bundles / name
+    with replacing_folder(target) as folder:
+        bundle = export_bundle(network, manifest, folder, validation=validation)
+        draw_curves(run_dir / METRICS, folder / CURVES, title=name)
+        shutil.copy(run_dir / METRICS, folder / METRICS)
+        where = Path(pictures.folder) if pictures else None
+        write_card(analyse(bundle, data_dir, folder=where))
+    return Bundle.open(target)
+
+
+def describe(network: Network, **facts: Any) -> Manifest:
+    """A manifest with everything that the network itself says.
+
+    Args:
+        facts: the other entries, `name` and `dataset` among them.
+    """
+    config, family = network.config, family_of(network.config)
+    return Manifest(
+        family=family.name,
+        channels=config.channels,
+        height=config.height,
+        width=config.width,
+        class_dim=config.class_dim if "decode" in family.offers else 0,
+        presence=family.presence,
+        offers=tuple(sorted(family.offers)),
+        layers=tuple(Layer(*layer) for layer in network.layers),
+        opset=OPSET,
+        **{"graphs": _planned_graphs(network), **facts},
+    )
+
+
+def export_bundle(
+    network: Network, manifest: Manifest, target: Path, *, validation: Labelled
+) -> Bundle:
+    """Write `target`, or nothing.
+
+    Args:
+        network: the trained network; its weights are rounded as they will be stored.
+        manifest: as `describe` gives it.
+        target: the bundle's folder; an older bundle there is replaced at the end.
+        validation: images on which the effect of rounding is measured.
+
+    Raises:
+        ExportError: rounding made the network worse, a graph holds an operator that CUDA graphs
+            cannot capture, or the exported network does not compute what the trained one does.
+    """
+    network = network.cpu().eval()
+    rounding = round_measured(network, validation)
+    with replacing_folder(target) as folder:
+        graphs = write_graphs(network, folder)
+        digests = {name: digest(folder / name, folder) for name in (*graphs.values(), WEIGHTS)}
+        half = measure_half_precision(network, folder, validation)
+        written = replace(
+            manifest,
+            graphs=graphs,
+            sha256=digests,
+            version=version_of(digests[WEIGHTS]),
+            rounding=rounding,
+            half_precision=half,
+        )
+        write_manifest(folder, written)
+        check_parity(network, Runtime(Bundle.open(folder), device="cpu"))
+    return Bundle.open(target)
+
+
+@contextmanager
+def replacing_folder(target: Path) -> Iterator[Path]:
+    """An empty folder of the same name, which takes `target`'s place if the block succeeds."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
+        folder = Path(scratch) / target.name
+        folder.mkdir()
+        yield folder
+        if target.exists():
+            shutil.rmtree(target)
+        folder.rename(target)
+
+
+def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:
+    """Round the large weights as they will be stored, in place.
+
+    Some answers near the border between two classes change either way. The network is worse where
+    those lost outnumber those won by more than chance explains: two standard deviations of so many
+    tosses of a coin.
+
+    Returns:
+        what that did to presence and answers on the validation images.
+
+    Raises:
+        ExportError: a weight does not fit, or the network is worse for it.
+    """
+    labels = validation.labels
+    presence = measure_presence(network, validation.images, device=_CPU)
+    round_weights(network)
+    rounded = measure_presence(network, validation.images, device=_CPU)
+    moved = float(np.abs(rounded[:500] - presence[:500]).max())
+    before, after = (is_wrong(given, labels) for given in (presence, rounded))
+    lost, won = int((after & ~before).sum()), int((before & ~after).sum())
+    if not math.isfinite(moved) or lost - won > 2 * math.sqrt(lost + won):
+        raise ExportError(f"in 16 bits {lost} right answers of {len(labels)} are lost, {won} won")
+    return {
+        "stored_bits": 16,
+        "validation_images": len(labels),
+        "errors_before": int(before.sum()),
+        "errors_after": int(after.sum()),
+        "answers_changed": _count_changes(presence, rounded, labels),
+        "largest_presence_change": moved,
+    }
+
+
+def measure_half_precision(network: Network, folder: Path, validation: Labelled) -> dict[str, Any]:
+    """What the float16 encoder, where there is one, does to presence and answers.
+
+    Measured with torch, whose float16 convolutions round their results on a CPU as on CUDA;
+    onnxruntime's CPU provider computes much of the graph in float32.
+
+    Returns:
+        the entry of the manifest.
+
+    Raises:
+        ExportError: the graph is not the encoder's.
+    """
+    role = "encoder.fp16"
+    encoders = network.encoders()
+    if role not in encoders:
+        return {}
+    images = scale(validation.images[:HALF_IMAGES])
+    with torch.inference_mode():
+        full = network(torch.from_numpy(images)).presence.numpy()
+        half = encoders[role](torch.from_numpy(images)).presence.numpy()
+    session = open_session(folder / f"{role}.onnx")
+    _compare(role, session.run(["presence"], {"images": images})[0], half, HALF_TOLERANCE)
+    return {
+        "validation_images": len(images),
+        "answers_changed": _count_changes(full, half, validation.labels[:HALF_IMAGES]),
+        "largest_presence_change": float(np.abs(half - full).max()),
+    }
+
+
+def check_parity(network: Network, runtime: Runtime) -> None:
+    """Compare a loaded bundle with the network holding the same rounded weights.
+
+    Images are sparse noise in [0, 1], seeded.
+
+    Raises:
+        ExportError: an output differs by more than 1e-4, or an image's answer moves by more than
+            1e-5 with its batch; of the output's largest number, where that is over 1 (as logits
+            and votes may be).
+    """
+    offers = runtime.bundle.manifest.offers
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(max(PARITY_BATCHES), *network.config.image_shape, generator=generator)
+    images = images * (torch.rand(images.shape, generator=generator) < 0.2)
+    with torch.inference_mode():
+        expected = network(images)
+        drawn, own, classes = _draw(network, expected.poses) if "decode" in offers else (None,) * 3
+        trace = network.trace(images) if "trace" in offers else None
+    for count in PARITY_BATCHES:
+        part = images[:count].numpy()
+        pairs = [("encoder", *pair) for pair in zip(runtime.encode(part), expected, strict=True)]
+        if drawn is not None and own is not None and classes is not None:
+            decoded = runtime.decode(own[:count].numpy(), classes[:count].numpy())
+            pairs.append(("decoder", decoded, drawn))
+        if trace is not None:
+            actual = runtime.trace(part)
+            pairs += [
+                ("routing", *pair) for pair in zip(actual.classes, trace.classes, strict=True)
+            ]
+            for layer, wanted in zip(actual.hidden.values(), trace.hidden, strict=True):
+                pairs += [("routing", *pair) for pair in zip(layer, wanted, strict=True)]
+        for graph, output, wanted in pairs:
+            _compare(graph, output, wanted[:count].numpy(), PARITY_TOLERANCE)
+    alone, together = runtime.encode(images[:1].numpy()), runtime.encode(images.numpy())
+    for single, batched in zip(alone, together, strict=True):
+        _compare("an image alone and in a batch", single, batched[:1], BATCH_TOLERANCE)
+
+
+def _planned_graphs(network: Network) -> dict[str, str]:
+    """File names by role, as `write_graphs` will give them."""
+    offers = family_of(network.config).offers
+    extra = {"decode": "decoder", "trace": "routing"}
+    roles = [*network.encoders(), *(extra[offer] for offer in sorted(offers))]
+    return {role: f"{role}.onnx" for role in roles}
+
+
+def _draw(network: Network, poses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Images, poses and classes of one class of each of N encodings (N, K, D)."""
+    classes = torch.arange(len(poses)) % poses.shape[1]
+    own = poses[torch.arange(len(poses)), classes]
+    return network.decode(own, classes), own, classes
+
+
+def _count_changes(
+    before: NDArray[np.float32], after: NDArray[np.float32], labels: NDArray[np.integer]
+) -> int:
+    """Images whose answer follows from the presence (N, K) after, but not from that before."""
+    return int((answer(before, labels) != answer(after, labels)).any(axis=1).sum())
+
+
+def _compare(what: str, actual: Any, expected: Any, tolerance: float) -> None:
+    """Refuse what is off by more than the tolerance, of the largest number where that is over 1."""
+    if actual.shape != expected.shape:
+        raise ExportError(f"{what}: {actual.shape} in place of {expected.shape}")
+    difference = float(np.abs(actual - expected).max(initial=0))
+    bound = tolerance * max(1.0, float(np.abs(expected).max(initial=0)))
+    if not difference <= bound:
+        raise ExportError(f"{what}: off by {difference:.2e}, more than {bound:.1e}")

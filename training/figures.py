@@ -1,0 +1,203 @@
+"""Figures of cards and docs, by matplotlib, which is imported only where one is drawn."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from model.bundle import Manifest
+from model.canvas import ACCENT, INK, PAPER
+from model.interpret.masks import colour, find_masks
+from model.interpret.sweep import plan_sweep
+from model.interpret.sweep_grid import draw_sweep
+from model.preprocess import Floats, scale
+from model.runtime import Runtime
+from training.answers import WrongAnswers, draw, most_present, pick_absent
+from training.data.examples import Examples
+from training.data.pairs import PairSet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_WRONG = 100
+"""Wrong answers that are drawn."""
+_DPI, _WIDTH = 100, 9.0
+
+
+def draw_curves(metrics: Path, target: Path, *, title: str) -> None:
+    """Draw all losses, validation errors and the learning rate of a run over its epochs.
+
+    Args:
+        metrics: the run's metrics.jsonl.
+        target: PNG file to write.
+    """
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    names = dict.fromkeys(name for line in lines for name, value in line.items() if value > 0)
+    drawn = [
+        name
+        for name in names
+        if name.endswith("_loss") or "error_percent" in name or name == "learning_rate"
+    ]
+    figure, axes = _axes(max(1, len(drawn)), 1, title=title)
+    for axis, name in zip(axes.flat, drawn, strict=False):
+        kept = [line for line in lines if line.get(name, 0) > 0]
+        axis.plot([line["epoch"] for line in kept], [line[name] for line in kept])
+        words = name.replace("_percent", ", %").replace("_", " ")
+        axis.set(title=words, xlabel="epoch", yscale="log")
+    _save(figure, target)
+
+
+def draw_routing(changes: Mapping[str, Floats], target: Path, *, title: str) -> None:
+    """Draw mean changes (R,) by routing iteration, a panel for each of what changes."""
+    figure, axes = _axes(len(changes), 1, title=title)
+    for axis, (name, values) in zip(axes.flat, changes.items(), strict=True):
+        axis.plot(range(1, len(values) + 1), values, marker="o")
+        axis.set(title=f"mean change of a {name}", xlabel="iteration")
+        axis.set_ylim(bottom=0)
+    _save(figure, target)
+
+
+def draw_roc(
+    curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]], target: Path
+) -> None:
+    """Draw ROC curves by kind: shares of the others and of the known images, (T,) each."""
+    figure, axes = _axes(1, 1, title="images that reach each novelty score")
+    for kind, (others, known) in curves.items():
+        axes[0, 0].plot(others, known, label=kind)
+    axes[0, 0].set(xlabel="share of others", ylabel="share of known ones")
+    axes[0, 0].legend()
+    _save(figure, target)
+
+
+def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) -> None:
+    """Draw the first MOST_WRONG: above each its label and presence, below, coloured, its answer's.
+
+    Args:
+        wrong: at least one.
+        class_names: by label.
+        target: PNG file to write.
+    """
+    shown = [np.asarray(part[:MOST_WRONG]) for part in wrong]
+    longest = max(len(_name(one, class_names)) for part in shown[1:3] for one in part)
+    columns = min(len(shown[0]), max(2, round(_WIDTH / max(0.75, 0.085 * (longest + 6)))))
+    figure, axes = _axes(math.ceil(len(shown[0]) / columns), columns, image=True)
+    for axis, image, label, said, (right, least) in zip(axes.flat, *shown, strict=False):
+        _show(axis, image / np.float32(255))
+        axis.set_title(f"{_name(label, class_names)}  {right:.2f}", fontsize="small")
+        axis.set_xlabel(f"{_name(said, class_names)}  {least:.2f}", fontsize="small", color=ACCENT)
+    _save(figure, target)
+
+
+def draw_sweeps(
+    runtime: Runtime, manifest: Manifest, examples: Examples, labels: Sequence[int], target: Path
+) -> None:
+    """Draw every pose dimension of the first image of each of some classes, side by side.
+
+    Args:
+        manifest: which names dimensions and classes.
+    """
+    sweep = plan_sweep(range(manifest.class_dim), start=-0.25, stop=0.25, step=0.05)
+    grids = []
+    for label in labels:
+        image = scale(examples.images[examples.labels == label][:1])
+        poses = sweep.poses(runtime.encode(image).poses[0, label])
+        drawn = sweep.on_grid(runtime.decode(poses, np.full(len(poses), label, np.int64)))
+        grids.append(draw_sweep(drawn, sweep, manifest=manifest, label=label, scale=1))
+    picture = Image.new("RGB", (sum(grid.width for grid in grids), grids[0].height), PAPER)
+    for place, grid in enumerate(grids):
+        picture.paste(grid, (sum(other.width for other in grids[:place]), 0))
+    _save_small(picture, target, 64)
+
+
+def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
+    """Pairs from top to bottom: as the network sees, draws and divides them (Sabour 2017, fig. 5).
+
+    Columns are pairs, below their labels. Below the masks stands what the network named, coloured
+    where that is wrong. The last row decodes the capsule of a class that is not there.
+
+    Args:
+        runtime: of a bundle for overlapping digits.
+        pairs: a few.
+        target: PNG file to write.
+
+    Raises:
+        ValueError: the bundle is for something else.
+    """
+    manifest = runtime.bundle.manifest
+    if manifest.mask_threshold is None:
+        raise ValueError(f"{manifest.name} is not for overlapping digits")
+    images = scale(pairs.images)
+    presence, poses = runtime.encode(images)
+    named, absent = most_present(presence, 2), pick_absent(presence, pairs.labels)[:, None]
+    drawn = draw(runtime.decode, poses, named)
+    masks = find_masks(images[:, 0], drawn, threshold=manifest.mask_threshold).astype(np.float32)
+    rows: dict[str, list[Floats]] = {
+        "image": list(images),
+        "drawn": [colour(layers) for layers in drawn],
+        "masks": [colour(layers) for layers in masks],
+        "not there": list(draw(runtime.decode, poses, absent)),
+    }
+    figure, axes = _axes(len(rows), len(images), image=True)
+    for row, (title, pictures) in zip(axes, rows.items(), strict=True):
+        row[0].set_ylabel(title)
+        for axis, picture in zip(row, pictures, strict=True):
+            _show(axis, picture)
+    for column, classes in enumerate(zip(pairs.labels, named, absent, strict=True)):
+        label, said, other = (_name(one, manifest.class_names) for one in classes)
+        right = set(classes[0].tolist()) == set(classes[1].tolist())
+        axes[0, column].set_title(label, fontsize="small")
+        axes[2, column].set_xlabel(said, color=INK if right else ACCENT)
+        axes[3, column].set_xlabel(other)
+    _save(figure, target, 256)
+
+
+def _axes(
+    rows: int, columns: int, *, title: str = "", image: bool = False
+) -> tuple[Figure, NDArray[Any]]:
+    """A figure and its axes (rows, columns), in the one style of all of them."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  a run can do without
+
+    height = (_WIDTH / max(columns, 10) + 0.35) if image else 2.4
+    figure = Figure((_WIDTH, rows * height), dpi=_DPI, layout="constrained")
+    figure.suptitle(title, fontsize="medium")
+    axes: NDArray[Any] = figure.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat:
+        if image:
+            axis.set(xticks=[], yticks=[], frame_on=False)
+        else:
+            axis.grid(alpha=0.4)
+            axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _show(axis: Axes, image: Floats) -> None:
+    """Show an image (C, H, W) in [0, 1]."""
+    rgb = image.transpose(1, 2, 0).repeat(3 // len(image), axis=2)
+    axis.imshow(rgb.clip(0, 1), interpolation="nearest")
+
+
+def _save(figure: Figure, target: Path, colours: int = 64) -> None:
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    with Image.open(drawn) as picture:
+        _save_small(picture.convert("RGB"), target, colours)
+
+
+def _save_small(picture: Image.Image, target: Path, colours: int) -> None:
+    """As a PNG of a few colours, those that occur most."""
+    small = picture.quantize(colours, dither=Image.Dither.NONE)
+    small.save(target, "PNG", optimize=True)
+
+
+def _name(classes: NDArray[np.int64], class_names: Sequence[str]) -> str:
+    """Classes (C,) in words."""
+    return " + ".join(class_names[one] for one in classes)

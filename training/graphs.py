@@ -1,0 +1,187 @@
+"""The graphs of a bundle, traced from a network, and the one file of weights that they share."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import onnx
+import torch
+from onnx import external_data_helper, helper
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from model.bundle import WEIGHTS, BundleError
+from model.bundle.manifest import GraphRole
+from model.capsnet import Network, family_of
+
+OPSET = 20
+LARGE = 1024
+"""Elements from which a weight is stored in 16 bits and left out of the graphs."""
+_FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum", "Scatter", "ScatterElements", "ScatterND"}
+
+
+_LARGEST_CONSTANT = 200_000
+"""Bytes of one tensor that a graph may hold itself: Winograd's matrices, indices, small weights."""
+
+
+class Place(NamedTuple):
+    """Where weights.safetensors holds a weight of 16 bits, in bytes."""
+
+    offset: int
+    length: int
+
+
+class ExportError(BundleError):
+    """The bundle was not written; the message says why."""
+
+
+@torch.no_grad()
+def round_weights(network: Network) -> None:
+    """Give a network, in place, the weights that a bundle of it holds: large ones in 16 bits."""
+    for parameter in network.parameters():
+        if parameter.numel() >= LARGE:
+            parameter.copy_(parameter.half())
+
+
+def write_graphs(network: Network, folder: Path) -> dict[GraphRole, str]:
+    """Write the weights and the graphs that share them.
+
+    Args:
+        network: in evaluation mode, its weights rounded.
+        folder: to write to.
+
+    Returns:
+        file names by role.
+
+    Raises:
+        ExportError: a graph holds a forbidden operator, or holds large weights itself.
+    """
+    config, offers = network.config, family_of(network.config).offers
+    weights = _save_weights(network, folder / WEIGHTS)
+    images = {"images": torch.zeros(2, *config.image_shape)}
+    graphs: dict[str, onnx.ModelProto] = {
+        role: _trace(module, images, ("presence", "poses"))
+        for role, module in network.encoders().items()
+    }
+    if "decode" in offers:
+        poses = torch.zeros(2, config.class_dim)
+        inputs = {"poses": poses, "classes": torch.zeros(2, dtype=torch.int64)}
+        graphs["decoder"] = _trace(network.decoder, inputs, ("images",))
+    if "trace" in offers:
+        graphs["routing"] = _trace(FlatTrace(network), images, trace_names(network))
+    files: dict[GraphRole, str] = {}
+    for role, graph in graphs.items():
+        name = f"{role}.onnx"
+        if forbidden := _FORBIDDEN & {node.op_type for node in graph.graph.node}:
+            raise ExportError(f"{name} holds {', '.join(sorted(forbidden))}")
+        _refer_to(weights, graph)
+        onnx.save(graph, folder / name)
+        files[role] = name  # type: ignore[index]
+    return files
+
+
+class FlatTrace(nn.Module):
+    """`trace` as a flat tuple, which is what a graph can give."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network.encoders()["encoder"]
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """(N, C, H, W) to all fields of the class trace, then those of each hidden layer."""
+        trace = self.network.trace(images)  # type: ignore[operator]
+        return (*trace.classes, *(field for layer in trace.hidden for field in layer))
+
+
+def trace_names(network: Network) -> tuple[str, ...]:
+    """The outputs of `FlatTrace`."""
+    hidden = [
+        f"{layer.name}.{field}"
+        for layer in network.layers[:-1]
+        for field in ("couplings", "presence")
+    ]
+    own = ("couplings", "logits", "trace_presence", "trace_poses", "input_presence", "votes")
+    return (*own, *hidden)
+
+
+def _save_weights(network: Network, path: Path) -> dict[str, Place]:
+    """Write every parameter and buffer, large parameters in 16 bits; where the latter lie."""
+    large = {name for name, one in network.named_parameters() if one.numel() >= LARGE}
+    tensors = {
+        name: (tensor.half() if name in large else tensor).contiguous()
+        for name, tensor in network.state_dict().items()
+    }
+    for name in large:
+        if not torch.equal(tensors[name].float(), network.get_parameter(name)):
+            raise ExportError(f"{name} was not rounded to 16 bits")
+    save_file(tensors, path)
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")  # of the header, a JSON object
+    header = json.loads(content[8 : 8 + size])
+    places = {}
+    for name in large:
+        start, end = header[name]["data_offsets"]
+        places[name] = Place(8 + size + start, end - start)
+    return places
+
+
+def _refer_to(weights: Mapping[str, Place], graph: onnx.ModelProto) -> None:
+    """Replace a graph's large weights by references; its first nodes widen them, when loaded.
+
+    Weights of the decoder and of a wrapped network have shorter or longer names in their graphs.
+    """
+    initializers, nodes = [], []
+    for weight in graph.graph.initializer:
+        name = weight.name.removeprefix("network.")
+        place = weights.get(name) or weights.get(f"decoder.{name}")
+        if place is None:
+            if len(weight.raw_data) > _LARGEST_CONSTANT:
+                raise ExportError(f"{weight.name} would be stored a second time")
+            initializers.append(weight)
+            continue
+        stored = onnx.TensorProto(
+            name=f"{weight.name}.stored",
+            dims=weight.dims,
+            data_type=onnx.TensorProto.FLOAT16,
+            raw_data=b"",
+        )
+        external_data_helper.set_external_data(
+            stored, WEIGHTS, offset=place.offset, length=place.length
+        )
+        stored.ClearField("raw_data")
+        initializers.append(stored)
+        nodes.append(helper.make_node("Cast", [stored.name], [weight.name], to=weight.data_type))
+    nodes.extend(graph.graph.node)
+    del graph.graph.initializer[:], graph.graph.node[:]
+    graph.graph.initializer.extend(initializers)
+    graph.graph.node.extend(nodes)
+
+
+def _trace(
+    module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str]
+) -> onnx.ModelProto:
+    """One module as a graph whose first axis, the batch, is dynamic."""
+    batch = torch.export.Dim("batch")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module.eval(),
+            tuple(inputs.values()),
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_shapes=tuple({0: batch} for _ in inputs),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    graph = program.model_proto
+    for part in (graph, graph.graph, *graph.graph.node, *graph.graph.value_info):
+        part.ClearField("metadata_props")  # stack traces and paths of the exporting machine
+    return graph

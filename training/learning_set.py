@@ -1,0 +1,146 @@
+"""What a run learns from: a published data set, or a folder of pictures by class."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from training.data.datasets import DATASETS, Dataset, load
+from training.data.examples import Examples, hold_out
+from training.data.folder import load_folder
+from training.data.source import DatasetError
+from training.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A folder of pictures and how it is divided, so that it can be read again in the same way."""
+
+    folder: str = field(compare=False)
+    class_names: tuple[str, ...]
+    count: int
+    """How many pictures there are."""
+    held_out: float = 0.1
+    """Share of each class that is kept for validation."""
+    seed: int = 0
+    """Of the choice which these are; the same for runs of any seed, as one may follow another."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(**{**values, "class_names": tuple(values["class_names"])})
+
+
+class LearningSet(NamedTuple):
+    """Examples, and a recipe whose network fits them."""
+
+    recipe: Recipe
+    dataset: Dataset
+    training: Examples
+    validation: Examples
+    """The last ones, or in a folder those of each class that a seed chose."""
+    pictures: Pictures | None = None
+    """None where the data set is a published one."""
+
+    @property
+    def all(self) -> Examples:
+        """Training and validation examples: what a final run learns from."""
+        both = (self.training, self.validation)
+        images = np.concatenate([examples.images for examples in both])
+        return Examples(images, np.concatenate([examples.labels for examples in both]))
+
+
+def load_published(recipe: Recipe, data_dir: Path) -> LearningSet:
+    """The training split that a recipe names, downloaded where it is missing.
+
+    Raises:
+        DatasetError: there is no such data set, it does not fit the recipe's network, or a file is
+            not the published one.
+        training.data.download.DownloadError: no mirror gave a file.
+    """
+    if recipe.dataset not in DATASETS:
+        known = ", ".join(DATASETS)
+        raise DatasetError(f"{recipe.dataset} is no published data set ({known}); --data FOLDER?")
+    dataset, network = DATASETS[recipe.dataset], recipe.network
+    channels, height, width = dataset.image_shape
+    sizes = {"channels": channels, "num_classes": len(dataset.class_names)}
+    if recipe.task == "single":  # pairs are larger than their digits
+        sizes |= {"height": height, "width": width}
+    wrong = {name: size for name, size in sizes.items() if getattr(network, name) != size}
+    if wrong:
+        settings = " ".join(f"--set network.{name}={size}" for name, size in wrong.items())
+        raise DatasetError(f"{recipe.name}'s network does not fit {dataset.name}: {settings}")
+    examples = load(dataset, "train", data_dir)
+    return LearningSet(recipe, dataset, *hold_out(examples, dataset.held_out))
+
+
+def for_pictures(recipe: Recipe) -> Recipe:
+    """The recipe as it suits photographs: no strokes to bend, no black around them.
+
+    Raises:
+        DatasetError: it is for pairs of digits.
+    """
+    if recipe.task != "single":
+        raise DatasetError(f"{recipe.name} learns {recipe.task}, not single pictures of a folder")
+    return replace(recipe, flip=True, pad="reflect", affine=0.0, elastic_px=0.0)
+
+
+def load_pictures(
+    recipe: Recipe, folder: Path, *, channels: int | None = None, keep_size: bool = True
+) -> LearningSet:
+    """A folder of pictures by class; the recipe's network is made to fit it.
+
+    Args:
+        recipe: for single images.
+        channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
+        keep_size: whether small pictures of one size keep it; others, and all where it is False,
+            are brought to the network's height and width.
+
+    Raises:
+        DatasetError: nothing can be learnt from the folder, or not by this network.
+    """
+    height, width, split = recipe.network.height, recipe.network.width, Pictures("", (), 0)
+    found = load_folder(
+        folder,
+        height=height,
+        width=width,
+        seed=split.seed,
+        channels=channels,
+        held_out=split.held_out,
+        keep_size=keep_size,
+    )
+    dataset = found.dataset
+    if dataset.name in DATASETS:
+        dataset = replace(dataset, name=f"{dataset.name}-folder")
+    names, (channels, height, width) = dataset.class_names, dataset.image_shape
+    sizes: dict[str, Any] = {"channels": channels, "height": height, "width": width}
+    try:
+        network = replace(recipe.network, **sizes, num_classes=len(names))
+    except ValueError as error:
+        raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {error}") from error
+    fitting = replace(recipe, name=dataset.name, dataset=dataset.name, network=network)
+    count = len(found.training.labels) + len(found.validation.labels)
+    pictures = replace(split, folder=str(folder.resolve()), class_names=names, count=count)
+    return LearningSet(fitting, dataset, found.training, found.validation, pictures)
+
+
+def load_again(recipe: Recipe, pictures: Pictures | None, data_dir: Path) -> LearningSet:
+    """What a run with this recipe learnt from, divided as it was then.
+
+    Raises:
+        DatasetError: it is not there any more, or is not the same.
+    """
+    if pictures is None:
+        return load_published(recipe, data_dir)
+    channels = recipe.network.channels
+    found = load_pictures(recipe, Path(pictures.folder), channels=channels, keep_size=False)
+    if found.pictures != pictures:
+        raise DatasetError(f"{pictures.folder} has changed since the network was trained on it")
+    return found._replace(recipe=recipe)

@@ -1,0 +1,109 @@
+"""What a network is trained to make small: named terms, each averaged over the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from training.recipes import Recipe
+
+PRESENT = 0.9
+"""m+, the length a capsule should exceed where its class is present."""
+ABSENT = 0.1
+"""m-, the length it should stay below where it is not."""
+_LEAST = 1e-30
+
+Losses = dict[str, Tensor]
+"""Scalars by name; `total_loss` weighs them."""
+
+
+def margin_loss(presence: Tensor, present: Tensor, *, absent_weight: float = 0.5) -> Tensor:
+    """Squared hinges, summed over classes (Sabour 2017, equation 4).
+
+    Args:
+        presence: (N, K) capsule lengths, as they are (no softmax).
+        present: (N, K), 1 where the class is in the image and 0 elsewhere; several may be.
+        absent_weight: lambda, so that absent classes do not shrink all lengths at the start.
+
+    Returns:
+        scalar, averaged over the batch.
+    """
+    missing = present * (PRESENT - presence).clamp_min(0).square()
+    surplus = (1 - present) * (presence - ABSENT).clamp_min(0).square()
+    return (missing + absent_weight * surplus).sum(dim=1).mean()
+
+
+def spread_loss(presence: Tensor, present: Tensor, *, margin: Tensor | float) -> Tensor:
+    """sum_{i != t} max(0, m - (a_t - a_i))^2 (Hinton 2018, equation 3).
+
+    Args:
+        presence: (N, K) activations.
+        present: (N, K), 1 for the one class that is present.
+        margin: m.
+
+    Returns:
+        scalar, averaged over the batch.
+    """
+    target = (presence * present).sum(dim=1, keepdim=True)
+    gaps = (margin - (target - presence)).clamp_min(0).square() * (1 - present)
+    return gaps.sum(dim=1).mean()
+
+
+def spread_margin(step: Tensor, steps: int) -> Tensor:
+    """m, which rises from 0.2 to 0.99: 0.2 + 0.79 sigmoid(min(10, step / steps - 4)).
+
+    Args:
+        step: scalar tensor, so that a CUDA graph replays with the step of the day.
+        steps: 50,000 in the paper's code.
+    """
+    return 0.2 + 0.79 * torch.sigmoid((step / steps - 4).clamp_max(10))
+
+
+def cross_entropy(presence: Tensor, present: Tensor) -> Tensor:
+    """-ln of the probability of what is present, and of one minus it for what is not.
+
+    With a softmax over exclusive classes the second part is left out: pass probabilities that sum
+    to one. With a sigmoid for each class both count.
+
+    Args:
+        presence: (N, K) probabilities.
+        present: (N, K), 1 where the class is present.
+    """
+    several = present.sum(dim=1, keepdim=True) > 1
+    seen = present * presence.clamp_min(_LEAST).log()
+    unseen = (1 - present) * (1 - presence).clamp_min(_LEAST).log() * several
+    return -(seen + unseen).sum(dim=1).mean()
+
+
+def reconstruction_loss(reconstructions: Tensor, images: Tensor) -> Tensor:
+    """Squared error summed over pixels, averaged over the batch (Sabour 2017, section 4.1).
+
+    Args:
+        reconstructions: (N, C, H, W) in [0, 1].
+        images: the same shape.
+
+    Returns:
+        scalar; 784 times the mean squared error at 28x28.
+    """
+    return (reconstructions - images).square().flatten(1).sum(dim=1).mean()
+
+
+def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """The recipe's loss of presence (N, K), what is present (N, K) and the step, a scalar."""
+    if recipe.loss == "spread":
+        return lambda presence, present, step: spread_loss(
+            presence, present, margin=spread_margin(step, recipe.spread_steps)
+        )
+    if recipe.loss == "cross-entropy":
+        return lambda presence, present, _: cross_entropy(presence, present)
+    return lambda presence, present, _: margin_loss(
+        presence, present, absent_weight=recipe.absent_weight
+    )
+
+
+def total_loss(losses: Mapping[str, Tensor], recipe: Recipe) -> Tensor:
+    """What is minimised: every term, the reconstruction with its weight."""
+    weights = {"reconstruction": recipe.reconstruction_weight}
+    return torch.stack([weights.get(name, 1.0) * loss for name, loss in losses.items()]).sum()

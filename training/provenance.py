@@ -1,0 +1,138 @@
+"""Where a network comes from: the runs that made it, and every read of a test split by them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from filelock import FileLock
+
+from model.bundle.atomic_file import replacing
+
+TEST_READS = "test-reads.jsonl"
+"""In the folder of the bundles: a line for each read, whatever became of the bundle."""
+
+
+class ProvenanceError(Exception):
+    """The record of test reads cannot be read; the message says where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run's part in a network."""
+
+    id: str
+    """Drawn when the run began: no other run has it."""
+    preset: str
+    dataset: str
+    task: str
+    seed: int
+    held_out: int
+    """Training examples that it did not see."""
+    steps: int = 0
+    """Done."""
+    images: int = 0
+    """Seen, or pairs of them; repetitions count."""
+    seconds: float = 0.0
+    devices: tuple[str, ...] = ()
+    """CPU, or names of GPUs."""
+    taken: tuple[str, ...] = ()
+    """Names of the weights that the next run took from it; empty if it took all."""
+
+    def __str__(self) -> str:
+        return f"{self.preset}, seed {self.seed}, {self.steps:,} steps"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as JSON-ready values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        names = {name: tuple(values[name]) for name in ("devices", "taken")}
+        return cls(**{**values, **names})
+
+
+def draw_id() -> str:
+    """A new run's."""
+    return secrets.token_hex(8)
+
+
+def devices_of(runs: Sequence[Run]) -> tuple[str, ...]:
+    """All that the runs took place on, in order, each once."""
+    return tuple(dict.fromkeys(device for run in runs for device in run.devices))
+
+
+def seconds_of(runs: Sequence[Run]) -> float:
+    """What they took together."""
+    return sum(run.seconds for run in runs)
+
+
+def unseen_by(runs: Sequence[Run]) -> int:
+    """How many training examples of the last run's data set none of them saw."""
+    return min(run.held_out for run in runs if run.dataset == runs[-1].dataset)
+
+
+def images_of(runs: Sequence[Run]) -> tuple[int, int]:
+    """Images that runs of the last one's task saw: in all, and different ones.
+
+    A seed draws the same shifts and the same pairs again, from the first on.
+    """
+    own = [run for run in runs if (run.dataset, run.task) == (runs[-1].dataset, runs[-1].task)]
+    longest = {run.seed: run.images for run in sorted(own, key=lambda run: run.images)}
+    return sum(run.images for run in own), sum(longest.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestRead:
+    """One look of a run's network at a test split: choices made later are no longer blind."""
+
+    __test__ = False  # for pytest, which would collect it
+
+    run: str
+    """Its id."""
+    version: str
+    """Of the weights: see `model.bundle.Manifest`."""
+    dataset: str
+    split: str
+    images: int
+    errors: int
+    """How many of them were answered wrongly."""
+    protocol: str
+    date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
+
+
+def record_read(bundles: Path, read: TestRead) -> None:
+    """Add a read to the record in the folder of the bundles, for good.
+
+    Raises:
+        OSError: it cannot be written; then the scores must not be shown.
+    """
+    path = bundles / TEST_READS
+    bundles.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f"{path.name}.lock")):
+        before = path.read_bytes() if path.exists() else b""
+        with replacing(path) as file:
+            file.write(before + json.dumps(asdict(read)).encode() + b"\n")
+
+
+def reads_of(bundles: Path, runs: Sequence[Run]) -> tuple[TestRead, ...]:
+    """All reads by any of the runs, the earliest first, whatever bundles they became.
+
+    Raises:
+        ProvenanceError: a line is not one that `record_read` wrote.
+    """
+    path, ids = bundles / TEST_READS, {run.id for run in runs}
+    lines = path.read_text().splitlines() if path.exists() else []
+    reads = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            reads.append(TestRead(**json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise ProvenanceError(f"{path}, line {number}: {error}") from error
+    return tuple(read for read in reads if read.run in ids)

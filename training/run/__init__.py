@@ -1,1 +1,0 @@
-"""One run: its plan, the training loop, its state, and what it shows and keeps."""

@@ -1,0 +1,242 @@
+"""What a run is, and what changes in it: weights, their average, the optimiser, the steps done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from filelock import FileLock, Timeout
+from torch import nn
+
+from model.capsnet import Network, build
+from training.checkpoint import CHECKPOINT, Checkpoint, CheckpointError, TrainingError
+from training.data.examples import Examples
+from training.device import device_name
+from training.learning_set import Pictures
+from training.provenance import Run, draw_id
+from training.recipes import Recipe
+
+LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run: a recipe, a seed, what it learns from and where it keeps its state."""
+
+    recipe: Recipe
+    seed: int
+    training: Examples
+    validation: Examples | None
+    directory: Path
+    pictures: Pictures | None = None
+    """The folder that the examples are from, where that is no published data set."""
+
+    @property
+    def held_out(self) -> int:
+        """How many examples are kept for validation."""
+        return 0 if self.validation is None else len(self.validation.labels)
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """Where the state of the run is kept."""
+        return self.directory / CHECKPOINT
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the directory, which is made.
+
+        Raises:
+            TrainingError: another process trains there.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.directory / LOCK, blocking=False):
+                yield
+        except Timeout as error:
+            raise TrainingError(f"another process trains in {self.directory}") from error
+
+
+class TrainingState:
+    """Weights, optimiser, how far the run is and what it started from.
+
+    A new one is where the seed begins.
+
+    Raises:
+        TrainingError: the recipe freezes what is not there, or everything.
+    """
+
+    def __init__(self, plan: Plan, *, device: torch.device) -> None:
+        self._plan = plan
+        self._device_name = device_name(device)
+        recipe = plan.recipe
+        torch.manual_seed(plan.seed)
+        self.network = build(recipe.network).to(device)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._frozen = freeze(self.network, recipe.frozen)
+        trained = [weight for weight in self.network.parameters() if weight.requires_grad]
+        self.optimiser = torch.optim.Adam(trained, lr=recipe.learning_rate, eps=1e-8, fused=True)
+        decay = recipe.average_decay
+        self._average = RunningAverage(self.network, decay=decay) if decay else None
+        self.run = Run(
+            id=draw_id(),
+            preset=recipe.name,
+            dataset=recipe.dataset,
+            task=recipe.task,
+            seed=plan.seed,
+            held_out=plan.held_out,
+        )
+        self._before: tuple[Run, ...] = ()
+
+    @property
+    def result(self) -> Network:
+        """What is validated and exported: the network, or the average that the recipe asks for."""
+        return self.network if self._average is None else self._average.network
+
+    def begin_step(self, rate: float) -> None:
+        """Make the network ready to be trained at a learning rate."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        torch.manual_seed(self.run.seed * 1_000_003 + self.run.steps)  # of dropout
+        self.network.train()
+        for module in self._frozen:
+            module.eval()
+
+    def end_step(self) -> None:
+        """Move the weights along their gradient."""
+        self.optimiser.step()
+        run = self.run
+        if self._average is not None:
+            self._average.add(self.network, step=run.steps)
+        self.run = replace(
+            run,
+            steps=run.steps + 1,
+            images=run.images + self._plan.recipe.batch_size,
+            devices=tuple(dict.fromkeys((*run.devices, self._device_name))),
+        )
+
+    def start_from(self, other: Checkpoint, *, fitting: bool = False) -> tuple[str, ...]:
+        """Take the weights of another run; this one's recipe and steps start anew.
+
+        Args:
+            fitting: whether its network may be another one; then weights of the same name and
+                shape are taken.
+
+        Returns:
+            names of the weights that were taken.
+
+        Raises:
+            TrainingError: this run has begun, its network is another one or nothing fits, or its
+                batches would be those of an earlier run.
+        """
+        own, weights = self.run, self.network.state_dict()
+        if own.steps:
+            raise TrainingError("a run that has begun cannot take other weights")
+        if not fitting and other.recipe.network != self._plan.recipe.network:
+            raise TrainingError(f"{other.recipe.name} is another network than this recipe's")
+        taken = {
+            name: weight
+            for name, weight in other.network.items()
+            if name in weights and weights[name].shape == weight.shape
+        }
+        if not taken:
+            raise TrainingError(f"no weight of {other.recipe.name} fits this recipe's network")
+        for run in other.runs:
+            if (run.dataset, run.task, run.seed) == (own.dataset, own.task, own.seed):
+                raise TrainingError(
+                    f"these weights have seen the batches of seed {run.seed} ({run}); another "
+                    "--seed gives new ones"
+                )
+        self.network.load_state_dict(taken, strict=False)
+        self.result.load_state_dict(self.network.state_dict())
+        *before, last = other.runs
+        self._before = (*before, replace(last, taken=tuple(taken) if fitting else ()))
+        return tuple(taken)
+
+    def save(self, *, examples: int, complete: bool) -> None:
+        """Write the run's checkpoint.
+
+        Args:
+            examples: in an epoch.
+            complete: whether nothing goes on from here; then the result alone is kept.
+        """
+        Checkpoint(
+            recipe=self._plan.recipe,
+            pictures=self._plan.pictures,
+            examples=examples,
+            runs=(*self._before, self.run),
+            network=self.result.state_dict(),
+            trained=None if complete or self._average is None else self.network.state_dict(),
+            optimiser={} if complete else self.optimiser.state_dict(),
+        ).save(self._plan.checkpoint_path)
+
+    def restore(self) -> None:
+        """Go back to where the run's checkpoint was written.
+
+        Raises:
+            TrainingError: the checkpoint belongs to another recipe, seed or split.
+            CheckpointError: it is missing or corrupt, or its weights do not fit.
+        """
+        plan, path = self._plan, self._plan.checkpoint_path
+        saved = Checkpoint.load(path)
+        *before, run = saved.runs
+        asked = (plan.recipe, plan.seed, plan.held_out, plan.pictures)
+        if asked != (saved.recipe, run.seed, run.held_out, saved.pictures):
+            raise TrainingError(f"{path} was trained with another recipe, seed or split")
+        try:
+            self.network.load_state_dict(saved.trained or saved.network)
+            self.result.load_state_dict(saved.network)
+            if saved.optimiser:
+                self.optimiser.load_state_dict(saved.optimiser)
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise CheckpointError(f"{path} does not fit: {error}") from error
+        self.run, self._before = run, tuple(before)
+
+
+class RunningAverage:
+    """A copy of a network whose weights follow, exponentially weighted, those of the original.
+
+    torch's own `AveragedModel` would make the CPU wait for the GPU after every step.
+
+    Args:
+        decay: what a step leaves of the average so far, once that looks back over no more than
+            about a tenth of the steps; before, it leaves less.
+    """
+
+    def __init__(self, network: Network, *, decay: float) -> None:
+        self.network = deepcopy(network).requires_grad_(False).eval()
+        self._decay = decay
+
+    @torch.no_grad()
+    def add(self, network: Network, *, step: int) -> None:
+        """Take in the weights after a step, counted from zero, and copy all statistics."""
+        share = max(1 - self._decay, 10 / (10 + step))
+        for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
+            average.lerp_(weight, share)
+        for copy, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
+            copy.copy_(buffer)
+
+
+def freeze(network: Network, prefixes: tuple[str, ...]) -> list[nn.Module]:
+    """Keep parameters whose names begin so from being trained.
+
+    Returns:
+        the modules that are frozen as a whole: their statistics and dropout stay as they are, too.
+    """
+    names = [name for name, _ in network.named_parameters()]
+    for prefix in prefixes:
+        if not any(name.startswith(prefix) for name in names):
+            parts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
+            raise TrainingError(f"nothing to freeze is called {prefix}: the network has {parts}")
+    for name, weight in network.named_parameters():
+        weight.requires_grad_(not name.startswith(prefixes))
+    if not any(weight.requires_grad for weight in network.parameters()):
+        raise TrainingError("everything is frozen, so nothing can be trained")
+    return [
+        module
+        for name, module in network.named_modules()
+        if name and f"{name}.".startswith(prefixes)
+    ]

@@ -1,1 +1,0 @@
-"""The paper's table, and what else is compared: rows, their results and docs/results.md."""

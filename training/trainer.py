@@ -1,0 +1,249 @@
+"""The training loop: the same code on a CPU and on a GPU."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from types import FrameType
+
+import torch
+from torch import Tensor
+
+from model.capsnet import Network
+from training.checkpoint import TrainingError
+from training.device import CudaGraph
+from training.losses import Losses, total_loss
+from training.metrics import Meter, RunLog
+from training.processes import Processes
+from training.recipes import Recipe
+from training.state import Plan, TrainingState
+from training.tasks import make_task
+
+_ALONE = Processes()
+
+
+class Trainer:
+    """Trains one network step by step; `run` is the loop around `step`.
+
+    Args:
+        resume: continue from the directory's checkpoint instead of starting anew.
+        processes: those that share each batch; one alone by default. Batch normalisation is over
+            each one's own share.
+        tensorboard: whether to write metrics for TensorBoard as well.
+
+    Raises:
+        TrainingError: the directory already holds a run and `resume` was not asked for, the
+            checkpoint there belongs to another recipe, seed or split, the recipe freezes what is
+            not there, or there are more processes than images in a batch.
+        CheckpointError: the checkpoint is missing or corrupt.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        device: torch.device,
+        resume: bool = False,
+        processes: Processes = _ALONE,
+        tensorboard: bool = False,
+    ) -> None:
+        if processes.count > plan.recipe.batch_size:
+            raise TrainingError(
+                f"{processes.count} processes cannot share {plan.recipe.batch_size} images"
+            )
+        self.plan = plan
+        self.device = device
+        self.processes = processes
+        self.state = TrainingState(plan, device=device)
+        if resume:
+            self.state.restore()
+        elif plan.checkpoint_path.exists():
+            raise TrainingError(
+                f"{plan.directory} already holds a run; continue it with --resume or choose "
+                "another directory"
+            )
+        self._log = RunLog(
+            plan.directory,
+            keep_until=self.done_steps,
+            tensorboard=tensorboard,
+            quiet=not processes.leads,
+        )
+        self._compute: Callable[[Sequence[Tensor]], Losses] = self._descend
+        if device.type == "cuda":
+            self._compute = CudaGraph(self._descend, buffers=list(self.network.buffers()))
+        self.task = make_task(plan.recipe, plan.training, seed=plan.seed, device=device)
+
+    @property
+    def network(self) -> Network:
+        """The network that is trained."""
+        return self.state.network
+
+    @property
+    def done_steps(self) -> int:
+        """Steps so far."""
+        return self.state.run.steps
+
+    @property
+    def total_steps(self) -> int:
+        """Steps after which the run is complete."""
+        images = self.plan.recipe.epochs * self.task.epoch_size
+        return math.ceil(round(images, 6) / self.plan.recipe.batch_size)  # epochs may be a third
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of them are done."""
+        return self.done_steps >= self.total_steps
+
+    def run(
+        self,
+        *,
+        max_minutes: float = math.inf,
+        log_every: int = 100,
+        validate_every: int | None = None,
+        save_every_s: float = 120,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> bool:
+        """Train until the recipe ends, the time is up or SIGTERM or SIGINT arrives.
+
+        The state is saved then, and every `save_every_s` seconds before.
+
+        Args:
+            log_every: steps from one line of metrics to the next.
+            validate_every: steps from one validation to the next; an epoch's by default.
+            clock: seconds; looked at once in the beginning and once a step.
+
+        Returns:
+            whether the recipe was completed.
+
+        Raises:
+            TrainingError: the loss is no longer finite; the last checkpoint is kept.
+        """
+        start = saved = clock()
+        before, meter = self.state.run.seconds, Meter(self.processes, start)
+        with stop_signals() as stopped, self._shown():
+            while not self.complete:
+                meter.add(self.step())
+                logged = self.done_steps % log_every == 0 or self.complete
+                losses = self._read(meter) if logged else {}
+                now = clock()
+                self.state.run = replace(self.state.run, seconds=before + now - start)
+                if logged:
+                    self._add_losses(losses, meter.restart(now))
+                self._validate(validate_every)
+                self._log.advance(self.done_steps)
+                save, stop = self.processes.any(
+                    now - saved > save_every_s, stopped() or now - start > 60 * max_minutes
+                )
+                if save:
+                    self.save()
+                    saved = now
+                if stop:
+                    break
+            self.save()
+        return self.complete
+
+    def step(self) -> Losses:
+        """One gradient step, of the whole batch; this process computes its share.
+
+        Returns:
+            terms of the loss, detached scalars on the training device: this process's part of the
+            batch's means, so that those of all processes add up to them. On a GPU the next step
+            overwrites them.
+        """
+        recipe, done = self.plan.recipe, self.done_steps
+        self.state.begin_step(learning_rate(recipe, done, total=self.total_steps))
+        rows = self.processes.share(self.task.rows(done))
+        losses = self._compute([rows, torch.full((), float(done), device=self.device)])
+        self.processes.add_up(
+            [weight.grad for weight in self.network.parameters() if weight.grad is not None]
+        )
+        self.state.end_step()
+        return losses
+
+    def save(self) -> None:
+        """Write the checkpoint.
+
+        Raises:
+            TrainingError: a weight is not finite; the last checkpoint is kept.
+        """
+        if not all(weight.isfinite().all() for weight in self.network.parameters()):
+            raise TrainingError(
+                f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
+            )
+        if self.processes.leads:
+            self.state.save(examples=self.task.epoch_size, complete=self.complete)
+
+    def _descend(self, inputs: Sequence[Tensor]) -> Losses:
+        """Losses of some rows of a batch at a step, as parts of its means; leaves gradients."""
+        rows, step = inputs
+        share = len(rows) / self.plan.recipe.batch_size
+        losses = self.task.losses(self.network, rows, step)
+        self.network.zero_grad(set_to_none=True)
+        (total_loss(losses, self.plan.recipe) * share).backward()  # type: ignore[no-untyped-call]
+        return {name: loss.detach() * share for name, loss in losses.items()}
+
+    def _read(self, meter: Meter) -> dict[str, float]:
+        losses = meter.means()
+        if not math.isfinite(sum(losses.values())):
+            raise TrainingError(
+                f"the loss is not finite at step {self.done_steps}; the last checkpoint is kept"
+            )
+        return losses
+
+    def _shown(self) -> AbstractContextManager[None]:
+        name = self.plan.recipe.name
+        return self._log.shown(name, total=self.total_steps, done=self.done_steps)
+
+    @property
+    def _epoch(self) -> float:
+        return self.done_steps * self.plan.recipe.batch_size / self.task.epoch_size
+
+    def _add_losses(self, losses: dict[str, float], steps_per_s: float) -> None:
+        self._log.add(
+            step=self.done_steps,
+            epoch=self._epoch,
+            **losses,
+            learning_rate=self.state.optimiser.param_groups[0]["lr"],
+            images_per_s=steps_per_s * self.plan.recipe.batch_size,
+            seconds=self.state.run.seconds,
+        )
+
+    def _validate(self, every: int | None) -> None:
+        """Measure the error on what is held out, where that is due and this process leads."""
+        held_out = self.plan.validation
+        every = every or math.ceil(self.task.epoch_size / self.plan.recipe.batch_size)
+        due = self.done_steps % every == 0 or self.complete
+        if due and held_out and self.processes.leads:
+            errors = self.task.errors(self.state.result, held_out)
+            self._log.add(step=self.done_steps, epoch=self._epoch, **errors)
+
+
+def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:
+    """Adam's rate at a step of a run of `total` steps."""
+    warmup_steps = min(recipe.warmup_steps, total // 10)
+    warmup = min(1.0, (step + 1) / warmup_steps) if warmup_steps else 1.0
+    if recipe.schedule == "exponential":
+        decay = math.pow(recipe.decay_rate, step / recipe.decay_steps)
+    else:
+        decay = 0.5 * (1 + math.cos(math.pi * step / total))
+    return recipe.learning_rate * warmup * decay
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """Within it, SIGTERM and SIGINT do not kill but make the yielded function say True."""
+    received: list[int] = []
+
+    def note(signum: int, _frame: FrameType | None) -> None:
+        received.append(signum)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
