@@ -31,7 +31,7 @@ FROM ${BASE} AS service
 LABEL org.opencontainers.image.title="CapsNet service" \
     org.opencontainers.image.description="Look inside a capsule network over HTTP." \
     org.opencontainers.image.licenses="Apache-2.0"
-ENV PYTHONPATH=/app:/packages PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+ENV PYTHONPATH=/app:/packages PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 MPLCONFIGDIR=/tmp/matplotlib \
     CAPSNET_HOST=0.0.0.0
 WORKDIR /app
 EXPOSE 8000

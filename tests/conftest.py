@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.bundle import Bundle
+from model.bundle import Bundle, write_manifest
 from model.capsnet import Network, NetworkConfig, build
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
@@ -77,11 +79,15 @@ def bundle_path(network: Network, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="session")
-def family_bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def family_bundles(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an untrained bundle of each family, called `tiny-<family>`."""
     folder = tmp_path_factory.mktemp("families")
+    shutil.copytree(bundle_path, folder / "tiny-dynamic")
+    manifest = Bundle.open(bundle_path).manifest
+    write_manifest(folder / "tiny-dynamic", replace(manifest, name="tiny-dynamic"))
     for family, config in TINY.items():
-        _export(_untrained(config), f"tiny-{family}", folder)
+        if family != "dynamic":
+            _export(_untrained(config), f"tiny-{family}", folder)
     return folder
 
 

@@ -88,5 +88,5 @@ def test_the_effect_of_half_precision_is_that_of_the_manifests() -> None:
         assert manifest["half_precision"] == {
             "validation_images": int(pictures),
             "answers_changed": int(labels),
-            "largest_length_change": pytest.approx(float(change), abs=0.5e-4),
+            "largest_presence_change": pytest.approx(float(change), abs=0.5e-4),
         }

@@ -113,7 +113,8 @@ def train(
                 kept = recipe.network.image_shape == PRESETS[preset].network.image_shape
                 keep_size = not size and kept
                 learns = load_pictures(recipe, data, channels=channels, keep_size=keep_size)
-        directory = run_dir or Path("runs") / f"{learns.recipe.name}-{seed}"
+        name = learns.recipe.name if data is None else learns.dataset.name
+        directory = run_dir or Path("runs") / f"{name}-{seed}"
         training, held_out = (learns.all, None) if final else (learns.training, learns.validation)
         plan = Plan(learns.recipe, seed, training, held_out, directory, learns.pictures)
         with plan.locked() if processes.leads else nullcontext():
@@ -132,7 +133,7 @@ def train(
                 anew = [name for name in trainer.network.state_dict() if name not in taken]
                 tell(f"from {source}: {', '.join(taken)}; anew: {', '.join(anew) or 'nothing'}")
             if trainer.run(max_minutes=max_minutes):
-                tell(f"{learns.recipe.name} is trained: {plan.checkpoint_path}")
+                tell(f"{name} is trained: {plan.checkpoint_path}")
             else:
                 tell(f"stopped at step {trainer.done_steps}; --resume goes on")
 

@@ -14,6 +14,7 @@ from model.interpret.dimensions import PoseDimension
 from training.answers import interval
 from training.data.datasets import DATASETS
 from training.figures import MOST_WRONG
+from training.learning_set import fit_to, for_pictures
 from training.provenance import Run, TestRead, devices_of, images_of, seconds_of, unseen_by
 from training.recipes import PRESETS, Recipe
 
@@ -161,7 +162,7 @@ def _training(manifest: Manifest) -> Iterator[str]:
         for run in before
     )
     seen, different = images_of(runs)
-    again = f" {seen:,} {images} were seen in all, {different:,} of them different." * bool(before)
+    again = f" Of {seen:,} {images} in all, {different:,} were different." * (seen > different)
     yield (
         f"{half}{own.steps:,} steps of {recipe.batch_size} {images} ({epochs:.1f} epochs of "
         f"{examples:,}), seed {own.seed}, {seconds_of(runs) / 3600:.2f} hours in all on "
@@ -175,6 +176,8 @@ def _command(recipe: Recipe, runs: list[Run]) -> str:
     """What trains such a network again, as long as the preset is what it is."""
     *before, own = runs
     preset = PRESETS.get(own.preset)
+    if preset and own.dataset not in DATASETS:
+        preset = fit_to(for_pictures(preset), own.dataset, recipe.network)
     if preset is None or preset.network != recipe.network:
         return f"# no preset of today: see the recipe {own.preset} in manifest.json"
     words = [f"python -m training train {own.preset} --seed {own.seed}"]

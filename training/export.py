@@ -57,7 +57,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
     """
     checkpoint = Checkpoint.load(run_dir / CHECKPOINT)
     recipe, pictures = checkpoint.recipe, checkpoint.pictures
-    name = name or recipe.name
+    name = name or (recipe.dataset if pictures else recipe.name)
     if not NAME.fullmatch(name):
         raise ExportError(f"{name!r} is not a bundle name: small letters, digits and hyphens")
     if not (run_dir / METRICS).is_file():

@@ -79,7 +79,7 @@ def write_graphs(network: Network, folder: Path) -> dict[GraphRole, str]:
         name = f"{role}.onnx"
         if forbidden := _FORBIDDEN & {node.op_type for node in graph.graph.node}:
             raise ExportError(f"{name} holds {', '.join(sorted(forbidden))}")
-        _refer_to(weights, graph)
+        _refer_to(weights, graph, prefix="decoder." if role == "decoder" else "")
         onnx.save(graph, folder / name)
         files[role] = name  # type: ignore[index]
     return files
@@ -130,15 +130,16 @@ def _save_weights(network: Network, path: Path) -> dict[str, Place]:
     return places
 
 
-def _refer_to(weights: Mapping[str, Place], graph: onnx.ModelProto) -> None:
+def _refer_to(weights: Mapping[str, Place], graph: onnx.ModelProto, *, prefix: str) -> None:
     """Replace a graph's large weights by references; its first nodes widen them, when loaded.
 
-    Weights of the decoder and of a wrapped network have shorter or longer names in their graphs.
+    Args:
+        prefix: of the names of a graph's weights in the network; those of a wrapped network begin
+            with `network.` in the graph.
     """
     initializers, nodes = [], []
     for weight in graph.graph.initializer:
-        name = weight.name.removeprefix("network.")
-        place = weights.get(name) or weights.get(f"decoder.{name}")
+        place = weights.get(prefix + weight.name.removeprefix("network."))
         if place is None:
             if len(weight.raw_data) > _LARGEST_CONSTANT:
                 raise ExportError(f"{weight.name} would be stored a second time")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from model.capsnet.network import NetworkConfig
 from training.data.datasets import DATASETS, Dataset, load
 from training.data.examples import Examples, hold_out
 from training.data.folder import load_folder
@@ -39,7 +40,7 @@ class Pictures:
 
 
 class LearningSet(NamedTuple):
-    """Examples, and a recipe whose network fits them."""
+    """Examples, and a recipe whose network and data set are fitted to them."""
 
     recipe: Recipe
     dataset: Dataset
@@ -120,15 +121,25 @@ def load_pictures(
     if dataset.name in DATASETS:
         dataset = replace(dataset, name=f"{dataset.name}-folder")
     names, (channels, height, width) = dataset.class_names, dataset.image_shape
-    sizes: dict[str, Any] = {"channels": channels, "height": height, "width": width}
+    sizes = NetworkConfig(channels, height, width, num_classes=len(names))
     try:
-        network = replace(recipe.network, **sizes, num_classes=len(names))
+        fitting = fit_to(recipe, dataset.name, sizes)
     except ValueError as error:
         raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {error}") from error
-    fitting = replace(recipe, name=dataset.name, dataset=dataset.name, network=network)
     count = len(found.training.labels) + len(found.validation.labels)
     pictures = replace(split, folder=str(folder.resolve()), class_names=names, count=count)
     return LearningSet(fitting, dataset, found.training, found.validation, pictures)
+
+
+def fit_to(recipe: Recipe, dataset: str, sizes: NetworkConfig) -> Recipe:
+    """The recipe for a data set whose images and classes are those of other sizes.
+
+    Raises:
+        ValueError: its network's layers do not fit such images.
+    """
+    names = ("channels", "height", "width", "num_classes")
+    network = replace(recipe.network, **{name: getattr(sizes, name) for name in names})
+    return replace(recipe, dataset=dataset, network=network)
 
 
 def load_again(recipe: Recipe, pictures: Pictures | None, data_dir: Path) -> LearningSet:

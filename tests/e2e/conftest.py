@@ -18,7 +18,15 @@ from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running, wai
 from training.data.datasets import DATASETS, load
 from training.data.examples import Examples, hold_out
 
-SHIPPED = ("fashion-mnist-compact", "mnist", "mnist-compact", "multimnist-compact")
+SHIPPED = (
+    "fashion-mnist-compact",
+    "mnist",
+    "mnist-attention",
+    "mnist-compact",
+    "mnist-matrix",
+    "mnist-shared",
+    "multimnist-compact",
+)
 """Not whatever is in the folder: others may have exported their own."""
 
 

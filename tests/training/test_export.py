@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +14,8 @@ from torch import Tensor
 from model.bundle import CARD, MANIFEST, WEIGHTS, Bundle, digest
 from model.capsnet import FAMILIES, Encoding, Network, load
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
-from model.preprocess import scale
 from model.runtime import Runtime
-from tests.training.published import TRAINING, write_toys
-from training.answers import measure_presence
-from training.card import CURVES
-from training.data.datasets import DATASETS, DIGITS
+from training.data.datasets import DIGITS
 from training.data.examples import Examples
 from training.export import (
     PARITY_TOLERANCE,
@@ -28,21 +23,14 @@ from training.export import (
     describe,
     export_bundle,
     measure_half_precision,
-    publish,
     replacing_folder,
     round_measured,
 )
 from training.graphs import LARGE, ExportError
-from training.learning_set import load_published
-from training.metrics import METRICS
-from training.recipes import Recipe
-from training.state import Plan
-from training.trainer import Trainer
 
 families = pytest.mark.parametrize("family", FAMILIES)
 routed = pytest.mark.parametrize("family", [name for name in FAMILIES if FAMILIES[name].offers])
 SMALL = BaselineConfig(convs=(2,), kernels=(3,), pooling=True, hidden=(8,))
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -265,74 +253,3 @@ def test_a_bundle_is_replaced_when_all_is_there(tmp_path: Path) -> None:
         (folder / "missing").rename(folder / CARD)
     assert "new" == (target / CARD).read_text()
     assert [target] == list(tmp_path.iterdir())
-
-
-@pytest.fixture(scope="module")
-def recipe() -> Recipe:
-    """One epoch of five steps with a network that is quickly exported."""
-    return Recipe(
-        "tiny",
-        dataset="toys",
-        network=SMALL,
-        loss="cross-entropy",
-        reconstruction_weight=0,
-        epochs=1,
-        batch_size=8,
-    )
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the toys, which are a published data set here."""
-    folder = tmp_path_factory.mktemp("data")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(DATASETS, "toys", write_toys(folder))
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def run_dir(recipe: Recipe, data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run on the toys."""
-    training = load_published(recipe, data_dir).training
-    plan = Plan(recipe, 1, training, None, tmp_path_factory.mktemp("run"))
-    assert Trainer(plan, device=CPU).run(log_every=1)
-    return plan.directory
-
-
-def test_a_published_bundle_carries_its_training(
-    run_dir: Path, data_dir: Path, tmp_path: Path, recipe: Recipe
-) -> None:
-    """Recipe, runs, log, curves and card go with the network, which answers as it was trained."""
-    bundle = publish(run_dir, tmp_path, name=None, data_dir=data_dir)
-    training = bundle.manifest.training
-    (run,) = training["runs"]
-    assert recipe == Recipe.from_dict(training["recipe"])
-    assert ("tiny", 1, "toys") == (run["preset"], run["seed"], run["dataset"])
-    assert [] == training["test_reads"]
-    assert (run_dir / METRICS).read_text() == (bundle.path / METRICS).read_text()
-    for name in (CARD, CURVES):
-        assert (bundle.path / name).stat().st_size > 0
-    examples = load_published(recipe, data_dir).all
-    assert TRAINING == len(examples.labels)
-    expected = measure_presence(load(bundle), examples.images, CPU)
-    actual = Runtime(bundle, device="cpu").encode(scale(examples.images)).presence
-    np.testing.assert_allclose(actual, expected, atol=1e-4)
-
-
-def test_a_run_without_its_log_is_not_published(
-    run_dir: Path, data_dir: Path, tmp_path: Path
-) -> None:
-    """The bundle that is there stays what it was."""
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny" / CARD).write_text("the bundle before")
-    log = (run_dir / METRICS).rename(run_dir / "away")
-    with pytest.raises(ExportError, match=f"has no {METRICS}"):
-        publish(run_dir, tmp_path, name=None, data_dir=data_dir)
-    log.rename(run_dir / METRICS)
-    assert "the bundle before" == (tmp_path / "tiny" / CARD).read_text()
-
-
-def test_an_impossible_name_is_refused(run_dir: Path, tmp_path: Path) -> None:
-    """Before anything is computed."""
-    with pytest.raises(ExportError, match="'My Net' is not a bundle name"):
-        publish(run_dir, tmp_path, name="My Net", data_dir=tmp_path)

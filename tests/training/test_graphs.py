@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,14 @@ import torch
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 from onnxruntime import SessionOptions
 from safetensors import safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.bundle import WEIGHTS, Bundle
-from model.capsnet import FAMILIES, Encoding, load
+from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig, load
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
-from model.runtime.cpu import PROVIDER
+from model.capsnet.decoder import Decoder
+from model.capsnet.squash import length, squash
+from model.runtime.cpu import PROVIDER, open_session
 from model.runtime.sessions import load as load_graph
 from training.graphs import LARGE, ExportError, round_weights, write_graphs
 
@@ -194,6 +197,42 @@ def test_a_network_with_a_bad_graph_is_refused(
     """The message names the file and the operators, or the constant."""
     with pytest.raises(ExportError, match=message):
         write_graphs(bad(kind), tmp_path)
+
+
+@dataclass(frozen=True)
+class NamesakeConfig(NetworkConfig):
+    """Of the network below."""
+
+
+class Namesake(Network):
+    """One of its layers is called as one of the decoder's is."""
+
+    def __init__(self, config: NamesakeConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.hidden = nn.Linear(28 * 28, 160)
+        self.decoder = Decoder(config)
+
+    def forward(self, images: Tensor) -> Encoding:
+        """One linear layer to class capsules."""
+        poses = squash(self.hidden(images.flatten(1)).reshape(-1, 10, 16))
+        return Encoding(length(poses), poses)
+
+
+def test_a_decoder_draws_with_its_own_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever other layers of the network are called."""
+    family = Family("namesake", "", "", NamesakeConfig, Namesake, offers=frozenset({"decode"}))
+    monkeypatch.setitem(FAMILIES, family.name, family)
+    network = Namesake(NamesakeConfig(decoder_hidden=(64, 64))).eval()
+    round_weights(network)
+    write_graphs(network, tmp_path)
+    poses, classes = torch.randn(3, 16), torch.tensor([1, 2, 3])
+    session = open_session(tmp_path / "decoder.onnx", threads=1)
+    (drawn,) = session.run(None, {"poses": poses.numpy(), "classes": classes.numpy()})
+    with torch.inference_mode():
+        np.testing.assert_allclose(drawn, network.decode(poses, classes).numpy(), atol=1e-5)
 
 
 def test_weights_that_were_not_rounded_are_refused(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
     learns = load_pictures(tiny, folder())
     network = learns.recipe.network
     assert ((3, 28, 32), 3) == (network.image_shape, network.num_classes)
-    assert ("pets", "pets") == (learns.recipe.name, learns.recipe.dataset)
+    assert "pets" == learns.recipe.dataset == learns.dataset.name
     assert (27, 3) == (len(learns.training.labels), len(learns.validation.labels))
     assert 30 == len(learns.all.images)
 

@@ -96,7 +96,7 @@ _MATRIX = replace(
         primary_types=4, conv_caps=(8, 8), inverse_temperature=0.1, initial_saving=300.0
     ),
     loss="spread",
-    spread_steps=75,
+    spread_steps=50,
     learning_rate=3e-3,
     warmup_steps=100,
     shift_px=1,
@@ -125,9 +125,9 @@ def _by_rounds(
 
 
 _TWO: dict[str, Any] = {
-    "images": 180_000,
+    "images": 120_000,
     "tests": ("plain", SIDE_BY_SIDE),
-    "curve_every": 30_000,
+    "curve_every": 20_000,
 }
 
 SEEDS = (
@@ -143,8 +143,8 @@ SEEDS = (
                 f"frozen-{name}",
                 title,
                 replace(CLOTHES, network=STRIDED, warmup_steps=300, frozen=frozen),
-                120_000,
-                curve_every=20_000,
+                90_000,
+                curve_every=15_000,
             )
             for name, (title, frozen) in _FROZEN.items()
         ),
@@ -181,8 +181,8 @@ SEEDS = (
             _MATRIX,
             (1, 2, 3),
             setting="routing_iterations",
-            images=45_000,
-            curve_every=5_000,
+            images=30_000,
+            curve_every=3_000,
         ),
     ),
     Experiment(
@@ -194,8 +194,8 @@ SEEDS = (
             replace(DIGITS, network=STRIDED, warmup_steps=300),
             (1, 2, 3),
             setting="routing_iterations",
-            images=150_000,
-            curve_every=15_000,
+            images=120_000,
+            curve_every=12_000,
         ),
     ),
 )

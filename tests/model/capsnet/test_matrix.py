@@ -219,6 +219,16 @@ def test_classes_do_not_pay_for_having_more_children() -> None:
     assert costs[0].item() == pytest.approx(costs[1].item(), rel=1e-3)
 
 
+@pytest.mark.parametrize("saving", [0.0, 40.0])
+def test_a_class_must_save_so_much_to_be_present(config: MatrixConfig, saving: float) -> None:
+    """Without children a class is as active as its threshold says: a half, or hardly at all."""
+    layer = MatrixClassCapsules(replace(config, initial_saving=saving, inverse_temperature=1.0))
+    nobody = torch.zeros(1, layer.cells, layer.types)
+    activations = routed(layer, torch.zeros(1, layer.cells, layer.types, 4, 4), nobody).activations
+    expected = torch.full((1, 5), -saving * (1 - 0.95**3)).sigmoid()
+    torch.testing.assert_close(activations, expected)
+
+
 def test_iterations_change_the_answer(network: MatrixCapsNet) -> None:
     """One, two and three, with the same weights."""
     images, answers = noise(network.config), []
