@@ -159,7 +159,7 @@ def _plain(trainer: Trainer) -> Step:
     pairs = trainer.plan.recipe.task == "pairs"
 
     def step(number: int) -> torch.Tensor:
-        batch = trainer.task.batch(number)
+        batch = trainer.task.batches.batch(number)
         labels = batch.labels if pairs else batch.labels[:, None]
         return loop.step(batch.images, batch.layers if pairs else batch.images, labels)
 

@@ -112,7 +112,7 @@ def _facts(bundle: Bundle) -> str:
         f"pixels, {'grey' if channels == 1 else 'colour'}",
         "family": f"`{family.name}`: {family.title} ({family.source})",
         "routed capsules": "; ".join(
-            f"{layer.types * layer.rows * layer.columns:,} into `{layer.name}` ({layer.types} "
+            f"{layer.capsules:,} into `{layer.name}` ({layer.types} "
             f"types on a {layer.columns}x{layer.rows} grid, {layer.iterations} "
             f"iteration{'s' * (layer.iterations > 1)})"
             for layer in manifest.layers

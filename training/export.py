@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.bundle import NAME, WEIGHTS, Bundle, Layer, Manifest, digest, write_manifest
+from model.bundle import NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
 from model.capsnet import Network, build, family_of
 from model.preprocess import scale
@@ -117,7 +117,7 @@ def describe(network: Network, **facts: Any) -> Manifest:
         class_dim=config.class_dim if "decode" in family.offers else 0,
         presence=family.presence,
         offers=tuple(sorted(family.offers)),
-        layers=tuple(Layer(*layer) for layer in network.layers),
+        layers=network.layers,
         opset=OPSET,
         **{"graphs": _planned_graphs(network), **facts},
     )

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import onnx
 import torch
-from onnx import external_data_helper, helper
-from safetensors.torch import save_file
+from onnx import external_data_helper, helper, numpy_helper
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from model.bundle import WEIGHTS, BundleError
@@ -29,11 +30,11 @@ _LARGEST_CONSTANT = 200_000
 """Bytes of one tensor that a graph may hold itself: Winograd's matrices, indices, small weights."""
 
 
-class Place(NamedTuple):
-    """Where weights.safetensors holds a weight of 16 bits, in bytes."""
+class Stored(NamedTuple):
+    """A weight of 16 bits in weights.safetensors: where it begins, in bytes, and what it is."""
 
     offset: int
-    length: int
+    data: bytes
 
 
 class ExportError(BundleError):
@@ -109,7 +110,7 @@ def trace_names(network: Network) -> tuple[str, ...]:
     return (*own, *hidden)
 
 
-def _save_weights(network: Network, path: Path) -> dict[str, Place]:
+def _save_weights(network: Network, path: Path) -> dict[str, Stored]:
     """Write every parameter and buffer, large parameters in 16 bits; where the latter lie."""
     large = {name for name, one in network.named_parameters() if one.numel() >= LARGE}
     tensors = {
@@ -119,19 +120,22 @@ def _save_weights(network: Network, path: Path) -> dict[str, Place]:
     for name in large:
         if not torch.equal(tensors[name].float(), network.get_parameter(name)):
             raise ExportError(f"{name} was not rounded to 16 bits")
-    save_file(tensors, path)
-    content = path.read_bytes()
+    content = save(tensors)
+    path.write_bytes(content)
     size = int.from_bytes(content[:8], "little")  # of the header, a JSON object
     header = json.loads(content[8 : 8 + size])
-    places = {}
+    stored = {}
     for name in large:
-        start, end = header[name]["data_offsets"]
-        places[name] = Place(8 + size + start, end - start)
-    return places
+        start, end = (8 + size + offset for offset in header[name]["data_offsets"])
+        stored[name] = Stored(start, content[start:end])
+    return stored
 
 
-def _refer_to(weights: Mapping[str, Place], graph: onnx.ModelProto, *, prefix: str) -> None:
+def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: str) -> None:
     """Replace a graph's large weights by references; its first nodes widen them, when loaded.
+
+    The exporter may have folded what follows into a weight, as batch normalisation into a
+    convolution: it keeps its name, but is another one, and stays in the graph.
 
     Args:
         prefix: of the names of a graph's weights in the network; those of a wrapped network begin
@@ -139,8 +143,8 @@ def _refer_to(weights: Mapping[str, Place], graph: onnx.ModelProto, *, prefix: s
     """
     initializers, nodes = [], []
     for weight in graph.graph.initializer:
-        place = weights.get(prefix + weight.name.removeprefix("network."))
-        if place is None:
+        known = weights.get(prefix + weight.name.removeprefix("network."))
+        if known is None or _in_16_bits(weight) != known.data:
             if len(weight.raw_data) > _LARGEST_CONSTANT:
                 raise ExportError(f"{weight.name} would be stored a second time")
             initializers.append(weight)
@@ -152,7 +156,7 @@ def _refer_to(weights: Mapping[str, Place], graph: onnx.ModelProto, *, prefix: s
             raw_data=b"",
         )
         external_data_helper.set_external_data(
-            stored, WEIGHTS, offset=place.offset, length=place.length
+            stored, WEIGHTS, offset=known.offset, length=len(known.data)
         )
         stored.ClearField("raw_data")
         initializers.append(stored)
@@ -161,6 +165,10 @@ def _refer_to(weights: Mapping[str, Place], graph: onnx.ModelProto, *, prefix: s
     del graph.graph.initializer[:], graph.graph.node[:]
     graph.graph.initializer.extend(initializers)
     graph.graph.node.extend(nodes)
+
+
+def _in_16_bits(weight: onnx.TensorProto) -> bytes:
+    return numpy_helper.to_array(weight).astype(np.float16).tobytes()
 
 
 def _trace(

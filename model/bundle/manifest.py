@@ -36,6 +36,11 @@ class Layer:
     stride_px: int
     """Pixels from one input capsule's field to the next one's."""
 
+    @property
+    def capsules(self) -> int:
+        """I, the number of input capsules."""
+        return self.types * self.rows * self.columns
+
 
 @dataclass(frozen=True)
 class Manifest:

@@ -8,8 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from model.bundle import Layer
 from model.capsnet.decoder import Decoder
-from model.capsnet.network import Encoding, Network, NetworkConfig, RoutedLayer, Trace
+from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
 from model.capsnet.routing import attention
 from model.capsnet.squash import length, squash_exponential
 from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
@@ -95,9 +96,9 @@ class AttentionCapsNet(Network):
         self.decoder = Decoder(config)
 
     @property
-    def layers(self) -> tuple[RoutedLayer, ...]:
+    def layers(self) -> tuple[Layer, ...]:
         """The class capsules are routed from the primary capsules, at once."""
-        return (RoutedLayer("classes", 1, self.config.primary_types, *self.config.grid),)
+        return (Layer("classes", 1, self.config.primary_types, *self.config.grid),)
 
     def forward(self, images: Tensor) -> Encoding:
         """Encode images (N, C, H, W) in [0, 1]."""

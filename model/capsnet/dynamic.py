@@ -9,8 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from model.bundle import Layer
 from model.capsnet.decoder import Decoder
-from model.capsnet.network import Encoding, Network, NetworkConfig, RoutedLayer, Trace
+from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
 from model.capsnet.routing import by_agreement
 from model.capsnet.squash import length, squash
 from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
@@ -110,12 +111,10 @@ class DynamicCapsNet(Network):
         self._initialise()
 
     @property
-    def layers(self) -> tuple[RoutedLayer, ...]:
+    def layers(self) -> tuple[Layer, ...]:
         """The class capsules are routed from the grid of primary capsules."""
         config = self.config
-        return (
-            RoutedLayer("classes", config.routing_iterations, config.primary_types, *config.grid),
-        )
+        return (Layer("classes", config.routing_iterations, config.primary_types, *config.grid),)
 
     def forward(self, images: Tensor) -> Encoding:
         """Encode images (N, C, H, W) in [0, 1]."""

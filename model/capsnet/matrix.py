@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from model.bundle import Layer
 from model.capsnet.decoder import Decoder
 from model.capsnet.network import (
     ClassTrace,
@@ -18,7 +19,6 @@ from model.capsnet.network import (
     LayerTrace,
     Network,
     NetworkConfig,
-    RoutedLayer,
     Trace,
 )
 from model.capsnet.routing import em
@@ -231,13 +231,13 @@ class MatrixCapsNet(Network):
         self.decoder = Decoder(config)
 
     @property
-    def layers(self) -> tuple[RoutedLayer, ...]:
+    def layers(self) -> tuple[Layer, ...]:
         """Each layer of convolutional capsules, then the class capsules."""
         config = self.config
         names = [*(f"conv_caps_{place + 1}" for place in range(len(config.conv_caps))), "classes"]
         types = (config.primary_types, *config.conv_caps)
         return tuple(
-            RoutedLayer(name, config.routing_iterations, count, *grid)
+            Layer(name, config.routing_iterations, count, *grid)
             for name, count, grid in zip(names, types, config.grids, strict=True)
         )
 

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
+from model.bundle import Layer
+
 
 @dataclass(frozen=True)
 class NetworkConfig:
@@ -64,28 +66,6 @@ class Encoding(NamedTuple):
     """(N, K, D): each class capsule."""
 
 
-class RoutedLayer(NamedTuple):
-    """One layer whose input capsules are routed: where those capsules sit.
-
-    Input capsule i = (type * rows + row) * columns + column.
-    """
-
-    name: str
-    iterations: int
-    types: int
-    rows: int
-    columns: int
-    field_px: int
-    """Height and width of what one input capsule sees."""
-    stride_px: int
-    """From one input capsule's field to the next one's."""
-
-    @property
-    def capsules(self) -> int:
-        """I, the number of input capsules."""
-        return self.types * self.rows * self.columns
-
-
 class ClassTrace(NamedTuple):
     """What routing did between the last layer of N images and their class capsules."""
 
@@ -127,7 +107,7 @@ class Network(nn.Module):
     decoder: nn.Module
 
     @property
-    def layers(self) -> tuple[RoutedLayer, ...]:
+    def layers(self) -> tuple[Layer, ...]:
         """The layers whose input is routed; the last one feeds the class capsules."""
         return ()
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from model.bundle import Layer
 from model.capsnet.decoder import Decoder
-from model.capsnet.network import Encoding, Network, NetworkConfig, RoutedLayer, Trace
+from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
 from model.capsnet.routing import kmeans
 from model.capsnet.squash import length
 from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
@@ -55,9 +56,9 @@ class SharedCapsNet(Network):
         self.decoder = Decoder(config)
 
     @property
-    def layers(self) -> tuple[RoutedLayer, ...]:
+    def layers(self) -> tuple[Layer, ...]:
         """The class capsules are routed from the cells of the stem."""
-        return (RoutedLayer("classes", self.config.rounds, 1, *self.config.grid),)
+        return (Layer("classes", self.config.rounds, 1, *self.config.grid),)
 
     def forward(self, images: Tensor) -> Encoding:
         """Encode images (N, C, H, W) in [0, 1], of any size that the convolutions fit."""

@@ -20,6 +20,7 @@ from model.bundle import WEIGHTS, Bundle
 from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig, load
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
 from model.capsnet.decoder import Decoder
+from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
 from model.capsnet.squash import length, squash
 from model.runtime.cpu import PROVIDER, open_session
 from model.runtime.sessions import load as load_graph
@@ -233,6 +234,24 @@ def test_a_decoder_draws_with_its_own_weights(
     (drawn,) = session.run(None, {"poses": poses.numpy(), "classes": classes.numpy()})
     with torch.inference_mode():
         np.testing.assert_allclose(drawn, network.decode(poses, classes).numpy(), atol=1e-5)
+
+
+def test_a_folded_weight_is_not_taken_for_the_stored_one(tmp_path: Path) -> None:
+    """The exporter folds batch normalisation into the convolution before it, under its name."""
+    network = MatrixCapsNet(MatrixConfig(conv_channels=16, primary_types=4, conv_caps=(2,)))
+    norm = network.primary.norm
+    assert norm is not None
+    assert network.primary.conv.weight.numel() >= LARGE
+    with torch.no_grad():
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2)
+    round_weights(network.eval())
+    write_graphs(network, tmp_path)
+    images = torch.rand(2, *network.config.image_shape)
+    session = open_session(tmp_path / "encoder.onnx", threads=1)
+    presence, _ = session.run(None, {"images": images.numpy()})
+    with torch.inference_mode():
+        np.testing.assert_allclose(presence, network(images).presence.numpy(), atol=1e-5)
 
 
 def test_weights_that_were_not_rounded_are_refused(tmp_path: Path) -> None:
