@@ -84,7 +84,8 @@ def family_bundles(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("families")
     shutil.copytree(bundle_path, folder / "tiny-dynamic")
     manifest = Bundle.open(bundle_path).manifest
-    write_manifest(folder / "tiny-dynamic", replace(manifest, name="tiny-dynamic"))
+    renamed = replace(manifest, name="tiny-dynamic", dataset="tiny-dynamic")
+    write_manifest(folder / "tiny-dynamic", renamed)
     for family, config in TINY.items():
         if family != "dynamic":
             _export(_untrained(config), f"tiny-{family}", folder)
