@@ -225,6 +225,7 @@ _BY_EM = (
             routing_iterations=2,
             inverse_temperature=0.1,
             initial_saving=300.0,
+            decoder_hidden=(256, 512),
         ),
         loss="spread",
         spread_steps=400,
