@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import io
 
 import httpx
@@ -21,24 +20,23 @@ def test_sample_digits_are_answered_right(
     assert digit == answer.json()["predictions"][0]["label"]
 
 
-@pytest.mark.parametrize("digit", range(10))
-def test_reconstruction_resembles_the_sample(
-    digit: int, bundle_name: str, service: httpx.Client
-) -> None:
-    """What a network draws is nearer to its input than to any other digit, or to all but one.
+def test_reconstructions_resemble_the_samples(bundle_name: str, service: httpx.Client) -> None:
+    """What a network draws of a digit is read as that digit by `mnist`.
 
-    The latter where the decoder had no part in making the poses.
+    Of `mnist-matrix` eight of ten do: its poses were trained without any decoder.
     """
-    seen = {label: np.asarray(Image.open(SAMPLES / f"{label}.png"), float) for label in range(10)}
-    answer = service.post(
-        "/reconstruct",
-        params={"model": bundle_name},
-        files={"file": (SAMPLES / f"{digit}.png").read_bytes()},
-    ).json()
-    png = base64.b64decode(answer["reconstruction"].partition(",")[2])
-    drawn = np.asarray(Image.open(io.BytesIO(png)), float)
-    nearest = sorted(seen, key=lambda label: float(np.square(seen[label] - drawn).mean()))
-    assert digit in nearest[: 2 if bundle_name == "mnist-matrix" else 1]
+    read = []
+    for digit in range(10):
+        drawn = service.post(
+            "/reconstruct",
+            params={"model": bundle_name},
+            headers={"Accept": "image/png"},
+            files={"file": (SAMPLES / f"{digit}.png").read_bytes()},
+        ).content
+        answer = service.post("/classify", params={"model": "mnist"}, files={"file": drawn})
+        read.append(answer.json()["predictions"][0]["label"])
+    right = sum(label == digit for digit, label in enumerate(read))
+    assert right >= (8 if bundle_name == "mnist-matrix" else 10)
 
 
 def test_perturbing_changes_the_picture(bundle_name: str, service: httpx.Client) -> None:
