@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,12 @@ class _Panel(NamedTuple):
     title: str
     figures: str
 
+    @property
+    def width(self) -> int:
+        """Pixels, for the picture and for what is written above it."""
+        words = font(_TITLE).getlength(self.title), font(_FIGURES).getlength(self.figures)
+        return max(self.picture.width, math.ceil(max(words)))
+
 
 def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:
     """One panel for each iteration and one for the votes, then a row for each layer before.
@@ -53,19 +60,20 @@ def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:
 
 def _lay_out(rows: list[list[_Panel]], caption: str) -> Image.Image:
     """Rows of panels under their titles, and a caption."""
-    widths = [sum(panel.picture.width + MARGIN for panel in row) for row in rows]
+    columns = [max(one.width for one in column if one) for column in zip_longest(*rows)]
     heights = [_HEADING + max(panel.picture.height for panel in row) + MARGIN for row in rows]
-    width = max(*widths, math.ceil(font(_FIGURES).getlength(caption)) + MARGIN)
+    wide = sum(columns) + MARGIN * len(columns)
+    width = max(wide, math.ceil(font(_FIGURES).getlength(caption)) + MARGIN)
     page = Image.new("RGB", (MARGIN + width, MARGIN + sum(heights) + _FOOTING), PAPER)
     draw = ImageDraw.Draw(page)
     top = MARGIN
     for row, height in zip(rows, heights, strict=True):
         left = MARGIN
-        for picture, title, figures in row:
+        for (picture, title, figures), column in zip(row, columns, strict=False):
             draw.text((left, top), title, INK, font(_TITLE))
             draw.text((left, top + 20), figures, INK, font(_FIGURES))
             page.paste(picture, (left, top + _HEADING))
-            left += picture.width + MARGIN
+            left += column + MARGIN
         top += height
     draw.text((MARGIN, top), caption, INK, font(_FIGURES))
     return page
@@ -94,9 +102,8 @@ def _class_panels(view: RoutingView, manifest: Manifest, scale: int) -> list[_Pa
 
 def _overlay(prepared: Prepared, heat: Floats, layer: Layer, scale: int) -> Image.Image:
     """A picture, paled, and the square of each cell tinted by heat (rows, columns) in [-1, 1]."""
-    dark = (
-        prepared.image if prepared.polarity else 1 - prepared.image
-    )  # photographs stay as they are
+    # Photographs, which have no polarity, stay as they are.
+    dark = prepared.image if prepared.polarity else 1 - prepared.image
     ground = enlarge(1 - _STROKE * dark, scale).convert("RGB")
     (rows, in_rows), (columns, in_columns) = (
         _cells(pixels, count, layer, scale)
