@@ -175,7 +175,9 @@ SEEDS = (
         "em-iterations",
         "EM routing by iterations",
         "MNIST, a small network of matrix capsules (4 primary types, 8 and 8 convolutional ones), "
-        "without a decoder.",
+        "without a decoder. `inverse_temperature` and `initial_saving` were chosen with two "
+        "iterations; lambda grows with each, so one and three have other activations to begin "
+        "with. The rows say that these settings do not carry over, not how many are best.",
         _by_rounds(
             "em",
             _MATRIX,
