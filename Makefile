@@ -35,7 +35,7 @@ test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need d
 	$(BIN)/python -m pytest $(ARGS)
 
 test-cuda: $(VENV)/.dev ## Run the tests that need a CUDA device; fails where there is none.
-	$(BIN)/python -c "from model.cuda import CudaDevice, CudaOptions; CudaDevice(CudaOptions())"
+	$(BIN)/python -c "from model.runtime.cuda import CudaDevice, CudaOptions; CudaDevice(CudaOptions())"
 	$(BIN)/python -m pytest -m cuda $(ARGS)
 
 check: $(VENV)/.dev ## Lint, types, architecture and known vulnerabilities.

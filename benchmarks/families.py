@@ -22,7 +22,7 @@ from benchmarks.encoder import choose_repeats, seconds
 from model.bundle import MANIFEST, Bundle
 from model.preprocess import Floats
 from model.runtime import Runtime
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.device import keep_freed_memory
 from training.recipes import PRESETS
 from training.state import Plan

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import io
 from functools import cache
-from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageColor, ImageFont
+from PIL import Image, ImageFont
 
 from model.preprocess import WHITE, Floats
 
-PAPER, INK, FAINT, ACCENT = "#ffffff", "#1b1f24", "#d0d7de", "#bc4c00"
+PAPER, INK, ACCENT = "#ffffff", "#1b1f24", "#bc4c00"
 MARGIN = 10
 """Pixels around a drawing."""
-
-_GREYS = 30
-"""Of a small PNG, from black to white."""
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -39,16 +35,6 @@ def png(picture: Image.Image) -> bytes:
     file = io.BytesIO()
     picture.save(file, "PNG")
     return file.getvalue()
-
-
-def save_small(picture: Image.Image, target: Path) -> None:
-    """Write a drawing as a PNG of some greys, INK and ACCENT: a smaller file than that of `png`."""
-    greys = [(level, level, level) for level in np.linspace(0, WHITE, _GREYS).round().astype(int)]
-    colours = [*greys, *(ImageColor.getrgb(colour) for colour in (INK, ACCENT))]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([int(channel) for colour in colours for channel in colour[:3]])
-    small = picture.quantize(palette=palette, dither=Image.Dither.NONE)
-    small.save(target, "PNG", optimize=True)
 
 
 def signed(value: float) -> str:

@@ -1,1 +1,3 @@
-"""The HTTP service: HTTP -> tensor -> batch -> bundle -> answer. Never imports torch."""
+"""Serves capsule networks over HTTP."""
+
+VERSION = "0.1.0"

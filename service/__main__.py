@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import os
 import resource
 import sys
+import tempfile
 from contextlib import suppress
-from typing import NoReturn
+from pathlib import Path
 
-import uvicorn
-
-from service import logs
-from service.app import create_app
-from service.lifecycle import Lifecycle
-from service.metrics import Metrics
-from service.protocol import Http1
-from service.server import Server
+from service.lifecycle import end
 from service.settings import Settings, SettingsError
-
-KEEP_ALIVE_S = 75
-"""How long an idle connection is kept: longer than any `Retry-After`, and than load balancers keep
-theirs. Who comes back then does not send a request into a connection that is closing."""
-
+from service.telemetry import logs
 
 USAGE = """usage: python -m service
 
@@ -35,33 +25,36 @@ def main() -> None:
         print(USAGE, file=sys.stderr)
         sys.exit(0 if sys.argv[1] in ("-h", "--help") else 2)
     allow_many_connections()
-    lifecycle, metrics = Lifecycle(), Metrics()
     try:
         settings = Settings.from_environment()
         logs.configure(settings.log_format)
-        app = create_app(settings, lifecycle=lifecycle, metrics=metrics)
+        if settings.of_worker().workers == 1 and settings.engine != "shared":
+            serve(settings)
+        else:
+            end(supervise(settings))
     except SettingsError as error:
         sys.exit(f"capsnet-service: {error}")
-    server = Server(
-        uvicorn.Config(
-            app,
-            host=settings.host,
-            port=settings.port,
-            http=Http1,
-            ws="none",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=settings.drain_timeout_s,
-            timeout_keep_alive=KEEP_ALIVE_S,
-        ),
-        lifecycle=lifecycle,
-        grace_s=settings.drain_grace_s,
-        loader=app.state.loader,
-        end=lambda: end(lifecycle.failure),
-    )
-    server.run()
+
+
+def serve(settings: Settings) -> None:
+    """Serve from this process alone."""
+    from service.app import create_app  # noqa: PLC0415  a supervisor needs none of it
+    from service.server import Server  # noqa: PLC0415
+
+    Server(create_app(settings), settings).run()
+
+
+def supervise(settings: Settings) -> str | None:
+    """Serve from other processes; the failure, if it ends with one."""
+    from service.http.keys import Access  # noqa: PLC0415  as above
+    from service.supervisor import Supervisor  # noqa: PLC0415
+    from service.telemetry.tracing import telemetry  # noqa: PLC0415
+
+    Access(settings), telemetry(settings)  # what is wrong with them is said once
+
+    with tempfile.TemporaryDirectory(prefix="capsnet-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        return asyncio.run(Supervisor(settings, Path(folder)).run())
 
 
 def allow_many_connections() -> None:
@@ -72,16 +65,6 @@ def allow_many_connections() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS: fewer than it says
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def end(failure: str | None) -> NoReturn:
-    """End the process, whatever its threads are doing: one that is stuck cannot hold it up."""
-    if failure:
-        print(f"capsnet-service: {failure}", file=sys.stderr)
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1 if failure else 0)
 
 
 if __name__ == "__main__":

@@ -9,21 +9,27 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 
 TIMEOUT_S = 2.0
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  asked, not bound
+"""Who listens on all addresses also listens on these."""
 
 
 def main() -> None:
     """Exit with 0 if `/readyz` answers 200, else with 1 and the reason.
 
-    Runs every few seconds beside the service, so it reads its port without loading the settings.
+    Runs every few seconds beside the service, so it reads its address without loading the settings.
     """
-    port = os.environ.get("CAPSNET_PORT") or os.environ.get("PORT") or "8000"
-    with closing(HTTPConnection("127.0.0.1", int(port), timeout=TIMEOUT_S)) as connection:
+    host, port = _read("HOST", "127.0.0.1"), int(_read("PORT", "8000"))
+    with closing(HTTPConnection(_LOOPBACK.get(host, host), port, timeout=TIMEOUT_S)) as connection:
         try:
             connection.request("GET", "/readyz")
             status = connection.getresponse().status
         except (OSError, HTTPException) as error:
             sys.exit(f"not ready: {error}")
     sys.exit(None if status == HTTPStatus.OK else f"not ready: {status}")
+
+
+def _read(name: str, default: str) -> str:
+    return os.environ.get(f"CAPSNET_{name}") or os.environ.get(name) or default
 
 
 if __name__ == "__main__":

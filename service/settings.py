@@ -1,4 +1,7 @@
-"""Every setting of the service, read once from the environment."""
+"""Every setting of the service, read once from the environment.
+
+What each does is in docs/configuration.md, and a test compares.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -14,9 +17,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
 from model.runtime import Device
+from model.runtime.cpu import cpu_quota
 from model.runtime.cuda import ArenaGrowth, ConvSearch, CudaOptions, Precision
-from service.logs import LogFormat
+from service.telemetry.logs import LogFormat
 
+EnginePlace = Literal["auto", "local", "shared"]
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_DATA_DIR"})
 """Variables of the same prefix that belong to training."""
@@ -33,73 +38,43 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, allow_inf_nan=False)
 
-    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(8000, ge=1, le=65535, description="TCP port to listen on.")
-    device: Device = Field("auto", description="`cuda` refuses to fall back to the CPU.")
-    threads: int = Field(
-        0, ge=0, description="CPU threads of inference, in all; 0 takes the container's CPU quota."
-    )
-    cuda_device_id: int = Field(0, ge=0, description="Which CUDA device.")
-    cuda_precision: Precision = Field(
-        "float32", description="`half`: the encoder's convolutions and votes in float16."
-    )
-    cuda_tf32: bool = Field(False, description="Round factors of float32 products to TF32.")
-    cuda_graphs: bool = Field(True, description="Capture each batch size as a CUDA graph.")
-    cuda_conv_search: ConvSearch = Field(
-        "heuristic", description="How cuDNN chooses its convolution for each batch size."
-    )
-    cuda_arena_growth: ArenaGrowth = Field(
-        "as-requested", description="By how much onnxruntime's memory arenas grow."
-    )
-    cuda_memory_limit_bytes: int = Field(
-        0, ge=0, description="Of each graph's memory arena; 0 sets no limit."
-    )
-    bundles: Path = Field(
-        Path(model.__file__).parent / "bundles", description="Folder with a folder per bundle."
-    )
-    models: tuple[str, ...] = Field((), description="JSON list of bundles to load; empty: all.")
-    default_model: str = Field("mnist", description="Bundle of requests that name none.")
-    max_body_bytes: int = Field(20_000_000, ge=1, description="Largest request body.")
-    max_pixels: int = Field(50_000_000, ge=1, description="Largest picture, width x height.")
-    max_pictures: int = Field(256, ge=1, description="Most pictures in one request.")
-    max_batch_rows: int = Field(32, ge=1, description="Most images in one inference.")
-    max_delay_ms: float = Field(
-        0, ge=0, description="How long the first image of a batch waits for others to join it."
-    )
-    max_waiting_rows: int = Field(
-        1024,
-        ge=1,
-        description="While so many images and poses wait for inference, pictures that are being "
-        "decoded among them, requests are refused with 429; those that were let in are finished.",
-    )
-    max_waiting_bytes: int = Field(
-        500_000_000, ge=1, description="Request bodies held at once; more are refused with 429."
-    )
-    request_timeout_s: float = Field(
-        30, gt=0, description="After this an answer is too late (504)."
-    )
-    drain_grace_s: float = Field(
-        2, ge=0, description="Between SIGTERM and the closing of the listener."
-    )
-    drain_timeout_s: int = Field(
-        30, ge=1, description="Longest time to finish accepted requests after the grace."
-    )
-    api_keys: tuple[SecretStr, ...] = Field(
-        (), description="JSON list of API keys; empty, and no file of them: no key is asked for."
-    )
-    api_keys_file: Path | None = Field(
-        None, description="File of further API keys, one a line; `#` begins a comment."
-    )
-    cors_origins: tuple[str, ...] = Field(
-        (), description="JSON list of origins whose pages may ask; `*` is any."
-    )
-    log_format: LogFormat = Field(
-        "text", description="`json` writes an object a line, with the request's id."
-    )
-    otel: bool = Field(False, description="Send traces; needs the extra `otel`.")
-    decode_threads: int = Field(2, ge=1, description="Threads that decode pictures.")
+    host: str = Field("127.0.0.1", min_length=1)
+    port: int = Field(8000, ge=1, le=65535)
+    workers: int = Field(0, ge=0)
+    engine: EnginePlace = "auto"
+    device: Device = "auto"
+    threads: int = Field(0, ge=0)
+    cuda_device_id: int = Field(0, ge=0)
+    cuda_precision: Precision = "float32"
+    cuda_tf32: bool = False
+    cuda_graphs: bool = True
+    cuda_conv_search: ConvSearch = "heuristic"
+    cuda_arena_growth: ArenaGrowth = "as-requested"
+    cuda_memory_limit_bytes: int = Field(0, ge=0)
+    bundles: Path = Path(model.__file__).parent / "bundles"
+    models: tuple[str, ...] = ()
+    default_model: str = "mnist"
+    max_body_bytes: int = Field(20_000_000, ge=1)
+    max_pixels: int = Field(50_000_000, ge=1)
+    max_pictures: int = Field(256, ge=1)
+    max_batch_rows: int = Field(32, ge=1)
+    max_waiting_rows: int = Field(1024, ge=1)
+    max_waiting_bytes: int = Field(500_000_000, ge=1)
+    upload_timeout_s: float = Field(60, gt=0)
+    request_timeout_s: float = Field(30, gt=0)
+    inference_timeout_s: float = Field(60, gt=0)
+    drain_grace_s: float = Field(2, ge=0)
+    drain_timeout_s: int = Field(30, ge=1)
+    api_keys: tuple[SecretStr, ...] = ()
+    api_keys_file: Path | None = None
+    admin_keys: tuple[SecretStr, ...] = ()
+    admin_keys_file: Path | None = None
+    cors_origins: tuple[str, ...] = ()
+    log_format: LogFormat = "text"
+    otel: bool = False
+    decode_threads: int = Field(2, ge=1)
 
-    @field_validator("api_keys_file", mode="before")
+    @field_validator("api_keys_file", "admin_keys_file", mode="before")
     @classmethod
     def _no_file(cls, value: object) -> object:
         """An empty variable names none; it would be this folder."""
@@ -110,6 +85,22 @@ class Settings(BaseSettings):
         if self.max_body_bytes > self.max_waiting_bytes:
             raise ValueError("max_body_bytes may not exceed max_waiting_bytes: it would never fit")
         return self
+
+    def of_worker(self) -> Self:
+        """The settings of one of several workers: threads and limits are divided."""
+        workers = self.workers or cpu_quota()
+        return self.model_copy(
+            update={
+                "workers": workers,
+                "threads": max(1, (self.threads or cpu_quota()) // workers),
+                "decode_threads": max(1, self.decode_threads // workers),
+                "max_waiting_rows": max(
+                    min(self.max_batch_rows, self.max_waiting_rows),
+                    self.max_waiting_rows // workers,
+                ),
+                "max_waiting_bytes": max(self.max_body_bytes, self.max_waiting_bytes // workers),
+            }
+        )
 
     @property
     def cuda(self) -> CudaOptions:

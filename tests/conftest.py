@@ -23,9 +23,9 @@ from model.capsnet.shared import SharedConfig
 from model.capsnet.stem import Conv
 from model.runtime import Runtime
 from service.app import create_app
-from service.bundles import load_runtimes
-from service.documentation import SAMPLES
-from service.engine import Engine
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.pictures import SAMPLES
 from service.settings import Settings
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
@@ -207,7 +207,7 @@ def settings(strokes_bundle_path: Path, colour_bundle_path: Path) -> Settings:
 @pytest.fixture(scope="session")
 def client(settings: Settings) -> Iterator[TestClient]:
     """The running service; an unexpected exception in it fails the test."""
-    with TestClient(create_app(settings, Engine(load_runtimes(settings)))) as client:
+    with TestClient(create_app(settings, open_engine(load_runtimes(settings)))) as client:
         yield client
 
 

@@ -18,6 +18,25 @@ PATIENCE_S = 120
 Command = Callable[[dict[str, str]], list[str]]
 """Gives what starts the service with some settings."""
 SOURCE = [sys.executable, "-m", "service"]
+_HANGING = """
+import os, pathlib, threading
+from model.runtime import Runtime
+from service import app
+from service.__main__ import main
+
+def encode(*_):
+    pathlib.Path(os.environ["STUCK"]).touch()
+    threading.Event().wait()
+
+app.CLOSE_TIMEOUT_S = 0.1
+Runtime.encode = encode
+if os.environ["SLOW"]:
+    Runtime.row_s = lambda *_: float("inf")
+main()
+"""
+HANGING = [sys.executable, "-c", _HANGING]
+"""The service, with an inference that leaves the file STUCK and never returns: on the inference
+thread if SLOW is set, else on the event loop."""
 
 
 def free_port() -> int:

@@ -8,9 +8,8 @@ import pytest
 from pydantic import SecretStr
 
 from model.bundle import MANIFEST
-from service import problems
 from service.app import create_app
-from service.problems import Problem
+from service.errors import Problem
 from service.settings import Settings
 from training.recipes import PRESETS
 
@@ -35,7 +34,7 @@ def test_no_setting_is_documented_that_does_not_exist() -> None:
 
 def test_every_route_is_documented() -> None:
     """The API page has a row for each route that the service has."""
-    app = create_app(Settings(api_keys=(SecretStr("a-key-of-tests-alone"),)))
+    app = create_app(Settings(admin_keys=(SecretStr("a-key-of-tests-alone"),)))
     routes = {
         f"{method.upper()} {path}"
         for path, methods in app.openapi()["paths"].items()
@@ -47,7 +46,7 @@ def test_every_route_is_documented() -> None:
 
 
 @pytest.mark.parametrize("problem", Problem.__subclasses__(), ids=lambda problem: problem.slug)
-def test_every_problem_is_documented(problem: type[problems.Problem]) -> None:
+def test_every_problem_is_documented(problem: type[Problem]) -> None:
     """The type that clients branch on is in the API page, with its status."""
     assert re.search(
         rf"\| {int(problem.status)} \| `urn:capsnet:problem:{problem.slug}`", read("docs/api.md")
@@ -72,7 +71,7 @@ def test_files_and_functions_named_in_docs_exist(page: str) -> None:
 
 
 def test_readme_names_the_two_commands() -> None:
-    """The README starts a newcomer with `make serve` and `make test`."""
+    """A new user finds `make serve` and `make test` in the README."""
     assert {"make serve", "make test", "make check"} <= set(
         re.findall(r"make (?:serve|test|check)", read("README.md"))
     )

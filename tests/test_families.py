@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 from model.bundle import Bundle
 from model.capsnet import FAMILIES, load
 from service.app import create_app
-from service.bundles import load_runtimes
-from service.engine import Engine
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.model.capsnet.networks import count_encoder
 from training.__main__ import app
@@ -95,7 +95,7 @@ def client(workplace: Path) -> Iterator[TestClient]:
     values: dict[str, Any] = {name.lower(): value for name, value in named}
     values["bundles"] = workplace / values["bundles"]
     settings = Settings(**values, device="cpu", threads=1)
-    with TestClient(create_app(settings, Engine(load_runtimes(settings)))) as client:
+    with TestClient(create_app(settings, open_engine(load_runtimes(settings)))) as client:
         yield client
 
 

@@ -14,18 +14,16 @@ from rich.table import Table
 
 from model.bundle import Bundle, BundleError
 from model.capsnet import build, family_of
-from training.checkpoint import CHECKPOINT, Checkpoint, TrainingError
-from training.data.datasets import DATASETS, DatasetError, load
-from training.data.download import DownloadError
-from training.data.pairs import PairSet, validation_pairs
-from training.device import DeviceError, choose_device, keep_freed_memory
-from training.experiments.command import app as experiments
+from training.data.datasets import DATASETS, load
+from training.data.pairs import validation_pairs
+from training.data.source import DatasetError, DownloadError
+from training.device import DeviceError, choose_device, joined_processes
+from training.experiments import DataDir
+from training.experiments import app as experiments
 from training.learning_set import for_pictures, load_pictures, load_published
-from training.overrides import SettingError, override
-from training.processes import joined_processes
 from training.provenance import ProvenanceError
-from training.recipes import PRESETS, Recipe
-from training.state import Plan
+from training.recipes import PRESETS, Recipe, SettingError, override
+from training.state import CHECKPOINT, Checkpoint, Plan, TrainingError
 from training.trainer import Trainer
 
 EXPECTED = (TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError)
@@ -39,9 +37,6 @@ app = typer.Typer(
 app.add_typer(experiments, name="experiment")
 console = Console()
 
-DataDir = Annotated[
-    Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
-]
 BundleDir = Annotated[Path, typer.Argument(help="A folder that `export` wrote.")]
 DataFolder = Annotated[
     Path | None, typer.Option("--data", help="Where the folder of pictures that it learnt is now.")
@@ -100,11 +95,7 @@ def train(
         raise typer.BadParameter("--size and --channels are for --data")
     sizes = [f"network.{side}={size}" for side in ("height", "width") if size]
     recipe = _recipe(preset, sizes + (settings or []), pictures=data is not None)
-    where = choose_device(device)
-    if threads:
-        torch.set_num_threads(threads)
-    if where.type == "cpu":
-        keep_freed_memory()
+    where = choose_device(device, threads=threads)
     with joined_processes(where) as processes:
         with processes.leader_first():
             if data is None:
@@ -146,9 +137,7 @@ def presets() -> None:
         with torch.device("meta"):
             count = sum(weight.numel() for weight in build(recipe.network).parameters())
         family = family_of(recipe.network).name
-        dataset = (
-            recipe.dataset if recipe.task == "single" else f"{recipe.task} of {recipe.dataset}"
-        )
+        dataset = f"{'pairs of ' * (recipe.task == 'pairs')}{recipe.dataset}"
         table.add_row(recipe.name, family, dataset, f"{recipe.epochs:g}", f"{count:,}")
     console.print(table)
 
@@ -193,10 +182,8 @@ def evaluate(
 def analyse(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
     """Find out what is inside a bundle, on held-out images; `export` does so too."""
     from training import analysis  # noqa: PLC0415  training itself needs no onnx
-    from training.card import write_card  # noqa: PLC0415
 
     bundle = analysis.analyse(Bundle.open(bundle_dir), data_dir, folder=data)
-    write_card(bundle)
     console.print(f"wrote {bundle.path}")
 
 
@@ -217,8 +204,7 @@ def figure(
     recipe = Recipe.from_dict(bundle.manifest.training["recipe"])
     size, shift_px = bundle.manifest.height, recipe.shift_px
     pairs = validation_pairs(held_out(bundle, data_dir), size=size, shift_px=shift_px)
-    few = PairSet(pairs.images[:columns], pairs.layers[:columns], pairs.labels[:columns])
-    draw_segmentation(Runtime(bundle), few, output)
+    draw_segmentation(Runtime(bundle), pairs.part(slice(columns)), output)
     console.print(f"wrote {output}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from torch import nn
 
 from model.capsnet import Network
 from model.preprocess import Floats, scale
+from training.data.datasets import Examples
+from training.data.pairs import PairSet
 
 BATCH = 100
 """Images that are encoded at a time."""
@@ -21,42 +23,18 @@ _Z = 1.959964
 """Standard deviations to either side that hold 95 % of a normal distribution."""
 
 Labels = NDArray[np.integer]
-
-
-class Labelled(Protocol):
-    """Images with what they show."""
-
-    @property
-    def images(self) -> NDArray[np.uint8]:
-        """(N, C, H, W)."""
-        ...
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """(N,), or (N, 2) where two classes are in each image."""
-        ...
+Labelled = Examples | PairSet
+"""Images (N, C, H, W) with what they show: labels (N,), or (N, 2) of pairs."""
 
 
 class WrongAnswers(NamedTuple):
-    """Images with what they show and what was said; C classes each."""
+    """Images (N, channels, H, W) with labels and answers (N, C), each in the order of classes."""
 
     images: NDArray[np.uint8]
-    """(N, channels, H, W)."""
     labels: NDArray[np.int64]
-    """(N, C), in the order of classes."""
     answers: NDArray[np.int64]
-    """(N, C), likewise."""
     presence: Floats
     """(N, 2): of the least present class among the labels, then among the answers."""
-
-
-class PairErrors(NamedTuple):
-    """Wrong answers of a hundred, where the answer to a pair is its two most present classes."""
-
-    pair_percent: float
-    """Pairs of which not both digits were named (Sabour 2017, section 6)."""
-    digit_percent: float
-    """Digits that were not named."""
 
 
 def measure_presence(
@@ -116,12 +94,6 @@ def error_percent(network: Network, examples: Labelled, device: torch.device) ->
     """Share of wrong answers, in percent; to a pair, unless both digits are named."""
     presence = measure_presence(network, examples.images, device)
     return 100 * float(is_wrong(presence, examples.labels).mean())
-
-
-def pair_errors(presence: Floats, labels: Labels) -> PairErrors:
-    """How often the two most present classes err, from presence (N, K) and labels (N, 2)."""
-    missed = is_missed(presence, labels)
-    return PairErrors(100 * float(missed.any(axis=1).mean()), 100 * float(missed.mean()))
 
 
 def find_wrong(examples: Labelled, presence: Floats) -> WrongAnswers:

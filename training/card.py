@@ -15,7 +15,7 @@ from training.answers import interval
 from training.data.datasets import DATASETS
 from training.figures import MOST_WRONG
 from training.learning_set import fit_to, for_pictures
-from training.provenance import Run, TestRead, devices_of, images_of, seconds_of, unseen_by
+from training.provenance import Run, TestRead, images_of, unseen_by
 from training.recipes import PRESETS, Recipe
 
 CURVES, WRONG, SWEEP, ROUTING, ROC = (
@@ -155,6 +155,8 @@ def _training(manifest: Manifest) -> Iterator[str]:
     recipe, examples = Recipe.from_dict(manifest.training["recipe"]), manifest.training["examples"]
     yield f"    {_command(recipe, runs)}"
     epochs, planned = own.images / examples, recipe.epochs
+    hours = sum(run.seconds for run in runs) / 3600
+    devices = dict.fromkeys(device for run in runs for device in run.devices)
     images = "pairs" if recipe.task == "pairs" else "images"
     half = f"Half-finished: {planned:g} epochs were planned. " * (epochs < 0.99 * planned)
     start = "; then ".join(
@@ -165,8 +167,8 @@ def _training(manifest: Manifest) -> Iterator[str]:
     again = f" Of {seen:,} {images} in all, {different:,} were different." * (seen > different)
     yield (
         f"{half}{own.steps:,} steps of {recipe.batch_size} {images} ({epochs:.1f} epochs of "
-        f"{examples:,}), seed {own.seed}, {seconds_of(runs) / 3600:.2f} hours in all on "
-        f"{' and '.join(devices_of(runs))}."
+        f"{examples:,}), seed {own.seed}, {hours:.2f} hours in all on "
+        f"{' and '.join(devices)}."
         + (f" Started from the weights of {start}." if start else "")
         + f"{again} The whole recipe is in `manifest.json`, the log in `metrics.jsonl`."
     )

@@ -1,14 +1,22 @@
-"""Where a network is trained: a device, memory that is used again, and CUDA graphs."""
+"""Where a network is trained: a device, its memory and CUDA graphs, alone or with other processes.
+
+Processes that train together add up gradients in one all-reduce of one flat tensor.
+DistributedDataParallel does the same in buckets that overlap with the backward pass, but averages
+over processes, which is wrong where their shares of a batch differ, and sees only what goes through
+`forward`, which the decoder does not.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
-
-from training.processes import local_rank
 
 Compute = Callable[[Sequence[Tensor]], dict[str, Tensor]]
 _WARM_UPS = 3
@@ -19,10 +27,13 @@ class DeviceError(Exception):
     """A device does not work here."""
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str, *, threads: int = 0) -> torch.device:
     """The device of a name: auto, cpu, cuda or cuda:1.
 
     Convolutions in float32, those of validation, are then not rounded to TF32.
+
+    Args:
+        threads: of a CPU; 0 leaves as many as there are.
 
     Raises:
         DeviceError: it does not work here.
@@ -30,7 +41,8 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":
-        name = f"cuda:{local_rank()}"  # PyTorch makes no device current that has no number
+        # PyTorch makes no device current that has no number; LOCAL_RANK is torchrun's.
+        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
@@ -40,6 +52,10 @@ def choose_device(name: str) -> torch.device:
             torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
     except (RuntimeError, AssertionError) as error:
         raise DeviceError(f"device {name} does not work: {str(error).splitlines()[0]}") from error
+    if threads:
+        torch.set_num_threads(threads)
+    if device.type == "cpu":
+        keep_freed_memory()
     return device
 
 
@@ -49,13 +65,10 @@ def device_name(device: torch.device) -> str:
 
 
 def keep_freed_memory() -> bool:
-    """Ask the C library not to hand freed memory back to the kernel.
+    """Ask the C library not to hand freed memory back to the kernel; whether it could be asked.
 
     A step on a CPU makes and frees the same large tensors, and by default each comes as new pages
     that the kernel must clear at first touch: two fifths of a step's time.
-
-    Returns:
-        whether the C library could be asked; glibc alone can.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -112,3 +125,60 @@ class CudaGraph:
             self._outputs = self._compute(self._inputs)
         torch.cuda.set_rng_state(random)
         return graph
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train one network together; by default it is alone."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files, validates and tells how it goes."""
+        return self.rank == 0
+
+    def share(self, rows: Tensor) -> Tensor:
+        """This process's part of a tensor with a row for each image of a batch."""
+        return rows.tensor_split(self.count)[self.rank]
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over all processes, which is the same bits in all."""
+        if self.count == 1:
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        dist.all_reduce(flat)
+        totals = torch.split(flat, [tensor.numel() for tensor in tensors])
+        for tensor, total in zip(tensors, totals, strict=True):
+            tensor.copy_(total.view_as(tensor))
+
+    def any(self, *flags: bool) -> list[bool]:
+        """For each flag whether it is up in some process; through the CPU, not the GPU's queue."""
+        if self.count == 1:
+            return list(flags)
+        raised = torch.tensor(flags, dtype=torch.int32)
+        dist.all_reduce(raised, dist.ReduceOp.MAX)
+        return [bool(flag) for flag in raised.tolist()]
+
+    @contextmanager
+    def leader_first(self) -> Iterator[None]:
+        """The others enter when the leader has left."""
+        if not self.leads:
+            self.any(False)
+        yield
+        if self.leads:
+            self.any(False)
+
+
+@contextmanager
+def joined_processes(device: torch.device) -> Iterator[Processes]:
+    """Within it, the processes that `torchrun` started work together; without it there is one."""
+    if "WORLD_SIZE" not in os.environ:
+        yield Processes()
+        return
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Processes(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,11 +30,17 @@ from training.answers import (
     pick_absent,
 )
 from training.card import WRONG, runs_of, write_card
-from training.data.datasets import DATASETS, DatasetError, Examples, load
-from training.data.pairs import TEST_DIGESTS, PairSet, published_pairs, validation_pairs
+from training.data.datasets import DATASETS, Examples, load
+from training.data.pairs import (
+    PAPER_PERCENT,
+    TEST_DIGESTS,
+    PairSet,
+    published_pairs,
+    validation_pairs,
+)
+from training.data.source import DatasetError
 from training.figures import draw_wrong
 from training.learning_set import Pictures, load_again
-from training.paper import MULTIMNIST, MULTIMNIST_BASELINE
 from training.provenance import TestRead, reads_of, record_read, unseen_by
 from training.recipes import Recipe
 
@@ -49,7 +55,6 @@ class Scores:
 
     split: Split
     images: int
-    errors: int
     protocol: str
     """Which images they are, and how they were answered."""
     wrong: WrongAnswers
@@ -57,6 +62,11 @@ class Scores:
     """The confusion, or the scores of each shift of pairs."""
     shifts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of pairs: scores by the largest shift of their digits, the paper's first (`score_shift`)."""
+
+    @property
+    def errors(self) -> int:
+        """How many answers are wrong."""
+        return len(self.wrong.images)
 
     def metrics(self) -> dict[str, Any]:
         """For the manifest, with the protocol that gave them."""
@@ -152,11 +162,7 @@ def seen_or_not(manifest: Manifest) -> str:
 
 
 def score_single(runtime: Runtime, examples: Examples, *, split: Split, which: str) -> Scores:
-    """Answer every image once, with the class that is most present.
-
-    Args:
-        which: images they are, in a few words.
-    """
+    """Answer every image once, with the class that is most present; `which` are they, in words."""
     presence = np.concatenate(
         [runtime.encode(scale(examples.images[some])).presence for some in _slices(examples.labels)]
     )
@@ -165,18 +171,14 @@ def score_single(runtime: Runtime, examples: Examples, *, split: Split, which: s
     table = Table("true \\ answer", *names)
     for name, row in zip(names, counts, strict=True):
         table.add_row(name, *(str(count) if count else "" for count in row))
-    wrong = find_wrong(examples, presence)
     protocol = f"{which}, through this bundle; one view of each image, one network, float32"
-    return Scores(split, len(presence), len(wrong.images), protocol, wrong, table)
+    return Scores(split, len(presence), protocol, find_wrong(examples, presence), table)
 
 
 def score_pairs(runtime: Runtime, digits: Examples, *, split: Split, which: str) -> Scores:
     """Name and draw every pair of a fixed set of them once, for each shift that counts.
 
     Those are the published ones of test digits, and the training's of held-out digits.
-
-    Args:
-        which: images the digits are, in a few words.
     """
     manifest = runtime.bundle.manifest
     make, reaches = validation_pairs, [manifest.training["recipe"]["shift_px"]]
@@ -187,8 +189,8 @@ def score_pairs(runtime: Runtime, digits: Examples, *, split: Split, which: str)
         for shift_px in reaches
     }
     table = Table("pairs", "wrong, %", "digits missed, %", "squared error", "IoU of masks")
-    table.add_row("Sabour 2017, baseline CNN", str(MULTIMNIST_BASELINE))
-    table.add_row("Sabour 2017, CapsNet", str(MULTIMNIST[3, "paper"]))
+    for name, percent in PAPER_PERCENT.items():
+        table.add_row(f"Sabour 2017, {name}", percent)
     for shift_px, (one, _) in scored.items():
         keys = ("error_percent", "digit_error_percent", "squared_error", "mask_iou")
         table.add_row(f"this bundle, shift {shift_px} px", *(f"{one[key]:.2f}" for key in keys))
@@ -200,7 +202,7 @@ def score_pairs(runtime: Runtime, digits: Examples, *, split: Split, which: str)
         f"{manifest.mask_threshold:g}; one network, float32"
     )
     shifts = {f"{shift_px} px": one for shift_px, (one, _) in scored.items()}
-    return Scores(split, first["pairs"], first["errors"], protocol, wrong, table, shifts)
+    return Scores(split, first["pairs"], protocol, wrong, table, shifts)
 
 
 def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], WrongAnswers]:
@@ -215,10 +217,7 @@ def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], Wrong
 
     All but the first four are means over digits.
     """
-    parts = [
-        _measure(runtime, PairSet(pairs.images[some], pairs.layers[some], pairs.labels[some]))
-        for some in _slices(pairs.labels)
-    ]
+    parts = [_measure(runtime, pairs.part(some)) for some in _slices(pairs.labels)]
     values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     wrong = find_wrong(pairs, values.pop("presence"))
     count, errors = len(pairs.labels), len(wrong.images)
@@ -292,10 +291,8 @@ def _keep(bundle: Bundle, scores: Scores) -> None:
     write_card(kept)
 
 
-def _slices(labels: NDArray[np.int64]) -> Iterator[slice]:
-    """Batches of N examples."""
-    for start in range(0, len(labels), BATCH):
-        yield slice(start, start + BATCH)
+def _slices(labels: NDArray[np.int64]) -> list[slice]:
+    return [slice(start, start + BATCH) for start in range(0, len(labels), BATCH)]
 
 
 def _rounded(bounds: tuple[float, float]) -> list[float]:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from model.bundle import NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
@@ -24,8 +23,7 @@ from model.runtime import Runtime
 from model.runtime.cpu import open_session
 from training.analysis import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
-from training.card import CURVES, write_card
-from training.checkpoint import CHECKPOINT, Checkpoint
+from training.card import CURVES
 from training.data.pairs import validation_pairs
 from training.evaluate import choose_threshold
 from training.figures import draw_curves
@@ -33,6 +31,7 @@ from training.graphs import OPSET, ExportError, round_weights, write_graphs
 from training.learning_set import load_again
 from training.metrics import METRICS
 from training.provenance import reads_of
+from training.state import CHECKPOINT, Checkpoint
 
 PARITY_BATCHES = (1, 2, 7, 32)
 PARITY_TOLERANCE = 1e-4
@@ -50,7 +49,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
     An older bundle of that name is replaced at the end, when all is there.
 
     Raises:
-        training.checkpoint.CheckpointError: there is no readable run.
+        training.state.CheckpointError: there is no readable run.
         training.data.datasets.DatasetError: what it learnt from is not there any more.
         ExportError: the name is not one for a bundle, or the bundle would not compute what the
             network does, or not as well.
@@ -70,12 +69,8 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
     if recipe.task == "pairs":
         size, shift_px = recipe.network.height, recipe.shift_px
         validation = pairs = validation_pairs(learnt.validation, size=size, shift_px=shift_px)
-        threshold = choose_threshold(network, pairs)
-        facts = {
-            "preprocess": "pair",
-            "dataset": f"multi{recipe.dataset}",
-            "mask_threshold": threshold,
-        }
+        facts = {"preprocess": "pair", "dataset": f"multi{recipe.dataset}"}
+        facts["mask_threshold"] = choose_threshold(network, pairs)
     runs = checkpoint.runs
     # Where the pictures lie is nobody else's business.
     described = {"pictures": replace(pictures, folder="").to_dict()} if pictures else {}
@@ -98,17 +93,15 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         draw_curves(run_dir / METRICS, folder / CURVES, title=name)
         shutil.copy(run_dir / METRICS, folder / METRICS)
         where = Path(pictures.folder) if pictures else None
-        write_card(analyse(bundle, data_dir, folder=where))
+        analyse(bundle, data_dir, folder=where)
     return Bundle.open(target)
 
 
 def describe(network: Network, **facts: Any) -> Manifest:
-    """A manifest with everything that the network itself says.
-
-    Args:
-        facts: the other entries, `name` and `dataset` among them.
-    """
+    """A manifest of what the network says and of other facts, `name` and `dataset` among them."""
     config, family = network.config, family_of(network.config)
+    parts = {"decode": "decoder", "trace": "routing"}
+    roles = [*network.encoders(), *(parts[offer] for offer in sorted(family.offers))]
     return Manifest(
         family=family.name,
         channels=config.channels,
@@ -119,7 +112,7 @@ def describe(network: Network, **facts: Any) -> Manifest:
         offers=tuple(sorted(family.offers)),
         layers=network.layers,
         opset=OPSET,
-        **{"graphs": _planned_graphs(network), **facts},
+        **{"graphs": {role: f"{role}.onnx" for role in roles}, **facts},
     )
 
 
@@ -132,7 +125,7 @@ def export_bundle(
         network: the trained network; its weights are rounded as they will be stored.
         manifest: as `describe` gives it.
         target: the bundle's folder; an older bundle there is replaced at the end.
-        validation: images on which the effect of rounding is measured.
+        validation: on which the effect of rounding is measured.
 
     Raises:
         ExportError: rounding made the network worse, a graph holds an operator that CUDA graphs
@@ -141,12 +134,12 @@ def export_bundle(
     network = network.cpu().eval()
     rounding = round_measured(network, validation)
     with replacing_folder(target) as folder:
-        graphs = write_graphs(network, folder)
-        digests = {name: digest(folder / name, folder) for name in (*graphs.values(), WEIGHTS)}
+        write_graphs(network, folder)
+        files = (*manifest.graphs.values(), WEIGHTS)
+        digests = {name: digest(folder / name, folder) for name in files}
         half = measure_half_precision(network, folder, validation)
         written = replace(
             manifest,
-            graphs=graphs,
             sha256=digests,
             version=version_of(digests[WEIGHTS]),
             rounding=rounding,
@@ -208,9 +201,6 @@ def measure_half_precision(network: Network, folder: Path, validation: Labelled)
     Measured with torch, whose float16 convolutions round their results on a CPU as on CUDA;
     onnxruntime's CPU provider computes much of the graph in float32.
 
-    Returns:
-        the entry of the manifest.
-
     Raises:
         ExportError: the graph is not the encoder's.
     """
@@ -246,42 +236,29 @@ def check_parity(network: Network, runtime: Runtime) -> None:
     images = torch.rand(max(PARITY_BATCHES), *network.config.image_shape, generator=generator)
     images = images * (torch.rand(images.shape, generator=generator) < 0.2)
     with torch.inference_mode():
-        expected = network(images)
-        drawn, own, classes = _draw(network, expected.poses) if "decode" in offers else (None,) * 3
-        trace = network.trace(images) if "trace" in offers else None
+        encoding = network(images)
+        expected = [("encoder", one) for one in encoding]
+        classes = torch.arange(len(images)) % encoding.poses.shape[1]
+        own = encoding.poses[torch.arange(len(images)), classes]
+        if "decode" in offers:
+            expected.append(("decoder", network.decode(own, classes)))
+        if "trace" in offers:
+            trace = network.trace(images)
+            fields = (*trace.classes, *(field for layer in trace.hidden for field in layer))
+            expected += [("routing", field) for field in fields]
     for count in PARITY_BATCHES:
         part = images[:count].numpy()
-        pairs = [("encoder", *pair) for pair in zip(runtime.encode(part), expected, strict=True)]
-        if drawn is not None and own is not None and classes is not None:
-            decoded = runtime.decode(own[:count].numpy(), classes[:count].numpy())
-            pairs.append(("decoder", decoded, drawn))
-        if trace is not None:
-            actual = runtime.trace(part)
-            pairs += [
-                ("routing", *pair) for pair in zip(actual.classes, trace.classes, strict=True)
-            ]
-            for layer, wanted in zip(actual.hidden.values(), trace.hidden, strict=True):
-                pairs += [("routing", *pair) for pair in zip(layer, wanted, strict=True)]
-        for graph, output, wanted in pairs:
+        found = [*runtime.encode(part)]
+        if "decode" in offers:
+            found.append(runtime.decode(own[:count].numpy(), classes[:count].numpy()))
+        if "trace" in offers:
+            traced = runtime.trace(part)
+            found += [*traced.classes, *(one for layer in traced.hidden.values() for one in layer)]
+        for (graph, wanted), output in zip(expected, found, strict=True):
             _compare(graph, output, wanted[:count].numpy(), PARITY_TOLERANCE)
     alone, together = runtime.encode(images[:1].numpy()), runtime.encode(images.numpy())
     for single, batched in zip(alone, together, strict=True):
         _compare("an image alone and in a batch", single, batched[:1], BATCH_TOLERANCE)
-
-
-def _planned_graphs(network: Network) -> dict[str, str]:
-    """File names by role, as `write_graphs` will give them."""
-    offers = family_of(network.config).offers
-    extra = {"decode": "decoder", "trace": "routing"}
-    roles = [*network.encoders(), *(extra[offer] for offer in sorted(offers))]
-    return {role: f"{role}.onnx" for role in roles}
-
-
-def _draw(network: Network, poses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Images, poses and classes of one class of each of N encodings (N, K, D)."""
-    classes = torch.arange(len(poses)) % poses.shape[1]
-    own = poses[torch.arange(len(poses)), classes]
-    return network.decode(own, classes), own, classes
 
 
 def _count_changes(

@@ -1,4 +1,4 @@
-"""Figures of cards and docs, by matplotlib, which is imported only where one is drawn."""
+"""Figures of cards and docs, PNG files, by matplotlib, which is imported where one is drawn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from model.interpret.sweep_grid import draw_sweep
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training.answers import WrongAnswers, draw, most_present, pick_absent
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.data.pairs import PairSet
 
 if TYPE_CHECKING:
@@ -34,12 +34,7 @@ _DPI, _WIDTH = 100, 9.0
 
 
 def draw_curves(metrics: Path, target: Path, *, title: str) -> None:
-    """Draw all losses, validation errors and the learning rate of a run over its epochs.
-
-    Args:
-        metrics: the run's metrics.jsonl.
-        target: PNG file to write.
-    """
+    """Draw losses, validation errors and the learning rate in a run's metrics over its epochs."""
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     names = dict.fromkeys(name for line in lines for name, value in line.items() if value > 0)
     drawn = [
@@ -47,64 +42,54 @@ def draw_curves(metrics: Path, target: Path, *, title: str) -> None:
         for name in names
         if name.endswith("_loss") or "error_percent" in name or name == "learning_rate"
     ]
-    figure, axes = _axes(max(1, len(drawn)), 1, title=title)
+    figure, axes = make_axes(max(1, len(drawn)), 1, title=title)
     for axis, name in zip(axes.flat, drawn, strict=False):
         kept = [line for line in lines if line.get(name, 0) > 0]
         axis.plot([line["epoch"] for line in kept], [line[name] for line in kept])
         words = name.replace("_percent", ", %").replace("_", " ")
         axis.set(title=words, xlabel="epoch", yscale="log")
-    _save(figure, target)
+    save(figure, target)
 
 
 def draw_routing(changes: Mapping[str, Floats], target: Path, *, title: str) -> None:
     """Draw mean changes (R,) by routing iteration, a panel for each of what changes."""
-    figure, axes = _axes(len(changes), 1, title=title)
+    figure, axes = make_axes(len(changes), 1, title=title)
     for axis, (name, values) in zip(axes.flat, changes.items(), strict=True):
         axis.plot(range(1, len(values) + 1), values, marker="o")
         axis.set(title=f"mean change of a {name}", xlabel="iteration")
         axis.set_ylim(bottom=0)
-    _save(figure, target)
+    save(figure, target)
 
 
 def draw_roc(
     curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]], target: Path
 ) -> None:
     """Draw ROC curves by kind: shares of the others and of the known images, (T,) each."""
-    figure, axes = _axes(1, 1, title="images that reach each novelty score")
+    figure, axes = make_axes(1, 1, title="images that reach each novelty score")
     for kind, (others, known) in curves.items():
         axes[0, 0].plot(others, known, label=kind)
     axes[0, 0].set(xlabel="share of others", ylabel="share of known ones")
     axes[0, 0].legend()
-    _save(figure, target)
+    save(figure, target)
 
 
 def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) -> None:
-    """Draw the first MOST_WRONG: above each its label and presence, below, coloured, its answer's.
-
-    Args:
-        wrong: at least one.
-        class_names: by label.
-        target: PNG file to write.
-    """
+    """Draw the first MOST_WRONG: above each its label and presence, below, coloured, answers'."""
     shown = [np.asarray(part[:MOST_WRONG]) for part in wrong]
     longest = max(len(_name(one, class_names)) for part in shown[1:3] for one in part)
     columns = min(len(shown[0]), max(2, round(_WIDTH / max(0.75, 0.085 * (longest + 6)))))
-    figure, axes = _axes(math.ceil(len(shown[0]) / columns), columns, image=True)
+    figure, axes = make_axes(math.ceil(len(shown[0]) / columns), columns, image=True)
     for axis, image, label, said, (right, least) in zip(axes.flat, *shown, strict=False):
-        _show(axis, image / np.float32(255))
+        show(axis, image / np.float32(255))
         axis.set_title(f"{_name(label, class_names)}  {right:.2f}", fontsize="small")
         axis.set_xlabel(f"{_name(said, class_names)}  {least:.2f}", fontsize="small", color=ACCENT)
-    _save(figure, target)
+    save(figure, target)
 
 
 def draw_sweeps(
     runtime: Runtime, manifest: Manifest, examples: Examples, labels: Sequence[int], target: Path
 ) -> None:
-    """Draw every pose dimension of the first image of each of some classes, side by side.
-
-    Args:
-        manifest: which names dimensions and classes.
-    """
+    """Draw every pose dimension of the first image of each of some classes, side by side."""
     sweep = plan_sweep(range(manifest.class_dim), start=-0.25, stop=0.25, step=0.05)
     grids = []
     for label in labels:
@@ -124,11 +109,6 @@ def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
     Columns are pairs, below their labels. Below the masks stands what the network named, coloured
     where that is wrong. The last row decodes the capsule of a class that is not there.
 
-    Args:
-        runtime: of a bundle for overlapping digits.
-        pairs: a few.
-        target: PNG file to write.
-
     Raises:
         ValueError: the bundle is for something else.
     """
@@ -146,21 +126,21 @@ def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
         "masks": [colour(layers) for layers in masks],
         "not there": list(draw(runtime.decode, poses, absent)),
     }
-    figure, axes = _axes(len(rows), len(images), image=True)
+    figure, axes = make_axes(len(rows), len(images), image=True)
     for row, (title, pictures) in zip(axes, rows.items(), strict=True):
         row[0].set_ylabel(title)
         for axis, picture in zip(row, pictures, strict=True):
-            _show(axis, picture)
+            show(axis, picture)
     for column, classes in enumerate(zip(pairs.labels, named, absent, strict=True)):
         label, said, other = (_name(one, manifest.class_names) for one in classes)
         right = set(classes[0].tolist()) == set(classes[1].tolist())
         axes[0, column].set_title(label, fontsize="small")
         axes[2, column].set_xlabel(said, color=INK if right else ACCENT)
         axes[3, column].set_xlabel(other)
-    _save(figure, target, 256)
+    save(figure, target, 256)
 
 
-def _axes(
+def make_axes(
     rows: int, columns: int, *, title: str = "", image: bool = False
 ) -> tuple[Figure, NDArray[Any]]:
     """A figure and its axes (rows, columns), in the one style of all of them."""
@@ -179,13 +159,14 @@ def _axes(
     return figure, axes
 
 
-def _show(axis: Axes, image: Floats) -> None:
+def show(axis: Axes, image: Floats) -> None:
     """Show an image (C, H, W) in [0, 1]."""
     rgb = image.transpose(1, 2, 0).repeat(3 // len(image), axis=2)
     axis.imshow(rgb.clip(0, 1), interpolation="nearest")
 
 
-def _save(figure: Figure, target: Path, colours: int = 64) -> None:
+def save(figure: Figure, target: Path, colours: int = 64) -> None:
+    """Write a PNG of so few colours that it stays small."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     with Image.open(drawn) as picture:

@@ -7,7 +7,6 @@ import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -17,24 +16,17 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from model.bundle import WEIGHTS, BundleError
-from model.bundle.manifest import GraphRole
 from model.capsnet import Network, family_of
 
 OPSET = 20
 LARGE = 1024
 """Elements from which a weight is stored in 16 bits and left out of the graphs."""
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum", "Scatter", "ScatterElements", "ScatterND"}
-
-
 _LARGEST_CONSTANT = 200_000
 """Bytes of one tensor that a graph may hold itself: Winograd's matrices, indices, small weights."""
 
-
-class Stored(NamedTuple):
-    """A weight of 16 bits in weights.safetensors: where it begins, in bytes, and what it is."""
-
-    offset: int
-    data: bytes
+Stored = tuple[int, bytes]
+"""A weight of 16 bits in the file of weights: where it begins, in bytes, and what it is."""
 
 
 class ExportError(BundleError):
@@ -49,15 +41,11 @@ def round_weights(network: Network) -> None:
             parameter.copy_(parameter.half())
 
 
-def write_graphs(network: Network, folder: Path) -> dict[GraphRole, str]:
-    """Write the weights and the graphs that share them.
+def write_graphs(network: Network, folder: Path) -> None:
+    """Write the weights and the graphs that share them, each called by its role.
 
     Args:
         network: in evaluation mode, its weights rounded.
-        folder: to write to.
-
-    Returns:
-        file names by role.
 
     Raises:
         ExportError: a graph holds a forbidden operator, or holds large weights itself.
@@ -75,15 +63,12 @@ def write_graphs(network: Network, folder: Path) -> dict[GraphRole, str]:
         graphs["decoder"] = _trace(network.decoder, inputs, ("images",))
     if "trace" in offers:
         graphs["routing"] = _trace(FlatTrace(network), images, trace_names(network))
-    files: dict[GraphRole, str] = {}
     for role, graph in graphs.items():
         name = f"{role}.onnx"
         if forbidden := _FORBIDDEN & {node.op_type for node in graph.graph.node}:
             raise ExportError(f"{name} holds {', '.join(sorted(forbidden))}")
         _refer_to(weights, graph, prefix="decoder." if role == "decoder" else "")
         onnx.save(graph, folder / name)
-        files[role] = name  # type: ignore[index]
-    return files
 
 
 class FlatTrace(nn.Module):
@@ -99,15 +84,12 @@ class FlatTrace(nn.Module):
         return (*trace.classes, *(field for layer in trace.hidden for field in layer))
 
 
-def trace_names(network: Network) -> tuple[str, ...]:
+def trace_names(network: Network) -> list[str]:
     """The outputs of `FlatTrace`."""
-    hidden = [
-        f"{layer.name}.{field}"
-        for layer in network.layers[:-1]
-        for field in ("couplings", "presence")
-    ]
-    own = ("couplings", "logits", "trace_presence", "trace_poses", "input_presence", "votes")
-    return (*own, *hidden)
+    names = ["couplings", "logits", "trace_presence", "trace_poses", "input_presence", "votes"]
+    for layer in network.layers[:-1]:
+        names += [f"{layer.name}.couplings", f"{layer.name}.presence"]
+    return names
 
 
 def _save_weights(network: Network, path: Path) -> dict[str, Stored]:
@@ -127,7 +109,7 @@ def _save_weights(network: Network, path: Path) -> dict[str, Stored]:
     stored = {}
     for name in large:
         start, end = (8 + size + offset for offset in header[name]["data_offsets"])
-        stored[name] = Stored(start, content[start:end])
+        stored[name] = (start, content[start:end])
     return stored
 
 
@@ -135,16 +117,13 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
     """Replace a graph's large weights by references; its first nodes widen them, when loaded.
 
     The exporter may have folded what follows into a weight, as batch normalisation into a
-    convolution: it keeps its name, but is another one, and stays in the graph.
-
-    Args:
-        prefix: of the names of a graph's weights in the network; those of a wrapped network begin
-            with `network.` in the graph.
+    convolution: it keeps its name, but is another one, and stays in the graph. Names in the network
+    have a prefix; in the graph of a wrapped network they begin with `network.`.
     """
     initializers, nodes = [], []
     for weight in graph.graph.initializer:
         known = weights.get(prefix + weight.name.removeprefix("network."))
-        if known is None or _in_16_bits(weight) != known.data:
+        if known is None or numpy_helper.to_array(weight).astype(np.float16).tobytes() != known[1]:
             if len(weight.raw_data) > _LARGEST_CONSTANT:
                 raise ExportError(f"{weight.name} would be stored a second time")
             initializers.append(weight)
@@ -156,7 +135,7 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
             raw_data=b"",
         )
         external_data_helper.set_external_data(
-            stored, WEIGHTS, offset=known.offset, length=len(known.data)
+            stored, WEIGHTS, offset=known[0], length=len(known[1])
         )
         stored.ClearField("raw_data")
         initializers.append(stored)
@@ -165,10 +144,6 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
     del graph.graph.initializer[:], graph.graph.node[:]
     graph.graph.initializer.extend(initializers)
     graph.graph.node.extend(nodes)
-
-
-def _in_16_bits(weight: onnx.TensorProto) -> bytes:
-    return numpy_helper.to_array(weight).astype(np.float16).tobytes()
 
 
 def _trace(

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from model.capsnet.network import NetworkConfig
-from training.data.datasets import DATASETS, Dataset, load
-from training.data.examples import Examples, hold_out
+from training.data.datasets import DATASETS, Dataset, Examples, hold_out, load
 from training.data.folder import load_folder
 from training.data.source import DatasetError
 from training.recipes import Recipe
@@ -64,7 +63,7 @@ def load_published(recipe: Recipe, data_dir: Path) -> LearningSet:
     Raises:
         DatasetError: there is no such data set, it does not fit the recipe's network, or a file is
             not the published one.
-        training.data.download.DownloadError: no mirror gave a file.
+        training.data.source.DownloadError: no mirror gave a file.
     """
     if recipe.dataset not in DATASETS:
         known = ", ".join(DATASETS)
@@ -99,7 +98,6 @@ def load_pictures(
     """A folder of pictures by class; the recipe's network is made to fit it.
 
     Args:
-        recipe: for single images.
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
         keep_size: whether small pictures of one size keep it; others, and all where it is False,
             are brought to the network's height and width.

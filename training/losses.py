@@ -20,15 +20,12 @@ Losses = dict[str, Tensor]
 
 
 def margin_loss(presence: Tensor, present: Tensor, *, absent_weight: float = 0.5) -> Tensor:
-    """Squared hinges, summed over classes (Sabour 2017, equation 4).
+    """Squared hinges, summed over classes, a scalar (Sabour 2017, equation 4).
 
     Args:
         presence: (N, K) capsule lengths, as they are (no softmax).
         present: (N, K), 1 where the class is in the image and 0 elsewhere; several may be.
         absent_weight: lambda, so that absent classes do not shrink all lengths at the start.
-
-    Returns:
-        scalar, averaged over the batch.
     """
     missing = present * (PRESENT - presence).clamp_min(0).square()
     surplus = (1 - present) * (presence - ABSENT).clamp_min(0).square()
@@ -42,9 +39,6 @@ def spread_loss(presence: Tensor, present: Tensor, *, margin: Tensor | float) ->
         presence: (N, K) activations.
         present: (N, K), 1 for the one class that is present.
         margin: m.
-
-    Returns:
-        scalar, averaged over the batch.
     """
     target = (presence * present).sum(dim=1, keepdim=True)
     gaps = (margin - (target - presence)).clamp_min(0).square() * (1 - present)
@@ -80,12 +74,7 @@ def cross_entropy(presence: Tensor, present: Tensor) -> Tensor:
 def reconstruction_loss(reconstructions: Tensor, images: Tensor) -> Tensor:
     """Squared error summed over pixels, averaged over the batch (Sabour 2017, section 4.1).
 
-    Args:
-        reconstructions: (N, C, H, W) in [0, 1].
-        images: the same shape.
-
-    Returns:
-        scalar; 784 times the mean squared error at 28x28.
+    That is 784 times the mean squared error at 28x28. Both are (N, C, H, W) in [0, 1].
     """
     return (reconstructions - images).square().flatten(1).sum(dim=1).mean()
 

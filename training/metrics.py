@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 from torch import Tensor
 
-from training.checkpoint import TrainingError
+from training.device import Processes
 from training.losses import Losses
-from training.processes import Processes
+from training.state import TrainingError
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -35,7 +34,6 @@ class Run:
     held_out: int
     """Training examples that it did not see."""
     steps: int = 0
-    """Done."""
     images: int = 0
     """Seen, or pairs of them; repetitions count."""
     seconds: float = 0.0
@@ -56,21 +54,6 @@ class Run:
         """Read what `to_dict` wrote."""
         names = {name: tuple(values[name]) for name in ("devices", "taken")}
         return cls(**{**values, **names})
-
-
-def draw_id() -> str:
-    """A new run's."""
-    return secrets.token_hex(8)
-
-
-def devices_of(runs: Sequence[Run]) -> tuple[str, ...]:
-    """All that the runs took place on, in order, each once."""
-    return tuple(dict.fromkeys(device for run in runs for device in run.devices))
-
-
-def seconds_of(runs: Sequence[Run]) -> float:
-    """What they took together."""
-    return sum(run.seconds for run in runs)
 
 
 def unseen_by(runs: Sequence[Run]) -> int:
@@ -95,14 +78,12 @@ class TestRead:
     __test__ = False  # for pytest, which would collect it
 
     run: str
-    """Its id."""
     version: str
     """Of the weights: see `model.bundle.Manifest`."""
     dataset: str
     split: str
     images: int
     errors: int
-    """How many of them were answered wrongly."""
     protocol: str
     date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
 

@@ -1,15 +1,20 @@
-"""The presets: one recipe for each network that ships, called like its bundle, and the paper's."""
+"""Recipes, their settings from the command line, and the presets.
+
+There is a preset for each network that ships, called like its bundle, and for the paper's.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
-from model.capsnet.families import config_from_dict, config_to_dict
+from model.capsnet.families import config_from_dict, config_to_dict, family_of
 from model.capsnet.matrix import MatrixConfig
 from model.capsnet.network import NetworkConfig
 from model.capsnet.shared import SharedConfig
@@ -25,6 +30,11 @@ RECONSTRUCTION_TEXT = 0.0005
 RECONSTRUCTION_CODE = 0.01
 """The same in that paper's released code, which halves the margin loss and averages it over the ten
 classes too, so that its reconstruction weighs twenty times as much."""
+_CHOICES = (("task", TaskName), ("loss", LossName), ("schedule", Schedule), ("pad", Pad))
+
+
+class SettingError(ValueError):
+    """A setting is unknown or its value not allowed; the message says what is."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,101 @@ class Recipe:
         return cls(**{**values, "network": network, "frozen": frozen})
 
 
-_CHOICES = (("task", TaskName), ("loss", LossName), ("schedule", Schedule), ("pad", Pad))
+def override(recipe: Recipe, settings: Sequence[str], *, fixed: Collection[str] = ()) -> Recipe:
+    """A recipe with other values of some fields, its own or its network's.
+
+    Args:
+        settings: each `KEY=VALUE`. A field of the network is called `network.KEY`, or by its own
+            name where the recipe has none of that name. Values are JSON or plain words; a list may
+            also be written with commas alone.
+        fixed: fields that something else decides.
+
+    Raises:
+        SettingError: a field is unknown or fixed, or a value is of the wrong kind or out of range.
+    """
+    own, networks = _kinds(recipe), _kinds(recipe.network)
+    del own["network"]
+    changes: dict[str, Any] = {}
+    network_changes: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise SettingError(f"{setting!r} is not KEY=VALUE")
+        name = key.removeprefix("network.")
+        if name in fixed:
+            raise SettingError(f"{key} follows from the pictures")
+        if name == key and key in own:
+            changes[key] = _value(key, text, own[key])
+        elif name in networks:
+            network_changes[name] = _value(key, text, networks[name])
+        else:
+            raise SettingError(
+                f"{key} is no setting. The recipe has {', '.join(own)}; its "
+                f"{family_of(recipe.network).name} network has {', '.join(networks)}"
+            )
+    try:
+        network = replace(recipe.network, **network_changes)
+        return replace(recipe, **changes, network=network)
+    except ValueError as error:
+        raise SettingError(str(error)) from error
+
+
+def _kinds(settings: Recipe | NetworkConfig) -> dict[str, Any]:
+    """The type of each field."""
+    hints = get_type_hints(type(settings))
+    return {one.name: hints[one.name] for one in fields(settings)}
+
+
+def _value(key: str, text: str, kind: Any) -> Any:
+    given = text if kind is str else _word(text)
+    if get_origin(kind) is tuple and not isinstance(given, list):
+        given = [_word(part) for part in text.split(",") if part]
+    try:
+        return _typed(given, kind)
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"{key} is {_describe(kind)}, not {text}") from error
+
+
+def _word(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _typed(given: Any, kind: Any) -> Any:
+    """A JSON value as one of a kind; TypeError or ValueError where it is none."""
+    if get_origin(kind) is Literal:
+        allowed = given in get_args(kind)
+    elif get_origin(kind) is tuple:
+        each, *others = get_args(kind)
+        if not isinstance(given, list) or (others != [...] and len(given) != 1 + len(others)):
+            raise ValueError
+        return tuple(_typed(one, each) for one in given)
+    elif hasattr(kind, "_fields"):  # a named tuple, of whole numbers as all of them here
+        return kind(*(_typed(one, int) for one in given))
+    elif kind is float:
+        given = float(given) if type(given) is int else given
+        allowed = type(given) is float and math.isfinite(given)
+    else:
+        allowed = type(given) is kind
+    if not allowed:
+        raise ValueError
+    return given
+
+
+def _describe(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    if get_origin(kind) is tuple:
+        each, *others = get_args(kind)
+        count = "some" if others == [...] else str(1 + len(others))
+        return f"a list of {count}, each {_describe(each)}"
+    if hasattr(kind, "_fields"):
+        return f"[{', '.join(kind._fields)}]"
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
+
+
 _DISTORTED: dict[str, Any] = {"affine": 0.5, "elastic_px": 1.25}
 _AVERAGED: dict[str, Any] = {"average_decay": 0.999}
 _MNIST = Recipe("mnist", epochs=120, warmup_steps=500, **_DISTORTED)
@@ -162,7 +266,7 @@ _PICTURES = Recipe(
     **_AVERAGED,
 )
 
-_BY_AGREEMENT = (
+_PRESETS = (
     _MNIST,
     _MNIST_COMPACT,
     _MULTIMNIST,
@@ -190,8 +294,6 @@ _BY_AGREEMENT = (
         epochs=640,
         schedule="exponential",
     ),
-)
-_BY_ATTENTION = (
     _ATTENTION,
     replace(
         _ATTENTION,
@@ -205,18 +307,9 @@ _BY_ATTENTION = (
     replace(_ATTENTION, name="fashion-mnist-attention", epochs=30, **_CLOTHES),
     replace(_PICTURES, name="cifar10"),
     _PICTURES,
-)
-_BY_SHARED_WEIGHTS = (
     Recipe(
-        "mnist-shared",
-        network=SharedConfig(),
-        absent_weight=0.25,
-        epochs=10,
-        **_SMALL,
-        **_AVERAGED,
+        "mnist-shared", network=SharedConfig(), absent_weight=0.25, epochs=10, **_SMALL, **_AVERAGED
     ),
-)
-_BY_EM = (
     Recipe(
         "mnist-matrix",
         network=MatrixConfig(
@@ -248,8 +341,6 @@ _BY_EM = (
         pad="reflect",
         shift_px=4,
     ),
-)
-_BASELINES = (
     replace(_MNIST, name="mnist-baseline", network=BaselineConfig(), loss="cross-entropy"),
     replace(
         _MULTIMNIST,
@@ -267,8 +358,4 @@ _BASELINES = (
         loss="cross-entropy",
     ),
 )
-
-PRESETS = {
-    recipe.name: recipe
-    for recipe in (*_BY_AGREEMENT, *_BY_ATTENTION, *_BY_SHARED_WEIGHTS, *_BY_EM, *_BASELINES)
-}
+PRESETS = {recipe.name: recipe for recipe in _PRESETS}

@@ -1,26 +1,105 @@
-"""What a run is, and what changes in it: weights, their average, the optimiser, the steps done."""
+"""What a run is, what changes in it, and how that is kept: whole or not at all."""
 
 from __future__ import annotations
 
+import json
+import pickle
+import secrets
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
 from torch import nn
 
+from model.bundle.atomic_file import replacing
 from model.capsnet import Network, build
-from training.checkpoint import CHECKPOINT, Checkpoint, CheckpointError, TrainingError
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.device import device_name
 from training.learning_set import Pictures
-from training.provenance import Run, draw_id
+from training.provenance import Run
 from training.recipes import Recipe
 
+CHECKPOINT = "checkpoint.pt"
+"""In the folder of a run."""
+_VERSION = 3
+_UNREADABLE = (
+    *(OSError, EOFError, RuntimeError, LookupError, ValueError, TypeError, AttributeError),
+    *(pickle.UnpicklingError, zipfile.BadZipFile),
+)
+"""What reading a file may raise that is no checkpoint."""
 LOCK = ".lock"
+
+
+class TrainingError(Exception):
+    """Training cannot start or go on; the message says why and nothing was overwritten."""
+
+
+class CheckpointError(TrainingError):
+    """A checkpoint is missing, corrupt or of another run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """Where a run stands: enough to continue it as if it had never stopped, and to export it."""
+
+    recipe: Recipe
+    pictures: Pictures | None
+    """The folder that it learns from, where that is no published data set."""
+    examples: int
+    """In an epoch."""
+    runs: tuple[Run, ...]
+    """This run, the last one, and those whose weights it started from."""
+    network: dict[str, Any]
+    """The weights that are exported: the trained ones, or their running average."""
+    trained: dict[str, Any] | None
+    """The trained weights, where `network` has their average."""
+    optimiser: dict[str, Any]
+    """Its state; empty where the run is complete and nothing goes on."""
+
+    @property
+    def run(self) -> Run:
+        """This run."""
+        return self.runs[-1]
+
+    def save(self, path: Path) -> None:
+        """Write to `path` in one step, so that a kill leaves the old file or the new one."""
+        recipe = json.loads(json.dumps(self.recipe.to_dict()))  # plain lists: torch loads no others
+        runs, pictures = [run.to_dict() for run in self.runs], self.pictures
+        described = {"recipe": recipe, "runs": runs, "pictures": pictures and pictures.to_dict()}
+        values = {**self.__dict__, **described, "version": _VERSION}
+        with replacing(path) as file:
+            torch.save(values, file)
+
+    @staticmethod
+    def load(path: Path) -> Checkpoint:
+        """Read what `save` wrote; tensors arrive on the CPU.
+
+        Raises:
+            CheckpointError: missing, corrupt, or written by another version.
+        """
+        if not path.exists():
+            raise CheckpointError(f"there is no checkpoint at {path}")
+        try:
+            with zipfile.ZipFile(path) as archive:
+                if archive.testzip():  # torch does not look at the checksums
+                    raise CheckpointError(f"{path} is corrupt")
+            values = torch.load(path, map_location="cpu", weights_only=True)
+            if values.pop("version") != _VERSION:
+                raise CheckpointError(f"{path} was written by another version of the trainer")
+            typed = {
+                "recipe": Recipe.from_dict(values["recipe"]),
+                "pictures": values["pictures"] and Pictures.from_dict(values["pictures"]),
+                "runs": tuple(Run.from_dict(run) for run in values["runs"]),
+            }
+            return Checkpoint(**{**values, **typed})
+        except _UNREADABLE as error:
+            raise CheckpointError(f"{path} is not a readable checkpoint: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -61,9 +140,7 @@ class Plan:
 
 
 class TrainingState:
-    """Weights, optimiser, how far the run is and what it started from.
-
-    A new one is where the seed begins.
+    """Weights, optimiser, how far the run is and what it started from; a new one is at its seed.
 
     Raises:
         TrainingError: the recipe freezes what is not there, or everything.
@@ -82,7 +159,7 @@ class TrainingState:
         decay = recipe.average_decay
         self._average = RunningAverage(self.network, decay=decay) if decay else None
         self.run = Run(
-            id=draw_id(),
+            id=secrets.token_hex(8),
             preset=recipe.name,
             dataset=recipe.dataset,
             task=recipe.task,
@@ -224,7 +301,7 @@ def freeze(network: Network, prefixes: tuple[str, ...]) -> list[nn.Module]:
     """Keep parameters whose names begin so from being trained.
 
     Returns:
-        the modules that are frozen as a whole: their statistics and dropout stay as they are, too.
+        modules that are frozen as a whole: their statistics and dropout stay as they are, too.
     """
     names = [name for name, _ in network.named_parameters()]
     for prefix in prefixes:

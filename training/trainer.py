@@ -6,7 +6,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 
@@ -14,14 +14,12 @@ import torch
 from torch import Tensor
 
 from model.capsnet import Network
-from training.checkpoint import TrainingError
-from training.device import CudaGraph
+from training.device import CudaGraph, Processes
 from training.losses import Losses, total_loss
 from training.metrics import Meter, RunLog
-from training.processes import Processes
 from training.recipes import Recipe
-from training.state import Plan, TrainingState
-from training.tasks import make_task
+from training.state import Plan, TrainingError, TrainingState
+from training.tasks import TASKS
 
 _ALONE = Processes()
 
@@ -75,7 +73,8 @@ class Trainer:
         self._compute: Callable[[Sequence[Tensor]], Losses] = self._descend
         if device.type == "cuda":
             self._compute = CudaGraph(self._descend, buffers=list(self.network.buffers()))
-        self.task = make_task(plan.recipe, plan.training, seed=plan.seed, device=device)
+        kind = TASKS[plan.recipe.task]
+        self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
 
     @property
     def network(self) -> Network:
@@ -90,7 +89,7 @@ class Trainer:
     @property
     def total_steps(self) -> int:
         """Steps after which the run is complete."""
-        images = self.plan.recipe.epochs * self.task.epoch_size
+        images = self.plan.recipe.epochs * len(self.task.batches)
         return math.ceil(round(images, 6) / self.plan.recipe.batch_size)  # epochs may be a third
 
     @property
@@ -124,11 +123,13 @@ class Trainer:
         """
         start = saved = clock()
         before, meter = self.state.run.seconds, Meter(self.processes, start)
-        with stop_signals() as stopped, self._shown():
+        name, done = self.plan.recipe.name, self.done_steps
+        shown = self._log.shown(name, total=self.total_steps, done=done)
+        with stop_signals() as stopped, shown:
             while not self.complete:
                 meter.add(self.step())
                 logged = self.done_steps % log_every == 0 or self.complete
-                losses = self._read(meter) if logged else {}
+                losses = meter.means() if logged else {}
                 now = clock()
                 self.state.run = replace(self.state.run, seconds=before + now - start)
                 if logged:
@@ -156,11 +157,10 @@ class Trainer:
         """
         recipe, done = self.plan.recipe, self.done_steps
         self.state.begin_step(learning_rate(recipe, done, total=self.total_steps))
-        rows = self.processes.share(self.task.rows(done))
+        rows = self.processes.share(self.task.batches.rows(done))
         losses = self._compute([rows, torch.full((), float(done), device=self.device)])
-        self.processes.add_up(
-            [weight.grad for weight in self.network.parameters() if weight.grad is not None]
-        )
+        gradients = [weight.grad for weight in self.network.parameters()]
+        self.processes.add_up([gradient for gradient in gradients if gradient is not None])
         self.state.end_step()
         return losses
 
@@ -175,7 +175,7 @@ class Trainer:
                 f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
             )
         if self.processes.leads:
-            self.state.save(examples=self.task.epoch_size, complete=self.complete)
+            self.state.save(examples=len(self.task.batches), complete=self.complete)
 
     def _descend(self, inputs: Sequence[Tensor]) -> Losses:
         """Losses of some rows of a batch at a step, as parts of its means; leaves gradients."""
@@ -186,23 +186,15 @@ class Trainer:
         (total_loss(losses, self.plan.recipe) * share).backward()  # type: ignore[no-untyped-call]
         return {name: loss.detach() * share for name, loss in losses.items()}
 
-    def _read(self, meter: Meter) -> dict[str, float]:
-        losses = meter.means()
+    @property
+    def _epoch(self) -> float:
+        return self.done_steps * self.plan.recipe.batch_size / len(self.task.batches)
+
+    def _add_losses(self, losses: dict[str, float], steps_per_s: float) -> None:
         if not math.isfinite(sum(losses.values())):
             raise TrainingError(
                 f"the loss is not finite at step {self.done_steps}; the last checkpoint is kept"
             )
-        return losses
-
-    def _shown(self) -> AbstractContextManager[None]:
-        name = self.plan.recipe.name
-        return self._log.shown(name, total=self.total_steps, done=self.done_steps)
-
-    @property
-    def _epoch(self) -> float:
-        return self.done_steps * self.plan.recipe.batch_size / self.task.epoch_size
-
-    def _add_losses(self, losses: dict[str, float], steps_per_s: float) -> None:
         self._log.add(
             step=self.done_steps,
             epoch=self._epoch,
@@ -215,7 +207,7 @@ class Trainer:
     def _validate(self, every: int | None) -> None:
         """Measure the error on what is held out, where that is due and this process leads."""
         held_out = self.plan.validation
-        every = every or math.ceil(self.task.epoch_size / self.plan.recipe.batch_size)
+        every = every or math.ceil(len(self.task.batches) / self.plan.recipe.batch_size)
         due = self.done_steps % every == 0 or self.complete
         if due and held_out and self.processes.leads:
             errors = self.task.errors(self.state.result, held_out)

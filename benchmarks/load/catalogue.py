@@ -23,7 +23,7 @@ CORES = str(cpu_quota())
 ONE_COPY = {"WORKERS": "1", "THREADS": CORES, "SPIN": "0"}
 """Idle onnxruntime threads sleep: where they spin, the server's own threads lack the core."""
 SPINNING = ONE_COPY | {"SPIN": "1"}
-"""As onnxruntime has it by default, and this service where a request comes alone."""
+"""As onnxruntime has it by default."""
 COPIES = {"WORKERS": CORES, "THREADS": "1"}
 SHARED = {"WORKERS": "1", "THREADS": "1"}
 """One copy that several threads of the server call at once."""

@@ -25,7 +25,7 @@ import uvloop
 
 RECONNECT_S = 0.05
 DRAIN_S = 10.0
-"""Longest wait for what is under way when the time is over."""
+"""Longest wait for requests in flight at the end of a measurement."""
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,10 @@ def ask(port: int, request: bytes, *, timeout_s: float = 5.0) -> bytes:
 
 
 def resident_mib(pid: int) -> float:
-    """Resident memory of a process, in MiB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    """Resident memory of a process and of all that it started, in MiB."""
+    pages = sum(
+        int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in (pid, *descendants(pid))
+    )
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

@@ -1,1 +1,1 @@
-"""Looking inside, in numpy: sweeps, named pose dimensions, masks of pairs, novelty."""
+"""Looking inside, in numpy: sweeps, named dimensions, routing, masks, movement, novelty."""

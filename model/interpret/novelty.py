@@ -45,6 +45,19 @@ class Ranks(NamedTuple):
         return np.minimum(np.minimum(self.length, self.margin), self.error)
 
 
+class Novelty(NamedTuple):
+    """How one image compares with the known ones."""
+
+    known: bool
+    score: float
+    """The lowest rank, from 0 to 1."""
+    length_rank: float
+    margin_rank: float
+    error_rank: float
+    error: float
+    """Share of the image that the reconstruction of its longest capsule misses."""
+
+
 @dataclass(frozen=True)
 class NoveltyRule:
     """The rule of one bundle: quantiles of each feature, and the threshold of the score.
@@ -94,6 +107,14 @@ class NoveltyRule:
             margin=np.interp(features.margin, self.margin, self.quantiles),
             error=1 - np.interp(features.error, self.error, self.quantiles),
         )
+
+    def judge(self, features: Features) -> list[Novelty]:
+        """Compare images with the known ones, one by one, rounded to six digits."""
+        ranks = self.rank(features)
+        return [
+            Novelty(bool(row[0] >= self.threshold), *(round(float(value), 6) for value in row))
+            for row in zip(ranks.score, *ranks, features.error, strict=True)
+        ]
 
 
 def measure_features(presence: Floats, images: Floats, drawn: Floats) -> Features:

@@ -10,8 +10,10 @@ from model.runtime.runtime import (
     Runtime,
     Trace,
 )
+from model.runtime.sessions import Array
 
 __all__ = [
+    "Array",
     "ClassTrace",
     "CudaOptions",
     "Device",

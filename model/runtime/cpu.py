@@ -6,10 +6,18 @@ import math
 import os
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import numpy as np
-from onnxruntime import InferenceSession, SessionOptions
+import onnxruntime
+from onnxruntime import (
+    InferenceSession,
+    OrtAllocatorType,
+    OrtMemoryInfo,
+    OrtMemType,
+    SessionOptions,
+)
 
 from model.bundle import BundleError
 from model.runtime.sessions import DTYPES, PlainSession, load
@@ -23,44 +31,24 @@ class CpuDevice:
     """Plain sessions; batches run as they come.
 
     Args:
-        threads: in all; 0 takes this process's CPU quota.
+        threads: of one inference; 0 takes this process's CPU quota.
     """
 
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or cpu_quota()
 
-    @property
-    def side_by_side(self) -> int:
-        """How many batches it pays to run at once."""
-        return min(2, self.threads)
-
     def open(self, graph: Path) -> PlainSession:
-        """Load a graph to be done soon: on all threads, or on one where that is as quick.
-
-        A quick inference gains nothing from other threads, and waits for those that have no core
-        to run on because the machine does something else.
+        """Load a graph and measure it, on all threads or on one where that is as quick.
 
         Raises:
             BundleError: onnxruntime cannot load it or run it.
         """
         session = open_session(graph, threads=1)
-        try:
-            seconds = _seconds_of_a_row(session)
-        except Exception as error:  # onnxruntime's errors have no common class
-            raise BundleError(f"{graph}: onnxruntime cannot run it: {error}") from error
+        seconds = _seconds_of_a_row(graph, session)
         if self.threads > 1 and seconds > QUICK_S:
             session = open_session(graph, threads=self.threads)
-        return PlainSession(session)
-
-    def open_side_by_side(self, graph: Path) -> PlainSession:
-        """Load a graph of which two batches run at once, each on a thread and what helps them.
-
-        A session's own threads, one fewer than it is told, help all who run it.
-
-        Raises:
-            BundleError: onnxruntime cannot load it.
-        """
-        return PlainSession(open_session(graph, threads=self.threads - self.side_by_side + 1))
+            seconds = _seconds_of_a_row(graph, session)
+        return PlainSession(session, seconds)
 
 
 def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
@@ -76,10 +64,21 @@ def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
     options = SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or cpu_quota()
+    # A thread that spins takes the core from whoever else needs it.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    _share_memory()
+    options.add_session_config_entry("session.use_env_allocators", "1")
     return load(graph, options, [PROVIDER])
 
 
-def _seconds_of_a_row(session: InferenceSession) -> float:
+@cache
+def _share_memory() -> None:
+    """Have all sessions of this process compute in the same memory, not each in its own."""
+    memory = OrtMemoryInfo("Cpu", OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, OrtMemType.DEFAULT)
+    onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg({}))
+
+
+def _seconds_of_a_row(graph: Path, session: InferenceSession) -> float:
     """How long one row takes, undisturbed."""
     inputs = {
         one.name: np.zeros((1, *one.shape[1:]), DTYPES[one.type]) for one in session.get_inputs()
@@ -87,7 +86,10 @@ def _seconds_of_a_row(session: InferenceSession) -> float:
     seconds = []
     for _ in range(4):
         began = time.perf_counter()
-        session.run(None, inputs)
+        try:
+            session.run(None, inputs)
+        except Exception as error:  # onnxruntime's errors have no common class
+            raise BundleError(f"{graph}: onnxruntime cannot run it: {error}") from error
         seconds.append(time.perf_counter() - began)
     return min(seconds)
 

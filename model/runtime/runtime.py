@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -77,16 +78,15 @@ class Trace(NamedTuple):
 
 
 class Runtime:
-    """The sessions of one bundle. Where `any_thread` is false, for one thread alone.
+    """The sessions of one bundle: on the CPU for any thread, on CUDA for one alone.
 
-    On the CPU batches run as they come: few images on all threads, to be done soon, and more on
-    half of them, so that two batches run side by side. On CUDA they are padded to buckets, and
-    each bucket is a CUDA graph. An image's answer does not depend on which it was.
+    On the CPU batches run as they come. On CUDA they are padded to buckets, and each bucket is a
+    CUDA graph. An image's answer does not depend on which it was.
 
     Args:
         bundle: what to load.
         device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
-        threads: of the CPU, in all; by default the CPU quota of this process.
+        threads: of one inference on the CPU; by default the CPU quota of this process.
         cuda: how CUDA is used, if it is.
         max_encode_rows: largest batch of images that is prepared for.
         max_decode_rows: largest batch of poses; a whole sweep of 16 dimensions fits in 256.
@@ -128,15 +128,11 @@ class Runtime:
         """The onnxruntime provider in use."""
         return self._encoder(1).provider
 
-    @property
-    def any_thread(self) -> bool:
-        """Whether any thread may encode and decode, several at once; on CUDA graphs have owners."""
-        return self._cuda is None
-
-    @property
-    def side_by_side(self) -> int:
-        """How many batches it pays to run at once."""
-        return self._cpu.side_by_side if self._cuda is None else 1
+    def row_s(self, graph: str) -> float:
+        """Seconds of one row of `encode`, `decode` or `trace`, where any thread may run it."""
+        sessions = {"encode": self._encoder(1), "decode": self._decoder, "trace": self._routing}
+        session = sessions[graph]
+        return math.inf if session is None else session.row_s
 
     def warm_up(self) -> None:
         """Prepare for all batch sizes, on the thread that will encode and decode.
@@ -224,10 +220,7 @@ class Runtime:
         """Batches run as they come."""
         self._cuda, cpu = None, self._cpu
         self._encoders: dict[GraphRole, Session] = {
-            role: (cpu.open_side_by_side if role == "encoder.batch" else cpu.open)(
-                self.bundle.graph(role)
-            )
-            for role in self._encoder_roles()
+            role: cpu.open(self.bundle.graph(role)) for role in self._encoder_roles()
         }
         self._decoder = self._open("decoder", cpu.open)
         self._routing = self._open("routing", cpu.open)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +23,9 @@ _WARM_UP_RUNS = 4
 class Session(Protocol):
     """One graph, ready to run: on a CPU from any thread, on CUDA from one alone."""
 
+    row_s: float
+    """Seconds of one row, where any thread may run it; else infinite."""
+
     @property
     def provider(self) -> str:
         """The onnxruntime provider in use."""
@@ -36,8 +40,9 @@ class Session(Protocol):
 class PlainSession:
     """Batches run as they come: what suits the CPU, where padding would only cost."""
 
-    def __init__(self, session: InferenceSession) -> None:
+    def __init__(self, session: InferenceSession, row_s: float = math.inf) -> None:
         self._session = session
+        self.row_s = row_s
 
     @property
     def provider(self) -> str:
@@ -93,6 +98,7 @@ class BucketedSession:
         *,
         device: tuple[str, int] = ("cpu", 0),
     ) -> None:
+        self.row_s = math.inf
         self._session = session
         self._buckets = buckets
         self._slots = {rows: _Slot(session, rows, device) for rows in buckets.sizes}

@@ -23,6 +23,7 @@ def service_url() -> Iterator[str]:
     """The service with one network, a quick one."""
     environment = {
         "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_WORKERS": "1",
         "CAPSNET_DEFAULT_MODEL": "mnist-compact",
         "CAPSNET_MODELS": '["mnist-compact"]',
         "CAPSNET_MAX_BODY_BYTES": str(MAX_BODY_BYTES),

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from model.bundle import MANIFEST
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.browser.conftest import MAX_BODY_BYTES
 from tests.browser.playground import Playground, open_playground
@@ -80,7 +80,7 @@ def test_a_busy_service_is_asked_again_when_it_says(
     notice = playground.page.get_by_role("status")
     with slow_sender(service_url):
         playground.page.locator("#pad").get_by_role("button", name="Sample 3").click()
-        notice.filter(has_text="Too much work is waiting. Trying again in").wait_for()
+        notice.filter(has_text="Queue full. Trying again in").wait_for()
         assert "?" == playground.page.locator("#verdict").inner_text()
     playground.page.locator("#verdict strong").wait_for()
     assert "3" == playground.label
@@ -96,7 +96,11 @@ def test_a_service_that_starts_is_waited_for(browser: Browser, tmp_path: Path) -
     manifest = (bundle / MANIFEST).read_text()
     (bundle / MANIFEST).unlink()
     os.mkfifo(bundle / MANIFEST)  # read when the test writes it
-    environment = {"CAPSNET_BUNDLES": str(tmp_path), "CAPSNET_DEFAULT_MODEL": bundle.name}
+    environment = {
+        "CAPSNET_BUNDLES": str(tmp_path),
+        "CAPSNET_DEFAULT_MODEL": bundle.name,
+        "CAPSNET_WORKERS": "1",
+    }
     with (
         running(lambda _environment: SOURCE, environment, probe="/livez") as (_process, client),
         open_playground(browser, str(client.base_url), ready=False) as playground,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from model.bundle import MANIFEST, Bundle
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.browser.playground import Playground, open_playground
 from tests.browser.test_visitors import HAND_OVER

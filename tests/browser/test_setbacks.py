@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 from tests.browser.playground import Playground, open_playground
 
 if TYPE_CHECKING:

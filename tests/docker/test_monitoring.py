@@ -5,14 +5,15 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import Metrics
-from service.waiting import BatchReport
+from service.inference.batcher import BatchReport
+from service.telemetry.metrics import Metrics
 
 MONITORING = Path(__file__).parents[2] / "docker" / "monitoring"
 DASHBOARD = MONITORING / "grafana" / "dashboards" / "capsnet.json"
@@ -22,8 +23,8 @@ DASHBOARD = MONITORING / "grafana" / "dashboards" / "capsnet.json"
 def exposed() -> set[str]:
     """Names of all series that the service exposes once it has answered something."""
     metrics = Metrics()
-    metrics.watch(waiting_rows=lambda: 0, provider="CPU", models="mnist")
-    metrics.note_request("/classify", 200, 0.1)
+    metrics.note_engine(SimpleNamespace(provider="CPU", manifests=["mnist"]))  # type: ignore[arg-type]
+    metrics.note_request("POST", "/classify", 200, 0.1)
     metrics.note_stage("queue", 0.1)
     metrics.note_rejection("busy")
     metrics.note_batch(BatchReport(("mnist", "encode"), 1, 0.1))

@@ -15,8 +15,7 @@ import pytest
 from model.bundle import MANIFEST
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running, wait_until_ok
-from training.data.datasets import DATASETS, load
-from training.data.examples import Examples, hold_out
+from training.data.datasets import DATASETS, Examples, hold_out, load
 
 SHIPPED = (
     "fashion-mnist-compact",

@@ -7,8 +7,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from training.data.datasets import DATASETS, load
-from training.data.examples import hold_out
+from training.data.datasets import DATASETS, hold_out, load
 
 PICTURES = 50
 

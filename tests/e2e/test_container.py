@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 from tests.e2e.conftest import Container
 
 ADDED_BYTES = 400_000_000

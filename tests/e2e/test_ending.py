@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from model.bundle import MANIFEST
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 from service.settings import Settings
-from tests.processes import SOURCE, free_port, wait_until_ok
+from tests.processes import HANGING, SOURCE, free_port, wait_until_ok
 
 TAKE_TERMINAL = """
 import fcntl, os, sys, termios
@@ -58,7 +58,7 @@ def test_a_closed_terminal_ends_it(container: object) -> None:
 
 
 def test_second_sigterm_cuts_the_grace_short(start_service: Start) -> None:
-    """Who is in a hurry asks twice; the code is still 0."""
+    """The process ends at once; the code is still 0."""
     process, client = start_service(CAPSNET_DRAIN_GRACE_S="60")
     process.send_signal(signal.SIGTERM)
     while client.get("/readyz").status_code == httpx.codes.OK:
@@ -91,31 +91,16 @@ def client_of_another_connection_is_answered(url: str) -> bool:
         return False
 
 
-STUCK = """
-import os, pathlib, threading
-from model.runtime import Runtime
-from service import app
-from service.__main__ import main
-
-def encode(*_):
-    pathlib.Path(os.environ["STUCK"]).touch()
-    threading.Event().wait()
-
-app.CLOSE_TIMEOUT_S = 0.1
-Runtime.encode = encode
-main()
-"""
-"""The service, with an inference that leaves a file and never returns."""
-
-
 def test_an_inference_that_never_ends_does_not_hold_up_the_end(
     start_service: Start, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Its caller is told, the process ends in bounded time, and its code is not 0."""
     process, client = start_service(
-        command=lambda _environment: [sys.executable, "-c", STUCK],
+        command=lambda _environment: HANGING,
+        CAPSNET_WORKERS="1",
         CAPSNET_DRAIN_TIMEOUT_S="1",
         STUCK=str(tmp_path / "stuck"),
+        SLOW="1",
     )
     picture = (SAMPLES / "7.png").read_bytes()
     headers = {"X-Request-Timeout": "0.2"}
@@ -142,7 +127,8 @@ main()
 
 def test_a_lost_device_ends_it(start_service: Start, capfd: pytest.CaptureFixture[str]) -> None:
     """Its caller is told, it is not alive any more, and its code is not 0."""
-    process, client = start_service(command=lambda _environment: [sys.executable, "-c", LOST])
+    command = [sys.executable, "-c", LOST]
+    process, client = start_service(command=lambda _environment: command, CAPSNET_WORKERS="1")
     picture = (SAMPLES / "7.png").read_bytes()
     answer = client.post("/classify", files={"file": picture})
     assert httpx.codes.SERVICE_UNAVAILABLE == answer.status_code
@@ -162,7 +148,7 @@ def test_a_reload_that_hangs_does_not_hold_up_the_end(
     process, client = start_service(
         CAPSNET_BUNDLES=str(tmp_path),
         CAPSNET_DEFAULT_MODEL="mnist-compact",
-        CAPSNET_API_KEYS='["a-key-of-tests-alone"]',
+        CAPSNET_ADMIN_KEYS='["a-key-of-tests-alone"]',
         CAPSNET_DRAIN_GRACE_S="0",
         CAPSNET_DRAIN_TIMEOUT_S="1",
     )

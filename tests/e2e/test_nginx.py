@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.documentation import SAMPLES
-from service.problems import MEDIA_TYPE, REQUEST_ID
+from service.http.problems import MEDIA_TYPE, REQUEST_ID
+from service.pictures import SAMPLES
 from service.settings import Settings
 
 CONFIG = Path(__file__).parents[2] / "docker" / "nginx.conf"

@@ -9,7 +9,7 @@ from PIL import Image
 
 from model.bundle import Bundle
 from service.settings import Settings
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.data.pairs import fixed_pairs
 
 COUNT = 200

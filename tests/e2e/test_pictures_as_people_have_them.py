@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.pictures import Picture, kinds, render
-from training.data.examples import Examples
+from training.data.datasets import Examples
 
 COUNT = 100
 NEEDED = {"mnist-matrix": 95}

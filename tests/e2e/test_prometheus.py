@@ -7,7 +7,7 @@ import time
 import httpx
 import pytest
 
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 
 
 def ask(prometheus: httpx.Client, query: str) -> float | None:

@@ -12,8 +12,7 @@ from PIL import Image
 from model.bundle import Bundle
 from service.settings import Settings
 from training.answers import is_wrong
-from training.data.datasets import DATASETS, load
-from training.data.examples import Examples
+from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import TEST_DIGESTS, published_pairs
 
 BATCH = 100

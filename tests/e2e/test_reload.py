@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from model.bundle import MANIFEST
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 from service.settings import Settings
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 
 
 @pytest.mark.parametrize("digit", range(10))

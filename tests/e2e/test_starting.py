@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from model.bundle import MANIFEST
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 
@@ -58,5 +58,5 @@ def test_a_port_that_is_taken_ends_the_process(
         taken.listen()
         result = run_service(PORT=str(taken.getsockname()[1]))
     assert result.returncode != 0
-    assert "address already in use" in result.stderr
+    assert "address already in use" in result.stderr.lower()
     assert "Traceback" not in result.stderr

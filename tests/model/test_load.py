@@ -11,7 +11,7 @@ from PIL import Image
 import model
 from model.bundle import BundleError
 from model.runtime import NotOffered
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 
 
 def test_a_network_in_four_lines() -> None:

@@ -6,10 +6,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from service.app import attach, create_app
-from service.bundles import load_runtimes
-from service.documentation import SAMPLES
-from service.engine import Engine
+from service.app import create_app
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.pictures import SAMPLES
 from service.settings import Settings
 
 SEVEN = {"file": (SAMPLES / "7.png").read_bytes()}
@@ -54,7 +54,7 @@ def test_an_engine_makes_it_ready(starting: TestClient, settings: Settings) -> N
     """Once the bundles are there, requests are answered."""
     app = starting.app
     assert isinstance(app, FastAPI)
-    attach(app, Engine(load_runtimes(settings)))
+    app.state.bundles.use(open_engine(load_runtimes(settings)))
     assert {"blocks", "mnist", "strokes"} == set(starting.get("/readyz").json()["models"])
     assert 200 == starting.post("/classify", files=SEVEN).status_code
 

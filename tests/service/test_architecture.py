@@ -6,12 +6,13 @@ import sys
 
 import pytest
 
-NAMES = "import json, sys, service.__main__; print(json.dumps(sorted(sys.modules)))"
+PROGRAMS = "service.__main__, service.supervisor, service.worker, service.inference.process"
+NAMES = f"import json, sys, {PROGRAMS}; print(json.dumps(sorted(sys.modules)))"
 
 
 @pytest.fixture(scope="module")
 def imported(pytestconfig: pytest.Config) -> set[str]:
-    """All modules that the service's program imports, in a process of its own."""
+    """All modules that the service's programs import, in a process of their own."""
     ended = subprocess.run(
         [sys.executable, "-c", NAMES],
         cwd=pytestconfig.rootpath,
@@ -24,7 +25,7 @@ def imported(pytestconfig: pytest.Config) -> set[str]:
 
 def test_the_service_imports_what_it_serves_with(imported: set[str]) -> None:
     """The list is the real one: onnxruntime and the routes are on it."""
-    assert {"onnxruntime", "service.routes", "model.runtime"} <= imported
+    assert {"onnxruntime", "service.api.routes", "model.runtime"} <= imported
 
 
 @pytest.mark.parametrize("package", ["torch", "training", "model.capsnet", "onnx", "onnxscript"])

@@ -9,10 +9,11 @@ import pytest
 from service import healthcheck
 
 
-@pytest.fixture(params=[200, 503])
+@pytest.fixture(params=[(200, ""), (503, "127.0.0.1"), (200, "0.0.0.0"), (200, "127.0.0.2")])  # noqa: S104
 def status(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A server that answers with this status, on the port of the settings."""
-    given: int = request.param
+    """A server that answers with this status, on the host and the port of the settings."""
+    given, host = request.param
+    monkeypatch.setenv("CAPSNET_HOST", host)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -23,7 +24,7 @@ def status(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         def log_message(self, *_arguments: object) -> None:
             """Say nothing."""
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+    with HTTPServer((host or "127.0.0.1", 0), Handler) as server:
         monkeypatch.setenv("CAPSNET_PORT", str(server.server_port))
         monkeypatch.setenv("PORT", "1")
         thread = threading.Thread(target=server.handle_request)

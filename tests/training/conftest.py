@@ -16,7 +16,7 @@ from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.stem import Conv
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.recipes import Recipe
 from training.state import Plan
 from training.trainer import Trainer

@@ -50,7 +50,6 @@ def write_toys(data_dir: Path) -> Dataset:
         kind="digits",
         image_shape=(1, 28, 28),
         class_names=DIGITS,
-        protocol="None.",
         preprocess="digit",
         held_out=HELD_OUT,
         source=Source(files=files, read=_read),

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from model.capsnet.matrix import MatrixConfig
-from training.checkpoint import Checkpoint, CheckpointError
 from training.learning_set import Pictures
 from training.provenance import Run
 from training.recipes import Recipe
+from training.state import Checkpoint, CheckpointError
 
 WEIGHTS = torch.arange(500, dtype=torch.float32)
 

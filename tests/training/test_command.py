@@ -12,10 +12,9 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from training import __main__
-from training.checkpoint import CHECKPOINT, Checkpoint
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.recipes import PRESETS, Recipe
-from training.state import Plan
+from training.state import CHECKPOINT, Checkpoint, Plan
 
 Train = Callable[..., Result]
 needs_data = pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")

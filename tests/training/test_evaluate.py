@@ -15,8 +15,9 @@ from model.runtime import Runtime
 from tests.training.published import HELD_OUT, RUN, TEST, say_training, write_toys
 from training.answers import interval
 from training.card import WRONG
-from training.data.datasets import DATASETS, DatasetError, load
-from training.data.pairs import TEST_DIGESTS, PairSet, digest, fixed_pairs
+from training.data.datasets import DATASETS, digest, load
+from training.data.pairs import TEST_DIGESTS, PairSet, fixed_pairs
+from training.data.source import DatasetError
 from training.evaluate import (
     choose_threshold,
     evaluate,
@@ -212,7 +213,7 @@ def test_scores_of_pairs_are_kept_for_each_shift(
     examples = load(DATASETS["toys"], "test", data_dir)
     for shift_px in TEST_DIGESTS:
         pairs = fixed_pairs(examples, 7, size=36, shift_px=shift_px, seed=2017)
-        monkeypatch.setitem(TEST_DIGESTS, shift_px, digest(pairs))
+        monkeypatch.setitem(TEST_DIGESTS, shift_px, digest(*pairs))
     scores = evaluate(pairs_bundle, data_dir)
     metrics = Bundle.open(pairs_bundle.path).manifest.metrics
     assert ["4 px", "6 px"] == list(metrics["shifts"])

@@ -15,8 +15,7 @@ from model.bundle import CARD, MANIFEST, WEIGHTS, Bundle, digest
 from model.capsnet import FAMILIES, Encoding, Network, load
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
 from model.runtime import Runtime
-from training.data.datasets import DIGITS
-from training.data.examples import Examples
+from training.data.datasets import DIGITS, Examples
 from training.export import (
     PARITY_TOLERANCE,
     check_parity,

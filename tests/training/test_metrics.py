@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.checkpoint import TrainingError
+from training.device import Processes
 from training.metrics import METRICS, TENSORBOARD, Meter, RunLog
-from training.processes import Processes
+from training.state import TrainingError
 
 LINE = {"step": 10, "epoch": 0.5, "spread_loss": 0.25, "images_per_s": 99.0}
 

@@ -14,11 +14,10 @@ from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.matrix import MatrixConfig
 from model.capsnet.stem import Conv
-from training.checkpoint import CHECKPOINT, Checkpoint
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.device import CudaGraph
 from training.recipes import Recipe
-from training.state import Plan
+from training.state import CHECKPOINT, Checkpoint, Plan
 from training.trainer import Trainer
 
 pytestmark = [

@@ -15,12 +15,9 @@ from training.provenance import (
     TEST_READS,
     ProvenanceError,
     Run,
-    devices_of,
-    draw_id,
     images_of,
     reads_of,
     record_read,
-    seconds_of,
     unseen_by,
 )
 
@@ -53,11 +50,6 @@ def test_a_run_comes_back_from_json() -> None:
     """Tuples too, which JSON does not have."""
     run = replace(DIGITS, taken=("a", "b"))
     assert run == Run.from_dict(json.loads(json.dumps(run.to_dict())))
-
-
-def test_ids_differ() -> None:
-    """No two runs have the same."""
-    assert 100 == len({draw_id() for _ in range(100)})
 
 
 def test_a_read_stays_with_the_weights(tmp_path: Path) -> None:
@@ -103,12 +95,6 @@ def test_a_read_is_dated(tmp_path: Path) -> None:
     record_read(tmp_path, provenance.TestRead(**undated))
     (read,) = reads_of(tmp_path, [PAIRS])
     assert datetime.now(UTC) - datetime.fromisoformat(f"{read.date}T00:00Z") < timedelta(days=2)
-
-
-def test_time_and_devices_are_those_of_all() -> None:
-    """Each device is named once."""
-    runs = [DIGITS, PAIRS, replace(PAIRS, seed=2, devices=("CPU", "H200"))]
-    assert (150, ("H200", "CPU")) == (seconds_of(runs), devices_of(runs))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 
 from model.capsnet import build
 from training.answers import error_percent
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
 from training.losses import margin_loss
 from training.recipes import Recipe
@@ -45,13 +45,13 @@ def test_the_loss_is_the_recipes(bars: Examples, tiny: Recipe) -> None:
     network = build(tiny.network)
     for loss in ("margin", "spread", "cross-entropy"):
         task = Single(replace(tiny, loss=loss), bars, seed=1, device=CPU)
-        assert [loss, "reconstruction"] == list(task.losses(network, task.rows(0), STEP))
+        assert [loss, "reconstruction"] == list(task.losses(network, task.batches.rows(0), STEP))
 
 
 def test_a_network_without_poses_does_not_draw(bars: Examples, tiny_baseline: Recipe) -> None:
     """Reconstruction is left out where the family does not offer it."""
     task = Single(tiny_baseline, bars, seed=1, device=CPU)
-    losses = task.losses(build(tiny_baseline.network), task.rows(0), STEP)
+    losses = task.losses(build(tiny_baseline.network), task.batches.rows(0), STEP)
     assert ["cross-entropy"] == list(losses)
 
 
@@ -60,7 +60,7 @@ def test_the_decoders_gradient_may_stop(bars: Examples, tiny: Recipe, *, detach:
     """With detached poses, drawing teaches the encoder nothing."""
     task = Single(replace(tiny, detach_poses=detach), bars, seed=1, device=CPU)
     network = build(tiny.network)
-    task.losses(network, task.rows(0), STEP)["reconstruction"].backward()
+    task.losses(network, task.batches.rows(0), STEP)["reconstruction"].backward()
     reached = network.get_parameter("votes.weight").grad is not None
     assert (not detach) == reached
 
@@ -94,7 +94,7 @@ def test_two_classes_are_present_and_drawn_apart(bars: Examples, pairs_of_bars: 
             present[row, label] = 1
             drawn = network.decode(poses[row, label][None], torch.tensor([label]))
             error = error + (drawn[0, 0] - layers[row, place]).square().sum() / 8
-    losses = task.losses(network, task.rows(5), STEP)
+    losses = task.losses(network, task.batches.rows(5), STEP)
     torch.testing.assert_close(margin_loss(presence, present), losses["margin"])
     torch.testing.assert_close(error, losses["reconstruction"])
 
@@ -102,7 +102,7 @@ def test_two_classes_are_present_and_drawn_apart(bars: Examples, pairs_of_bars: 
 def test_pairs_without_reconstruction(bars: Examples, pairs_of_bars: Recipe) -> None:
     """Where reconstruction has no weight, it is not computed."""
     task = Pairs(replace(pairs_of_bars, reconstruction_weight=0), bars, seed=1, device=CPU)
-    assert ["margin"] == list(task.losses(build(pairs_of_bars.network), task.rows(0), STEP))
+    assert ["margin"] == list(task.losses(build(pairs_of_bars.network), task.batches.rows(0), STEP))
 
 
 def test_training_on_pairs_learns(make_trainer: MakeTrainer, pairs_of_bars: Recipe) -> None:

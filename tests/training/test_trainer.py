@@ -12,7 +12,7 @@ from torch import Tensor
 
 from model.capsnet import Network
 from training.answers import error_percent
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.losses import margin_loss
 from training.recipes import Recipe
 from training.tasks import Single

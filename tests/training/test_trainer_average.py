@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from training.answers import error_percent
-from training.checkpoint import CHECKPOINT, Checkpoint
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.recipes import Recipe
+from training.state import CHECKPOINT, Checkpoint
 from training.trainer import Trainer
 
 MakeTrainer = Callable[..., Trainer]

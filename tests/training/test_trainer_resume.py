@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.checkpoint import Checkpoint, CheckpointError, TrainingError
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.recipes import Recipe
+from training.state import Checkpoint, CheckpointError, TrainingError
 from training.trainer import Trainer
 
 MakeTrainer = Callable[..., Trainer]

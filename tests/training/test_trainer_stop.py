@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 import torch
 
-from training.checkpoint import Checkpoint, TrainingError
+from training.state import Checkpoint, TrainingError
 from training.trainer import Trainer
 
 MakeTrainer = Callable[..., Trainer]

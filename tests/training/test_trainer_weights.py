@@ -8,8 +8,8 @@ import torch
 
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.stem import Conv
-from training.checkpoint import CHECKPOINT, Checkpoint, TrainingError
 from training.recipes import Recipe
+from training.state import CHECKPOINT, Checkpoint, TrainingError
 from training.trainer import Trainer
 
 MakeTrainer = Callable[..., Trainer]
@@ -21,6 +21,11 @@ def finished(make_trainer: MakeTrainer) -> Checkpoint:
     trainer = make_trainer("first")
     trainer.run()
     return Checkpoint.load(trainer.plan.directory / CHECKPOINT)
+
+
+def test_no_two_runs_have_the_same_id(make_trainer: MakeTrainer) -> None:
+    """Also with the same recipe and seed."""
+    assert make_trainer("first").state.run.id != make_trainer("second").state.run.id
 
 
 def test_a_run_starts_from_the_weights_of_another(

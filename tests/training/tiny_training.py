@@ -9,7 +9,7 @@ import numpy as np
 
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.stem import Conv
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.recipes import PRESETS, Recipe
 
 NETWORK = DynamicConfig(

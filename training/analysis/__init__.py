@@ -6,32 +6,37 @@ Everything is measured on held-out training images, never on a test split.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from model.bundle import Bundle, write_manifest
+from model.capsnet import Network, build
 from model.capsnet.weights import load
-from model.preprocess import scale
+from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training.analysis.dimensions import name_dimensions
 from training.analysis.novelty import draw_others, find_features, fit_novelty, judge, roc
-from training.analysis.routing import ITERATIONS, measure_changes
 from training.card import ROC, ROUTING, SWEEP, write_card
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.evaluate import held_out, seen_or_not
 from training.figures import draw_roc, draw_routing, draw_sweeps
 
 _SWEPT = 2
 """Classes whose sweeps are drawn."""
-_ROUTED = 256
-"""Images whose routing is watched."""
+ITERATIONS = 9
+"""Of routing, that are watched."""
+_ROUTED, _BATCH = 256, 8
+"""Images whose routing is watched, in all and at a time."""
+_ITERATION_FIELDS = ("routing_iterations", "rounds")
+"""What configurations call their number of iterations."""
 
 
 def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
-    """Everything that the bundle offers: pose dimensions, routing, novelty.
+    """Everything that the bundle offers, pose dimensions, routing, novelty; writes the card.
 
     Args:
         folder: of the pictures by class, if the network was trained on such a folder.
@@ -46,15 +51,12 @@ def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bu
         analyse_routing(bundle, examples)
     if "decode" in offers and bundle.manifest.mask_threshold is None:
         bundle = analyse_novelty(bundle, examples, data_dir)
+    write_card(bundle)
     return bundle
 
 
 def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
-    """Name the pose dimensions, unless of photographs, and draw what some of them do.
-
-    Args:
-        examples: held-out images, of the network's size or smaller.
-    """
+    """Name the pose dimensions, unless of photographs, and draw what some do to held-out images."""
     runtime, images = Runtime(bundle), _centre(examples, bundle)
     if bundle.manifest.preprocess != "crop":
         bundle = _record(bundle, pose_dimensions=name_dimensions(runtime, images))
@@ -62,16 +64,51 @@ def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
     named = Counter(one.label for one in manifest.pose_dimensions if one.sign)
     labels = sorted(np.unique(images.labels).tolist(), key=lambda label: -named[label])
     draw_sweeps(runtime, manifest, images, sorted(labels[:_SWEPT]), bundle.path / SWEEP)
-    write_card(bundle)
     return bundle
 
 
 def analyse_routing(bundle: Bundle, examples: Examples) -> None:
-    """Draw how much each of nine routing iterations changes."""
+    """Draw how much each of nine routing iterations changes (Sabour 2017, figure A.1)."""
     images = scale(_centre(examples, bundle).images[:_ROUTED])
     title = f"{bundle.manifest.name}: {ITERATIONS} routing iterations"
     draw_routing(measure_changes(load(bundle), images), bundle.path / ROUTING, title=title)
-    write_card(bundle)
+
+
+def measure_changes(network: Network, images: Floats) -> dict[str, Floats]:
+    """Mean absolute changes of logits and couplings of the class capsules, by iteration.
+
+    Args:
+        network: is routed for more iterations than it was trained.
+        images: (N, C, H, W).
+
+    Returns:
+        (ITERATIONS,) each, the mean over images, classes and capsules: by how much what an
+        iteration computes differs from what it began with.
+
+    Raises:
+        ValueError: its routing has no iterations.
+    """
+    longer = with_iterations(network, ITERATIONS + 1)
+    parts, sizes = [], []
+    with torch.inference_mode():
+        for start in range(0, len(images), _BATCH):
+            trace = longer.trace(torch.from_numpy(images[start : start + _BATCH])).classes
+            steps = torch.stack((trace.logits, trace.couplings))  # (2, N, R, K, I)
+            parts.append(steps.diff(dim=2).abs().mean(dim=(1, 3, 4)).numpy())
+            sizes.append(trace.logits.shape[0])
+    logits, couplings = np.average(parts, axis=0, weights=sizes)
+    return {"logit": logits, "coupling": couplings}
+
+
+def with_iterations(network: Network, iterations: int) -> Network:
+    """A network of the same weights that routes for so many iterations, in evaluation mode."""
+    names = [field.name for field in fields(network.config) if field.name in _ITERATION_FIELDS]
+    if not names:
+        raise ValueError(f"{type(network).__name__} does not iterate")
+    changes: dict[str, Any] = {names[0]: iterations}
+    longer = build(replace(network.config, **changes))
+    longer.load_state_dict(network.state_dict())
+    return longer.eval()
 
 
 def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundle:
@@ -99,13 +136,10 @@ def _centre(examples: Examples, bundle: Bundle) -> Examples:
 
 
 def _record(bundle: Bundle, **findings: Any) -> Bundle:
-    """Write findings into manifest and card; those in other weights are forgotten."""
-    manifest = bundle.manifest
-    if manifest.analysed_version != manifest.version:
-        manifest = replace(
-            manifest, pose_dimensions=(), novelty=None, analysed_version=manifest.version
-        )
+    """Write findings into the manifest; those in other weights are forgotten."""
+    manifest, version = bundle.manifest, bundle.manifest.version
+    if manifest.analysed_version != version:
+        manifest = replace(manifest, pose_dimensions=(), novelty=None, analysed_version=version)
     recorded = Bundle(bundle.path, replace(manifest, **findings))
     write_manifest(bundle.path, recorded.manifest)
-    write_card(recorded)
     return recorded

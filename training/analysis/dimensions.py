@@ -4,20 +4,28 @@ A dimension gets the name of the deformation that explains most of what moving i
 pictures, if it explains enough, and if the measure of that name moves with the dimension, the same
 way on nearly all digits. Both must hold again, with the same sign, on digits that had no part in
 choosing the name; the strength that is published is the one found there.
+
+A measure is a moment of the ink p(x, y), x to the right and y down, in pixels. Its tangent is the
+derivative of the picture along the deformation that the measure is named for: with a displacement
+field (u, v) it is -u dp/dx - v dp/dy (Simard et al., "Transformation Invariance in Pattern
+Recognition", 1998, section 2).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from model.interpret.dimensions import PoseDimension
+from model.interpret.dimensions import DimensionName, PoseDimension
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.analysis.moments import MEASURES, Doubles, measure, tangents
-from training.data.examples import Examples
+from training.data.datasets import Examples
 
+Doubles = NDArray[np.float64]
+MEASURES = cast("tuple[DimensionName, ...]", get_args(DimensionName)[:-2])
+"""In the order of the last axis of `measure` and `tangents`."""
 DELTAS = np.array([-0.2, -0.1, 0.0, 0.1, 0.2], np.float32)
 """A sweep inside the paper's range of 0.25; the middle is the digit itself."""
 DIGITS_PER_CLASS = 50
@@ -34,6 +42,8 @@ _FEWEST = 8
 """Digits without which nothing is said."""
 _BATCH = 64
 _TINY = 1e-12
+_FAINTEST = 1e-9
+"""Added to what is divided by: an empty picture measures zero."""
 
 
 class Effect(NamedTuple):
@@ -96,8 +106,6 @@ def name_dimension(naming: Floats, confirming: Floats, *, label: int, dim: int) 
     Args:
         naming: (N, S, H, W), the sweeps over DELTAS on which the name is chosen.
         confirming: the same of other digits.
-        label: of the class.
-        dim: of the pose.
     """
     first, second = examine(naming), examine(confirming)
     choice = first.name()
@@ -131,34 +139,24 @@ def examine(sweeps: Floats) -> Effect:
     centred = DELTAS - DELTAS.mean()
     slopes = np.einsum("s,nsm->nm", centred, measure(sweeps)) / np.square(centred).sum()
     signs = np.where(along.sum(axis=0) >= 0, 1.0, -1.0)
+    locality = [_locality(*pair) for pair in zip(np.square(change), digit, strict=True)]
     return Effect(
         explained=explained.mean(axis=0),
         signs=signs,
         unanimity=(np.sign(slopes) == signs).mean(axis=0),
         change=float((power / (np.square(digit).sum(axis=(1, 2)) + _TINY)).mean()),
-        locality=float(
-            np.mean([_locality(*pair) for pair in zip(np.square(change), digit, strict=True)])
-        ),
+        locality=float(np.mean(locality)),
     )
 
 
 def decode_sweeps(runtime: Runtime, images: np.ndarray, label: int) -> Floats:
-    """Decode the poses of digits of one class, moved in every dimension.
-
-    Args:
-        runtime: the network.
-        images: (N, 1, H, W) uint8.
-        label: their class.
+    """Decode the poses of digits (N, 1, H, W) of one class, moved in every dimension.
 
     Returns:
         (N, D, S, H, W).
     """
-    poses = np.concatenate(
-        [
-            runtime.encode(scale(images[start : start + _BATCH])).poses[:, label]
-            for start in range(0, len(images), _BATCH)
-        ]
-    )
+    batches = (images[start : start + _BATCH] for start in range(0, len(images), _BATCH))
+    poses = np.concatenate([runtime.encode(scale(one)).poses[:, label] for one in batches])
     count, dims = poses.shape
     moves = np.eye(dims, dtype=np.float32)[:, None] * DELTAS[:, None]  # (D, S, D)
     moved = (poses[:, None, None] + moves).reshape(count, -1, dims)
@@ -181,3 +179,69 @@ def _radius(digit: Doubles) -> float:
     total = digit.sum() + _TINY
     across, down = (digit * x).sum() / total, (digit * y).sum() / total
     return float(np.sqrt((digit * ((x - across) ** 2 + (y - down) ** 2)).sum() / total))
+
+
+def measure(images: NDArray[np.floating]) -> Doubles:
+    """All measures of pictures (..., H, W) in [0, 1], as (..., 7).
+
+    With mass m = sum p and central moments mu (Hu, 1962):
+
+    - thickness: 2 m / sum |grad p|, the width of a long stroke (its area by half its outline, which
+      the coarea formula counts over all grey levels);
+    - area: m;
+    - slant: -mu_11 / mu_02, columns to the right by each row upwards;
+    - width: 2 sqrt((mu_20 - mu_11^2 / mu_02) / m), of the upright digit;
+    - height: 2 sqrt(mu_02 / m);
+    - horizontal and vertical shift: the centre of mass.
+    """
+    ink = np.asarray(images, np.float64)
+    x, y = _coordinates(ink)
+    area = ink.sum(axis=(-2, -1))
+    mass = area + _FAINTEST
+    across, down = (ink * x).sum(axis=(-2, -1)) / mass, (ink * y).sum(axis=(-2, -1)) / mass
+    dx, dy = x - across[..., None, None], y - down[..., None, None]
+    mu20, mu11, mu02 = (
+        (ink * product).sum(axis=(-2, -1)) / mass for product in (dx * dx, dx * dy, dy * dy)
+    )
+    steps = (np.diff(ink, axis=axis, append=0) for axis in (-2, -1))
+    outline = np.hypot(*steps).sum(axis=(-2, -1))
+    shear = mu11 / (mu02 + _FAINTEST)
+    return np.stack(
+        [
+            2 * area / (outline + _FAINTEST),
+            area,
+            -shear,
+            2 * np.sqrt(np.maximum(mu20 - shear * mu11, 0)),
+            2 * np.sqrt(mu02),
+            across,
+            down,
+        ],
+        axis=-1,
+    )
+
+
+def tangents(images: NDArray[np.floating]) -> Doubles:
+    """How each deformation begins to change pictures (..., H, W), as (..., 7, H, W)."""
+    ink = np.asarray(images, np.float64)
+    x, y = _coordinates(ink)
+    mass = ink.sum(axis=(-2, -1), keepdims=True) + _FAINTEST
+    dx = x - (ink * x).sum(axis=(-2, -1), keepdims=True) / mass
+    dy = y - (ink * y).sum(axis=(-2, -1), keepdims=True) / mass
+    along_x, along_y = np.gradient(ink, axis=(-1, -2))
+    return np.stack(
+        [
+            np.hypot(along_x, along_y),
+            ink,
+            dy * along_x,
+            -dx * along_x,
+            -dy * along_y,
+            -along_x,
+            -along_y,
+        ],
+        axis=-3,
+    )
+
+
+def _coordinates(ink: Doubles) -> tuple[Doubles, Doubles]:
+    height, width = ink.shape[-2:]
+    return np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)[:, None]

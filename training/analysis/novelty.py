@@ -18,7 +18,8 @@ from model.bundle import Manifest
 from model.interpret.novelty import Features, NoveltyRule, measure_features, tabulate
 from model.preprocess import Floats, prepare, scale
 from model.runtime import Runtime
-from training.data.datasets import DATASETS, NOVELTY_DATASETS, DatasetError, Split, load
+from training.data.datasets import DATASETS, NOVELTY_DATASETS, load
+from training.data.source import DatasetError, Split
 
 Scores = NDArray[np.float64]
 KNOWN_SHARE = 0.99

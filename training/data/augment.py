@@ -9,18 +9,16 @@ coarse net, each at random, and what lies between them smoothly (Ronneberger, Fi
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from model.preprocess import WHITE
-from training.data.examples import Examples
-from training.data.random_rows import RandomRows
-
-Pad = Literal["zero", "reflect"]
-"""What moves in at an image's edges: black, or the image mirrored there."""
+from training.data.datasets import Examples
+from training.recipes import Pad, Recipe
 
 NODES = 5
 """Of the elastic net, down and across; the outermost lie in the corners."""
@@ -47,88 +45,104 @@ NOT_DISTORTED = Distortion()
 
 
 class Batch(NamedTuple):
-    """One step's worth of examples."""
+    """Images (B, C, H, W) float32 in [0, 1] and labels (B,) int64."""
 
     images: Tensor
-    """(B, C, H, W) float32 in [0, 1]."""
     labels: Tensor
-    """(B,) int64."""
 
 
-class BatchStream:
-    """Every example once an epoch, in an order and augmented as only the seed decides.
+class RowStream(ABC):
+    """Batches without end: `draw` decides the rows of an epoch, `make` makes images of some rows.
 
-    Batches are cut from the concatenated epochs, so all have the same size and no example is
-    left out. Batch `step` is the same whether or not the run was interrupted before it.
-
-    Images are mirrored, distorted, moved and partly erased, in this order.
+    Batches are cut from the concatenated epochs, so all have the same size and no row is left out.
+    Batch `step` is the same whether or not the run was interrupted before it.
 
     Args:
-        shift_px: images move by a whole number of pixels up to this, each way.
-        flip: whether half of them are mirrored left to right.
-        distortion: how far they are distorted.
-        erase_px: the largest side of the square that is made black, anywhere in an image; its
-            side is uniform from none.
-        pad: what moves in at the edges.
-        device: where the examples live and the batches are made.
+        recipe: its batch size, and how it moves and distorts images.
+        size: rows in an epoch.
+        device: where the batches are made.
     """
 
     def __init__(
-        self,
-        examples: Examples,
-        *,
-        batch_size: int,
-        shift_px: int,
-        seed: int,
-        device: torch.device,
-        flip: bool = False,
-        distortion: Distortion = NOT_DISTORTED,
-        erase_px: int = 0,
-        pad: Pad = "zero",
+        self, examples: Examples, recipe: Recipe, *, size: int, seed: int, device: torch.device
     ) -> None:
         self._images = torch.tensor(examples.images, device=device)
         self._labels = torch.tensor(examples.labels, device=device)
-        self._batch_size = batch_size
-        self._shift_px = shift_px
-        self._flip = flip
-        self._distortion = distortion
-        self._erase_px = erase_px
-        self._pad: Pad = pad
+        self._recipe = recipe
+        self._distortion = Distortion(recipe.affine, recipe.elastic_px)
+        self._size = size
         self._seed = seed
-        self._random = RandomRows(self._draw, size=len(self), device=device)
+        self._epochs: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
-        """Number of examples in an epoch."""
-        return len(self._labels)
+        """Rows in an epoch."""
+        return self._size
 
-    def batch(self, step: int) -> Batch:
+    @abstractmethod
+    def draw(self, epoch: int) -> Tensor:
+        """The rows (N, R) of an epoch, counted from zero; on the CPU."""
+
+    @abstractmethod
+    def make(self, rows: Tensor) -> Any:
+        """The images and labels of some rows."""
+
+    def batch(self, step: int) -> Any:
         """The batch of this step, counted from zero."""
         return self.make(self.rows(step))
 
     def rows(self, step: int) -> Tensor:
-        """What decides the batch of this step, a row (R,) for each image.
+        """What decides the batch of this step: a row (R,) for each image."""
+        count = self._recipe.batch_size
+        epoch, offset = divmod(step * count, self._size)
+        parts = []
+        while count > 0:
+            parts.append(self._epoch(epoch)[offset : offset + count])
+            count -= len(parts[-1])
+            epoch, offset = epoch + 1, 0
+        return torch.cat(parts)
 
-        Example, shift down and right, mirrored or not; then, where images are distorted, how, and
-        where they are erased, how large and where.
-        """
-        return self._random.rows(step * self._batch_size, self._batch_size)
+    def _epoch(self, number: int) -> Tensor:
+        """The rows of an epoch; the two latest are kept."""
+        if number not in self._epochs:
+            self._epochs[number] = self.draw(number).to(self._labels.device)
+            self._epochs.pop(number - 2, None)
+        return self._epochs[number]
+
+    def _generator(self, epoch: int) -> torch.Generator:
+        return torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+
+
+class BatchStream(RowStream):
+    """Every example once an epoch, in an order and augmented as only the seed decides.
+
+    Images are mirrored, distorted, moved and partly erased, in this order.
+    """
+
+    def __init__(
+        self, examples: Examples, recipe: Recipe, *, seed: int, device: torch.device
+    ) -> None:
+        size = len(examples.labels)
+        super().__init__(examples, recipe, size=size, seed=seed, device=device)
 
     def make(self, rows: Tensor) -> Batch:
         """The images and labels of some rows."""
-        chosen = rows[:, 0]
+        chosen, recipe = rows[:, 0], self._recipe
         images = self._images[chosen]
-        if self._flip:
+        if recipe.flip:
             images = torch.where(rows[:, 3, None, None, None] == 1, images.flip(3), images)
         if self._distortion != NOT_DISTORTED:
-            images = distort(images.float(), rows[:, 4 : 4 + NUMBERS], self._distortion, self._pad)
-        images = shift(images, rows[:, 1:3], self._shift_px, self._pad)
-        if self._erase_px:
+            images = distort(images.float(), rows[:, 4 : 4 + NUMBERS], self._distortion, recipe.pad)
+        images = shift(images, rows[:, 1:3], recipe.shift_px, recipe.pad)
+        if recipe.erase_px:
             images = erase(images, rows[:, -3:])
         return Batch(images.float() / WHITE, self._labels[chosen])
 
-    def _draw(self, epoch: int) -> Tensor:
-        """The rows (N, R) of an epoch."""
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+    def draw(self, epoch: int) -> Tensor:
+        """Rows of: example, shift down and right, mirrored or not.
+
+        Then, where images are distorted, how, and where they are erased, how large and where.
+        """
+        generator, recipe = self._generator(epoch), self._recipe
         count, height, width = len(self), *self._images.shape[2:]
 
         def integers(low: int, high: int, columns: int = 1) -> Tensor:
@@ -137,26 +151,22 @@ class BatchStream:
         order = torch.randperm(count, generator=generator)
         columns = [
             order[:, None],
-            integers(-self._shift_px, self._shift_px + 1, 2),
+            integers(-recipe.shift_px, recipe.shift_px + 1, 2),
             integers(0, 2),
         ]
         if self._distortion != NOT_DISTORTED:
             columns.append(integers(-STEPS, STEPS + 1, NUMBERS))
-        if self._erase_px:
-            columns += [integers(0, self._erase_px + 1), integers(0, height), integers(0, width)]
+        if recipe.erase_px:
+            columns += [integers(0, recipe.erase_px + 1), integers(0, height), integers(0, width)]
         return torch.cat(columns, dim=1)
 
 
 def shift(images: Tensor, shifts: Tensor, reach: int, pad: Pad = "zero") -> Tensor:
-    """Move each image down and right by its own whole number of pixels.
+    """Move each image (B, C, H, W) down and right by its own whole number of pixels.
 
     Args:
-        images: (B, C, H, W).
         shifts: (B, 2) int64, (down, right), each within [-reach, reach].
         reach: to reflect, less than height and width.
-
-    Returns:
-        (B, C, H, W), the same type.
     """
     if reach == 0:
         return images
@@ -179,36 +189,25 @@ def _reflect(places: Tensor, size: int) -> Tensor:
 
 
 def erase(images: Tensor, squares: Tensor) -> Tensor:
-    """Make a square of each image black.
+    """Make a square of each image (B, C, H, W) black.
 
     Args:
-        images: (B, C, H, W).
         squares: (B, 3) int64: side, and the place (down, right) of the middle; what lies outside
             the image is left out.
-
-    Returns:
-        (B, C, H, W), the same type.
     """
     side = squares[:, :1]
     first = squares[:, 1:] - side // 2  # (B, 2)
-    inside = []
-    for axis in (0, 1):
-        places = torch.arange(images.shape[2 + axis], device=images.device)
-        start = first[:, axis, None]
-        inside.append((places >= start) & (places < start + side))
-    rows, columns = inside
+    down, right = (torch.arange(size, device=images.device) for size in images.shape[2:])
+    rows, columns = down - first[:, :1], right - first[:, 1:]
+    rows, columns = (rows >= 0) & (rows < side), (columns >= 0) & (columns < side)
     return images.masked_fill(rows[:, None, :, None] & columns[:, None, None, :], 0)
 
 
 def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = "zero") -> Tensor:
-    """Distort each image by its own numbers.
+    """Distort each image (B, C, H, W) float32 by its own numbers; pixels are interpolated.
 
     Args:
-        images: (B, C, H, W) float32.
         numbers: (B, NUMBERS) int64, each within [-STEPS, STEPS].
-
-    Returns:
-        (B, C, H, W) float32, each pixel interpolated between four.
     """
     count, channels, height, width = images.shape
     shares = numbers.float() / STEPS
@@ -228,12 +227,8 @@ def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = 
 def _matrices(shares: Tensor, aspect: float) -> Tensor:
     """Where places (right, down) of images come from that are scaled, then sheared, then turned.
 
-    Args:
-        shares: (B, 4): of the range of turn, height, width and shear.
-        aspect: the images' height, divided by their width.
-
-    Returns:
-        (B, 2, 3), in halves of width and height.
+    From shares (B, 4) of the range of turn, height, width and shear, and from height by width, to
+    (B, 2, 3), in halves of width and height.
     """
     turn, height, width, shear = shares.unbind(1)
     cosine, sine = (turn * _TURN).cos(), (turn * _TURN).sin()

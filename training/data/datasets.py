@@ -1,32 +1,18 @@
-"""The data sets: what they show, how they are scored, and where their files come from."""
+"""Labelled images, and the data sets: what they show and where their files come from."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from training.data.examples import Examples, choose, hold_out
 from training.data.formats import read_cifar, read_idx, read_norb, read_svhn
 from training.data.source import DatasetError, File, Source, Split
-
-__all__ = [
-    "CLOTHES",
-    "DATASETS",
-    "DIGITS",
-    "HELD_OUT",
-    "NOVELTY_DATASETS",
-    "Dataset",
-    "DatasetError",
-    "Examples",
-    "Split",
-    "choose",
-    "hold_out",
-    "load",
-]
 
 HELD_OUT = 5000
 """Training examples kept for validation: the last ones."""
@@ -57,9 +43,13 @@ _OBJECTS = (
     "truck",
 )
 _TOYS = ("four-legged animal", "human figure", "airplane", "truck", "car")
-_LAST_5000 = "choices are made on the last 5,000 training images."
-_TEN_THOUSAND = f"Error on the 10,000 test images; {_LAST_5000}"
-_UNSEEN = "The 10,000 test images are what a novelty score should find; none is trained on."
+
+
+class Examples(NamedTuple):
+    """Images (N, C, H, W) and labels (N,)."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +62,6 @@ class Dataset:
     image_shape: tuple[int, int, int]
     """Channels, height and width."""
     class_names: tuple[str, ...]
-    protocol: str
-    """Which split is scored and how, in a sentence."""
     preprocess: Literal["digit", "stretch", "crop"]
     """How a picture is brought to the network's size (`model.preprocess`)."""
     held_out: int = HELD_OUT
@@ -91,7 +79,7 @@ def load(dataset: Dataset, split: Split, data_dir: Path, *, fetch: bool = True) 
     Raises:
         DatasetError: the data set has no such split, or a file is missing, unreadable or not the
             published one. A file that was already there is never overwritten.
-        training.data.download.DownloadError: no mirror gave the file.
+        training.data.source.DownloadError: no mirror gave the file.
     """
     if dataset.source is None or split not in dataset.source.files:
         raise DatasetError(f"{dataset.name} has no {split} split to read")
@@ -112,6 +100,46 @@ def load(dataset: Dataset, split: Split, data_dir: Path, *, fetch: bool = True) 
     return Examples(images, labels)
 
 
+def hold_out(examples: Examples, count: int) -> tuple[Examples, Examples]:
+    """Split training examples into (training, validation); the last `count` are held out.
+
+    Raises:
+        ValueError: that would leave nothing to train on.
+    """
+    cut = len(examples.labels) - count
+    if cut < 1:
+        raise ValueError(f"cannot hold out {count} of {len(examples.labels)} examples")
+    return (
+        Examples(examples.images[:cut], examples.labels[:cut]),
+        Examples(examples.images[cut:], examples.labels[cut:]),
+    )
+
+
+def choose(examples: Examples, count: int, *, seed: int) -> Examples:
+    """So many examples, as many of each class, in the order of the file.
+
+    Random numbers are outputs of numpy's PCG64, which stay the same for good.
+
+    Raises:
+        ValueError: the classes cannot share them equally.
+    """
+    classes = np.unique(examples.labels)
+    each, rest = divmod(count, len(classes))
+    chances = np.random.PCG64(seed).random_raw(len(examples.labels))
+    order = np.argsort(chances, kind="stable")
+    rows = [order[examples.labels[order] == label][:each] for label in classes]
+    chosen = np.sort(np.concatenate(rows))
+    if rest or len(chosen) != count or not each:
+        raise ValueError(f"{len(classes)} classes cannot share {count} examples equally")
+    return Examples(examples.images[chosen], examples.labels[chosen])
+
+
+def digest(*arrays: NDArray[np.integer]) -> str:
+    """SHA-256 of all bytes of arrays of numbers up to 255, each as bytes in C order."""
+    content = b"".join(array.astype(np.uint8).tobytes() for array in arrays)
+    return hashlib.sha256(content).hexdigest()
+
+
 def _idx(
     name: str,
     kind: str,
@@ -121,11 +149,7 @@ def _idx(
     *,
     preprocess: Literal["digit", "stretch"] = "digit",
 ) -> Dataset:
-    """A data set in MNIST's format and of its size, or its test split alone.
-
-    Args:
-        md5: of each file that there is, or "".
-    """
+    """A data set in MNIST's format and of its size, or its test split alone: `md5` names files."""
     splits: dict[Split, tuple[str, int]] = {"train": ("train", 60_000), "test": ("t10k", 10_000)}
     files = {
         split: tuple(File(name, count, md5[name]) for name in md5 if name.startswith(prefix))
@@ -136,7 +160,6 @@ def _idx(
         kind=kind,
         image_shape=(1, 28, 28),
         class_names=class_names,
-        protocol=_TEN_THOUSAND if files["train"] else _UNSEEN,
         preprocess=preprocess,
         source=Source(
             mirrors=mirrors,
@@ -194,7 +217,6 @@ DATASETS = _by_name(
             kind="photographs",
             image_shape=(3, 32, 32),
             class_names=_OBJECTS,
-            protocol=_TEN_THOUSAND,
             preprocess="crop",
             source=Source(
                 mirrors=("https://www.cs.toronto.edu/~kriz/",),
@@ -212,10 +234,6 @@ DATASETS = _by_name(
             kind="photographs of house numbers",
             image_shape=(3, 32, 32),
             class_names=DIGITS,
-            protocol=(
-                "Error on the 26,032 cropped test digits, without the extra training images; "
-                + _LAST_5000
-            ),
             preprocess="crop",
             source=Source(
                 mirrors=("http://ufldl.stanford.edu/housenumbers/",),
@@ -232,11 +250,6 @@ DATASETS = _by_name(
             kind="toys",
             image_shape=(1, 48, 48),
             class_names=_TOYS,
-            protocol=(
-                "Error on the 24,300 test images, the first camera's, of toys that were not seen "
-                "in training, 96x96 pixels averaged to 48x48; choices are made on the last toy of "
-                "each class in the training split."
-            ),
             preprocess="crop",
             held_out=24_300 // 5,
             source=Source(

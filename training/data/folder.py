@@ -15,8 +15,7 @@ from rich.progress import track
 
 from model.preprocess import crop
 from model.preprocess.orientation import turn_upright
-from training.data.datasets import Dataset
-from training.data.examples import Examples
+from training.data.datasets import Dataset, Examples
 from training.data.source import DatasetError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
@@ -34,13 +33,11 @@ _T = TypeVar("_T")
 
 
 class Folder(NamedTuple):
-    """A folder's pictures, ready for training."""
+    """A folder's pictures, described as published data sets are; some of each class held out."""
 
     dataset: Dataset
-    """As published data sets are described, but without a source."""
     training: Examples
     validation: Examples
-    """The held-out pictures of each class; none where nothing is held out."""
 
 
 def load_folder(
@@ -59,8 +56,7 @@ def load_folder(
 
     Args:
         folder: has a folder of pictures for each class; hidden ones are passed over.
-        height: of the images, in pixels, where pictures do not keep their size.
-        width: likewise.
+        height, width: of the images, in pixels, where pictures do not keep their size.
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
         held_out: share of each class that is kept for validation, one picture at least; 0 holds
             out nothing.
@@ -90,8 +86,6 @@ def load_folder(
         kind="pictures",
         image_shape=images.shape[1:],
         class_names=tuple(classes),
-        protocol=f"Error on {kept.sum():,} pictures, {held_out:.0%} of each class, chosen by seed "
-        f"{seed}; there is no test split.",
         preprocess="crop",
         held_out=int(kept.sum()),
     )
@@ -104,7 +98,11 @@ def _find(folder: Path, *, least: int) -> dict[str, list[Path]]:
     if not folder.is_dir():
         raise DatasetError(f"{folder} is not a folder")
     classes = {
-        path.name: sorted(file for file in path.iterdir() if _is_picture(file))
+        path.name: sorted(
+            file
+            for file in path.iterdir()
+            if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+        )
         for path in sorted(folder.iterdir())
         if path.is_dir() and not path.name.startswith(".")
     }
@@ -123,10 +121,6 @@ def _find(folder: Path, *, least: int) -> dict[str, list[Path]]:
     return classes
 
 
-def _is_picture(file: Path) -> bool:
-    return file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
-
-
 def _read(files: Sequence[Path], channels: int, height: int, width: int) -> NDArray[np.uint8]:
     """All pictures (N, C, H, W) as the network sees them."""
 
@@ -137,11 +131,7 @@ def _read(files: Sequence[Path], channels: int, height: int, width: int) -> NDAr
 
 
 def _each(files: Sequence[Path], look: Callable[[Image.Image], _T], verb: str) -> list[_T]:
-    """What `look` makes of each picture.
-
-    Raises:
-        DatasetError: some files are not pictures.
-    """
+    """What `look` makes of each picture; DatasetError if some files are none."""
     results, unreadable = [], []
     for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
         try:
@@ -157,12 +147,8 @@ def _each(files: Sequence[Path], look: Callable[[Image.Image], _T], verb: str) -
 def _coloured(images: NDArray[np.uint8], grey: Sequence[bool], files: Sequence[Path]) -> bool:
     """Whether images (N, 3, H, W) are coloured; False where all of them are grey.
 
-    Args:
-        grey: whether each file is grey by its format. Others may be grey nevertheless, as
-            photographs in black and white among coloured ones are.
-
-    Raises:
-        DatasetError: some are coloured, and some files are grey by their format.
+    Files that are not grey by their format may be so nevertheless, as photographs in black and
+    white among coloured ones are. DatasetError where some are coloured and some formats are grey.
     """
     coloured = (images != images[:, :1]).any(axis=(1, 2, 3))
     if not coloured.any():
@@ -186,9 +172,8 @@ def _hold_out(files: Sequence[Path], share: float, seed: int) -> list[bool]:
 
 
 def _name(folder: Path) -> str:
-    """The folder's name as a data set may be called."""
-    words = re.findall(r"[a-z0-9]+", folder.resolve().name.lower())
-    return "-".join(words) or "pictures"
+    """As a data set may be called."""
+    return "-".join(re.findall(r"[a-z0-9]+", folder.resolve().name.lower())) or "pictures"
 
 
 def _place(file: Path) -> str:

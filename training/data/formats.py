@@ -100,10 +100,7 @@ def read_norb(content: bytes) -> Columns:
 
 
 def parse_idx(content: bytes) -> NDArray[np.uint8]:
-    """An IDX file of unsigned bytes, of any number of dimensions.
-
-    Returns:
-        a read-only array over `content`.
+    """An IDX file of unsigned bytes, as a read-only array of any number of dimensions.
 
     Raises:
         ValueError: not an IDX file of bytes, or shorter or longer than its header says.
@@ -114,13 +111,10 @@ def parse_idx(content: bytes) -> NDArray[np.uint8]:
 
 
 def parse_norb(content: bytes) -> NDArray[Any]:
-    """A binary matrix of bytes or of 32-bit integers, as NORB's authors store them.
+    """A binary matrix of bytes or of 32-bit integers as NORB's authors store it, read-only.
 
     A header of little-endian 32-bit integers: magic number, number of dimensions, and the sizes,
     of which there are three at least.
-
-    Returns:
-        a read-only array over `content`.
 
     Raises:
         ValueError: not such a file, or shorter or longer than its header says.

@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import http.client
 import io
 import tarfile
+import time
+import urllib.error
+import urllib.request
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 import numpy as np
+from filelock import FileLock
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from training.data.download import download
 from training.data.formats import Columns
 
 Split = Literal["train", "test"]
+_CHUNK_BYTES = 1 << 16
+_PARTIAL_CONTENT = 206
+_RANGE_NOT_SATISFIABLE = 416
+_PERMANENT = range(400, 500)
+_BAR = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
 
 
 class DatasetError(Exception):
     """A data set is missing, or is not what it should be."""
 
 
+class DownloadError(Exception):
+    """No mirror gave the file; the message names each address and what went wrong there."""
+
+
 class File(NamedTuple):
-    """One published file."""
+    """One published file, called as it is when decompressed."""
 
     name: str
-    """Decompressed."""
     records: int
     """How many examples it holds, or holds something about."""
     md5: str = ""
@@ -59,7 +72,7 @@ class Source:
 
         Raises:
             DatasetError: a file is missing or not the published one.
-            training.data.download.DownloadError: no mirror gave the file.
+            DownloadError: no mirror gave the file.
         """
         files = self.files[split]
         if self.archive and not all(_on_disk(directory, file) for file in files):
@@ -73,7 +86,15 @@ class Source:
 
     def _from_file(self, file: File, directory: Path, *, fetch: bool) -> Columns:
         path = _on_disk(directory, file) or directory / f"{file.name}{self.suffix}"
-        self._get(path, lambda content: self._is_published(file, path, content), fetch=fetch)
+
+        def is_published(content: bytes) -> bool:
+            try:
+                self._parse(file, _decompress(path, content))
+            except ValueError:
+                return False
+            return True
+
+        self._get(path, is_published, fetch=fetch)
         try:
             return self._parse(file, _decompress(path, path.read_bytes()))
         except ValueError as error:
@@ -97,13 +118,6 @@ class Source:
         if not (fetch and self.mirrors):
             raise DatasetError(f"{path} is missing")
         download([f"{mirror}{path.name}" for mirror in self.mirrors], path, verify=verify)
-
-    def _is_published(self, file: File, path: Path, content: bytes) -> bool:
-        try:
-            self._parse(file, _decompress(path, content))
-        except ValueError:
-            return False
-        return True
 
     def _parse(self, file: File, content: bytes) -> Columns:
         """The columns of a decompressed file; ValueError where it is not the published one."""
@@ -134,12 +148,9 @@ def _decompress(path: Path, content: bytes) -> bytes:
 
 def _members(archive: bytes) -> dict[str, bytes]:
     """The files in a tar file, by name without folders."""
-    contents = {}
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
-        for member in tar:
-            if file := tar.extractfile(member):
-                contents[PurePosixPath(member.name).name] = file.read()
-    return contents
+        files = ((PurePosixPath(member.name).name, tar.extractfile(member)) for member in tar)
+        return {name: file.read() for name, file in files if file}
 
 
 def _md5(content: bytes) -> str:
@@ -150,3 +161,77 @@ def _not_published(path: Path, reason: object) -> DatasetError:
     return DatasetError(
         f"{path} is not the published file ({reason}); move it away to download it again"
     )
+
+
+def download(
+    urls: Sequence[str],
+    target: Path,
+    *,
+    verify: Callable[[bytes], bool],
+    attempts: int = 4,
+    timeout_s: float = 30,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Write the first address's file that passes `verify` to `target`, which is not there yet.
+
+    An interrupted transfer continues where it stopped (in `target` + `.part`), also in a later
+    run. `target` appears only whole and verified. Of several processes that want it one fetches it,
+    and the others wait; an empty `target` + `.lock` stays.
+
+    Args:
+        urls: mirrors of the same file, tried in order.
+        attempts: tries per mirror, with doubling pauses between them.
+        timeout_s: how long a mirror may stay silent.
+
+    Raises:
+        DownloadError: every mirror failed.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(target.with_name(f"{target.name}.lock")):
+        if target.exists():
+            return
+        part, failures = target.with_name(f"{target.name}.part"), []
+        for url in urls:
+            for attempt in range(attempts):
+                if attempt:
+                    sleep(2.0 ** (attempt - 1))
+                try:
+                    _transfer(url, part, timeout_s=timeout_s)
+                    if verify(part.read_bytes()):
+                        part.replace(target)
+                        return
+                    part.unlink()
+                    failures.append(f"{url}: not the published file")
+                except urllib.error.HTTPError as error:
+                    failures.append(f"{url}: HTTP {error.code} {error.reason}")
+                    if error.code in _PERMANENT:
+                        break
+                except (OSError, http.client.HTTPException) as error:
+                    failures.append(f"{url}: {error or type(error).__name__}")
+    raise DownloadError(f"could not download {target.name}:\n  " + "\n  ".join(failures))
+
+
+def _transfer(url: str, part: Path, *, timeout_s: float) -> None:
+    """Append to `part` what is missing of `url`."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url)  # noqa: S310  the mirrors are ours to name
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=timeout_s)  # noqa: S310
+    except urllib.error.HTTPError as error:
+        if have and error.code == _RANGE_NOT_SATISFIABLE:
+            return  # nothing is missing; the caller's check decides
+        raise
+    with response, Progress(*_BAR) as progress:
+        resumed = response.status == _PARTIAL_CONTENT
+        remaining = response.headers.get("Content-Length")
+        start = have if resumed else 0
+        total = start + int(remaining) if remaining else None
+        bar = progress.add_task(part.stem, total=total, completed=start)
+        with part.open("ab" if resumed else "wb") as file:
+            while chunk := response.read(_CHUNK_BYTES):
+                file.write(chunk)
+                progress.advance(bar, len(chunk))
+            if total is not None and file.tell() < total:
+                raise http.client.IncompleteRead(b"", total - file.tell())

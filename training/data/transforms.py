@@ -12,14 +12,13 @@ integers. So the same digits give the same images everywhere.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training.data.examples import Examples
+from training.data.datasets import Examples
 
 Integers = NDArray[np.int64]
 
@@ -50,7 +49,6 @@ TRANSFORMS = {
 """One transformation at its full range (of moves: twice that of training); all at a share of it."""
 _SEED = 2013
 _ONE = 1 << 16
-_FUNCTIONS = (math.cos, math.sin)
 _UNIT_BITS = 17
 """Positions are counted in 2**-17 pixels from half a pixel: coordinates are doubled."""
 _CHUNK = 500
@@ -81,18 +79,11 @@ def transform(digits: Examples, reach: Reach) -> Examples:
     return Examples(np.stack(moved)[:, None], digits.labels)
 
 
-def digest(examples: Examples) -> str:
-    """SHA-256 of all bytes of images, then labels as bytes, each in C order."""
-    arrays = (examples.images, examples.labels.astype(np.uint8))
-    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
-
-
 def _warp(images: NDArray[np.uint8], drawn: Integers) -> NDArray[np.uint8]:
     """Scale, then shear, then turn images (N, H, H) about their middle.
 
-    Args:
-        drawn: (N, 4): turn in tenths of a degree; change of height and of width, and shear, in
-            thousandths.
+    Drawn are (N, 4) turns in tenths of a degree, changes of height and width, and shears, in
+    thousandths.
     """
     size = images.shape[-1]
     from_middle = 2 * np.arange(size, dtype=np.int64) - (size - 1)  # in half pixels
@@ -103,17 +94,15 @@ def _warp(images: NDArray[np.uint8], drawn: Integers) -> NDArray[np.uint8]:
     right = right - down * shear // 1000
     middle = (size - 1) * _ONE
     return _interpolate(
-        images,
-        down * 1000 // (1000 + height) + middle,
-        right * 1000 // (1000 + width) + middle,
+        images, down * 1000 // (1000 + height) + middle, right * 1000 // (1000 + width) + middle
     )
 
 
 def _circle(turns: Integers) -> tuple[Integers, Integers]:
     """Cosine and sine (N, 1, 1) of tenths of a degree, in 65,536ths."""
     angles = [math.radians(turn / 10) for turn in turns.tolist()]
-    columns = [[round(function(angle) * _ONE) for angle in angles] for function in _FUNCTIONS]
-    cosine, sine = np.array(columns, np.int64)[:, :, None, None]
+    circle = [(round(math.cos(one) * _ONE), round(math.sin(one) * _ONE)) for one in angles]
+    cosine, sine = np.array(circle, np.int64).T[..., None, None]
     return cosine, sine
 
 
@@ -133,11 +122,7 @@ def _interpolate(images: NDArray[np.uint8], down: Integers, right: Integers) -> 
 
 
 def _move(image: NDArray[np.uint8], down: int, right: int, *, reach: int) -> NDArray[np.uint8]:
-    """Move an image (H, W) by up to `reach` pixels, within the free room around its ink.
-
-    Args:
-        down, right: random numbers that decide how far.
-    """
+    """Move an image (H, W) within the free room around its ink, as two random numbers decide."""
     for axis, number in ((0, down), (1, right)):
         inked = np.flatnonzero(image.any(axis=1 - axis))
         if len(inked):

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
-from PIL import Image
+import numpy as np
+import torch
 
+from model.canvas import ACCENT, INK
 from model.capsnet import Network, build, family_of
-from training.answers import interval
-from training.checkpoint import CHECKPOINT, Checkpoint
-from training.data.datasets import DATASETS, hold_out, load
+from model.interpret.sweep import plan_sweep
+from model.preprocess import Floats, scale
+from training.answers import answer, evaluating, interval, is_wrong, measure_presence
+from training.data.datasets import DATASETS, Examples, hold_out, load
 from training.experiments.declare import Column, Experiment, Row
 from training.experiments.run import Result
-from training.experiments.seeds import draw_pairs, draw_sweeps
+from training.experiments.seeds import side_by_side
+from training.figures import make_axes, save, show
+from training.state import CHECKPOINT, Checkpoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLOURS = 64
-"""Of a picture, which keeps its file small."""
+_SHOWN = 6
+"""Pairs in the picture of what networks name."""
 _HEAD = """# Results
 
 Written by `python -m training experiment write` from `results.json`. A row is a network
@@ -38,10 +42,7 @@ differ by chance. It knows nothing of how much another seed would differ.
 """
 
 
-def write_page(
-    experiments: Sequence[Experiment],
-    results: Sequence[Result],
-) -> str:
+def write_page(experiments: Sequence[Experiment], results: Sequence[Result]) -> str:
     """The page's Markdown: a section for each experiment with results, then what has none."""
     reads = Counter(one.dataset for one in results if one.split == "test")
     counts = " and ".join(f"`{name}` {count} times" for name, count in sorted(reads.items()))
@@ -80,7 +81,7 @@ def _section(one: Experiment, results: Sequence[Result]) -> str:
         for images in sorted({result.images for result in of_row}):
             same = [result for result in of_row if result.images == images]
             cells = [row.title, f"{images:,}"]
-            cells += [str(one.paper.get(row.name, ""))] if reported else []
+            cells += [one.paper.get(row.name, "")] if reported else []
             cells += [describe(column, same) for column in one.columns]
             lines.append(_line([*cells, ", ".join(str(result.seed) for result in same)]))
     if one.name in PICTURES and _complete(one, results):
@@ -124,9 +125,7 @@ def draw_pictures(
 ) -> None:
     """Draw those pictures for which all rows have results.
 
-    Args:
-        runs: of the rows; a picture of what networks draw or say stays as it is where their weights
-            are not there.
+    One of what networks draw or say stays as it is where their weights are not in `runs`.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for one in experiments:
@@ -139,11 +138,7 @@ def draw_pictures(
         else:
             figure = _draw_errors(kind, one, results)
         if figure is not None:
-            drawn = io.BytesIO()
-            figure.savefig(drawn, format="png")
-            with Image.open(drawn) as picture:
-                small = picture.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
-            small.save(directory / f"{one.name}.png", optimize=True)
+            save(figure, directory / f"{one.name}.png")
 
 
 PICTURES = {
@@ -186,9 +181,10 @@ def _draw_errors(kind: str, one: Experiment, results: Sequence[Result]) -> Figur
             axes.plot(x, [mean(curve[seen] for curve in curves) for seen in x], label=row.title)
         axes.set(xlabel="training images seen", ylabel="error on held-out images, %", yscale="log")
     elif kind == "fewer":
-        for title, rows in _by_family(one.rows):
+        for family in dict.fromkeys(family_of(row.recipe.network) for row in one.rows):
+            rows = [row for row in one.rows if family_of(row.recipe.network) == family]
             counts = [(row.training_images or 60_000, "plain", row) for row in rows]
-            _plot_errors(axes, title, counts, results)
+            _plot_errors(axes, rows[-1].title, counts, results)
         axes.set(xlabel="training images", ylabel="test error, %", xscale="log", ylim=(0, None))
     else:
         for row in one.rows:
@@ -216,8 +212,46 @@ def _plot_errors(
     axes.errorbar(x, errors, (below, above), label=title, marker="o", markersize=4, capsize=3)
 
 
-def _by_family(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each family, called like that which learns from all images."""
-    for family in dict.fromkeys(family_of(row.recipe.network).name for row in rows):
-        own = [row for row in rows if family_of(row.recipe.network).name == family]
-        yield own[-1].title, own
+def draw_pairs(networks: Mapping[str, Network], digits: Examples) -> Figure:
+    """Draw pairs side by side, and below each what a network, by row, names: coloured if wrong."""
+    both = side_by_side(digits)
+    images, labels = both.images[:_SHOWN], both.labels[:_SHOWN]
+    figure, axes = make_axes(len(networks), _SHOWN, image=True)
+    for row, (title, network) in zip(axes, networks.items(), strict=True):
+        row[0].set_ylabel(title, fontsize="small")
+        presence = measure_presence(network, images, torch.device("cpu"))
+        named, wrong = answer(presence, labels), is_wrong(presence, labels)
+        for axis, image, said, bad in zip(row, scale(images), named, wrong, strict=True):
+            show(axis, image)
+            axis.set_xlabel(" and ".join(map(str, said)), color=ACCENT if bad else INK)
+    return figure
+
+
+def draw_sweeps(networks: Mapping[str, Network], clothes: Examples, label: int = 2) -> Figure:
+    """Draw the first image of a class, and what each network makes of it as its pose is moved."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  training can do without
+
+    image = clothes.images[clothes.labels == label][:1]
+    figure = Figure((3 * len(networks) + 1, 4.8), dpi=100, layout="constrained")
+    widths = (1, *(3 for _ in networks))
+    first, *axes = figure.subplots(1, len(widths), width_ratios=widths)
+    first.imshow(image[0, 0], cmap="gray", vmin=0, vmax=255)
+    first.set_title("image", fontsize=10)
+    for axis, (title, network) in zip(axes, networks.items(), strict=True):
+        axis.imshow(_sweep(network, scale(image), label), cmap="gray", vmin=0, vmax=1)
+        axis.set_title(title, fontsize=10)
+    for axis in (first, *axes):
+        axis.set_axis_off()
+    return figure
+
+
+def _sweep(network: Network, image: Floats, label: int) -> Floats:
+    """All dimensions of a class capsule's pose moved, as one picture (D * H, deltas * W)."""
+    sweep = plan_sweep(range(network.config.class_dim), start=-0.25, stop=0.25, step=0.05)
+    with evaluating(network), torch.inference_mode():
+        pose = network(torch.from_numpy(image)).poses[0, label].numpy()
+        poses = torch.from_numpy(sweep.poses(pose))
+        drawn = network.decode(poses, torch.full((len(poses),), label))[:, 0].numpy()
+    grid = sweep.on_grid(drawn)
+    rows, columns, height, width = grid.shape
+    return np.asarray(grid.transpose(0, 2, 1, 3).reshape(rows * height, columns * width))

@@ -13,24 +13,22 @@ import torch
 
 from model.bundle.atomic_file import replacing
 from training.answers import Labelled, is_wrong, measure_presence
-from training.checkpoint import TrainingError
-from training.data.datasets import DATASETS, Examples, choose, hold_out, load
+from training.data.datasets import DATASETS, Examples, choose, digest, hold_out, load
 from training.data.pairs import EPOCH_PAIRS, published_pairs, validation_pairs
-from training.data.transforms import TRANSFORMS, digest, transform
+from training.data.transforms import TRANSFORMS, transform
 from training.device import device_name
 from training.experiments.declare import Row
 from training.experiments.seeds import SIDE_BY_SIDE, side_by_side
 from training.metrics import METRICS, VALIDATION_ERROR
-from training.state import Plan
+from training.state import Plan, TrainingError
 from training.trainer import Trainer
 
 
 class Sets(NamedTuple):
-    """Examples of a row's data set."""
+    """Examples of a row's data set; those held out are training images not learned from."""
 
     training: Examples
     held_out: Examples | None
-    """Training images that are not learned from."""
     tested: Examples
 
 
@@ -45,11 +43,9 @@ class Result:
     """Seen in training."""
     split: str
     wrong: dict[str, int]
-    """Wrong answers by test set."""
+    """Wrong answers by test set; likewise, next, all answers and SHA-256 of sets that were made."""
     tested: dict[str, int]
-    """Answers by test set."""
     digests: dict[str, str]
-    """SHA-256 of those test sets that were made."""
     minutes: float
     device: str
     curve: list[tuple[int, float]] = field(default_factory=list)
@@ -134,11 +130,10 @@ def run_row(
 ) -> Result | None:
     """Train and test a row, or go on with it where it was stopped.
 
-    Args:
-        directory: of all results; each row's run, with its weights, stays in a folder there.
+    The result is saved in `directory`, where each row's run, with its weights, has a folder.
 
     Returns:
-        the result, which is saved; None if training was stopped.
+        the result; None if training was stopped.
     """
     plan = make_plan(row, seed=seed, sets=sets, directory=directory)
     with plan.locked():
@@ -153,7 +148,7 @@ def run_row(
             wrong[name] = int(is_wrong(presence, tested.labels).sum())
             counts[name] = len(tested.labels)
             if isinstance(tested, Examples) and tested is not sets.tested:
-                digests[name] = digest(tested)
+                digests[name] = digest(*tested)
         result = Result(
             row=row.name,
             dataset=row.recipe.dataset,

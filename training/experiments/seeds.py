@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig
 from model.capsnet.matrix import MatrixConfig
 from model.capsnet.shared import SharedConfig
 from model.capsnet.stem import Conv, Stem, initialise
-from model.interpret.sweep import plan_sweep
-from model.preprocess import Floats, scale
-from training.answers import answer, evaluating, is_wrong, measure_presence
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.data.pairs import PairDraw
-from training.experiments.declare import (
-    CLOTHES,
-    DIGITS,
-    STRIDED,
-    Column,
-    Experiment,
-    Row,
-    count_of,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from training.experiments.declare import CLOTHES, DIGITS, STRIDED, Column, Experiment, Row, count_of
 
 SIDE_BY_SIDE = "side by side"
 _SEED = 2018
-_CPU = torch.device("cpu")
-_SHOWN = 6
-"""Pairs in the picture."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +89,8 @@ _FROZEN = {
 }
 
 
-def _by_rounds(
-    name: str, recipe: Any, counts: tuple[int, ...], *, setting: str, **row: Any
-) -> tuple[Row, ...]:
-    """The same network with so many rounds of routing each, which `setting` of its sizes counts."""
+def _by_rounds(name: str, recipe: Any, *, setting: str, **row: Any) -> tuple[Row, ...]:
+    """One network with 1, 2 and 3 rounds of routing, which `setting` of its sizes counts."""
     noun = setting.removeprefix("routing_").removesuffix("s")
     return tuple(
         Row(
@@ -120,15 +99,11 @@ def _by_rounds(
             replace(recipe, network=replace(recipe.network, **{setting: count})),
             **row,
         )
-        for count in counts
+        for count in (1, 2, 3)
     )
 
 
-_TWO: dict[str, Any] = {
-    "images": 120_000,
-    "tests": ("plain", SIDE_BY_SIDE),
-    "curve_every": 20_000,
-}
+_TWO: dict[str, Any] = {"images": 120_000, "tests": ("plain", SIDE_BY_SIDE), "curve_every": 20_000}
 
 SEEDS = (
     Experiment(
@@ -158,7 +133,7 @@ SEEDS = (
         "chooses them; both must be the two most present classes. The picture shows pairs of "
         "held-out digits and what each network names.",
         (
-            *_by_rounds("side-by-side", _SINGLES, (1, 2, 3), setting="rounds", **_TWO),
+            *_by_rounds("side-by-side", _SINGLES, setting="rounds", **_TWO),
             Row(
                 "side-by-side-pooling",
                 "CNN with pooling",
@@ -178,14 +153,7 @@ SEEDS = (
         "without a decoder. `inverse_temperature` and `initial_saving` were chosen with two "
         "iterations; lambda grows with each, so one and three have other activations to begin "
         "with. The rows say that these settings do not carry over, not how many are best.",
-        _by_rounds(
-            "em",
-            _MATRIX,
-            (1, 2, 3),
-            setting="routing_iterations",
-            images=30_000,
-            curve_every=3_000,
-        ),
+        _by_rounds("em", _MATRIX, setting="routing_iterations", images=30_000, curve_every=3_000),
     ),
     Experiment(
         "dynamic-iterations",
@@ -194,10 +162,9 @@ SEEDS = (
         _by_rounds(
             "dynamic",
             replace(DIGITS, network=STRIDED, warmup_steps=300),
-            (1, 2, 3),
             setting="routing_iterations",
-            images=120_000,
-            curve_every=12_000,
+            images=600_000,
+            curve_every=60_000,
         ),
     ),
 )
@@ -222,61 +189,3 @@ def side_by_side(digits: Examples) -> Examples:
     pairs = PairDraw(digits.labels, shift_px=0).draw(len(digits.labels), _SEED)[:, :2]
     left, right = (digits.images[column] for column in pairs.T)
     return Examples(np.concatenate((left, right), axis=3), digits.labels[pairs])
-
-
-def draw_pairs(networks: Mapping[str, Network], digits: Examples) -> Figure:
-    """Draw some pairs side by side, and below each what the networks name, right or in red."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  training can do without
-
-    both = side_by_side(digits)
-    images, labels = both.images[:_SHOWN], both.labels[:_SHOWN]
-    figure = Figure((9, 1 + 0.22 * len(networks)), dpi=100)
-    axes = figure.subplots(1, _SHOWN)
-    figure.subplots_adjust(left=0.16, right=0.99, top=1, bottom=0.2 + 0.08 * len(networks))
-    for axis, image in zip(axes, images, strict=True):
-        axis.imshow(image[0], cmap="gray", vmin=0, vmax=255)
-        axis.set_axis_off()
-    for line, (title, network) in enumerate(networks.items(), start=1):
-        presence = measure_presence(network, images, _CPU)
-        wrong = is_wrong(presence, labels)
-        axes[0].text(-0.1, -0.4 * line, title, ha="right", transform=axes[0].transAxes)
-        for axis, said, bad in zip(axes, answer(presence, labels), wrong, strict=True):
-            axis.text(
-                0.5,
-                -0.4 * line,
-                " and ".join(map(str, said)),
-                color="firebrick" if bad else "black",
-                ha="center",
-                transform=axis.transAxes,
-            )
-    return figure
-
-
-def draw_sweeps(networks: Mapping[str, Network], clothes: Examples, label: int = 2) -> Figure:
-    """Draw the first image of a class, and what each network makes of it as its pose is moved."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  as above
-
-    image = clothes.images[clothes.labels == label][:1]
-    figure = Figure((3 * len(networks) + 1, 4.8), dpi=100, layout="constrained")
-    widths = (1, *(3 for _ in networks))
-    first, *axes = figure.subplots(1, len(widths), width_ratios=widths)
-    first.imshow(image[0, 0], cmap="gray", vmin=0, vmax=255)
-    first.set_title("image", fontsize=10)
-    for axis, (title, network) in zip(axes, networks.items(), strict=True):
-        axis.imshow(_sweep(network, scale(image), label), cmap="gray", vmin=0, vmax=1)
-        axis.set_title(title, fontsize=10)
-    for axis in (first, *axes):
-        axis.set_axis_off()
-    return figure
-
-
-def _sweep(network: Network, image: Floats, label: int) -> Floats:
-    """All dimensions of a class capsule's pose moved, as one picture (D * H, deltas * W)."""
-    sweep = plan_sweep(range(network.config.class_dim), start=-0.25, stop=0.25, step=0.05)
-    with evaluating(network), torch.inference_mode():
-        pose = network(torch.from_numpy(image)).poses[0, label].numpy()
-        poses = torch.from_numpy(sweep.poses(pose))
-        drawn = network.decode(poses, torch.full((len(poses),), label))[:, 0].numpy()
-    grid = drawn.reshape(len(sweep.dims), len(sweep.deltas), *drawn.shape[1:])
-    rows, columns, height, width = grid.shape
-    return np.asarray(grid.transpose(0, 2, 1, 3).reshape(rows * height, columns * width))

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from model.preprocess import prepare
-from service.documentation import SAMPLES
+from service.pictures import SAMPLES
 from tests.model.preprocess.drawings import DIGIT
 
 

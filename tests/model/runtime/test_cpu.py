@@ -97,22 +97,16 @@ def test_a_graph_that_cannot_be_run_is_named(
 ) -> None:
     """Its bundle is left out, and the others are served."""
 
-    def fail(*_: object) -> None:
-        raise RuntimeError("a shape does not fit")
+    class Broken:
+        def get_inputs(self) -> list[object]:
+            return []
 
-    monkeypatch.setattr(cpu, "_seconds_of_a_row", fail)
+        def run(self, *_: object) -> None:
+            raise RuntimeError("a shape does not fit")
+
+    monkeypatch.setattr(cpu, "open_session", lambda *_, **__: Broken())
     with pytest.raises(BundleError, match=r"encoder\.onnx: .* cannot run it: a shape"):
         CpuDevice(threads=3).open(runtime.bundle.graph("encoder"))
-
-
-@pytest.mark.parametrize(("threads", "expected"), [(1, (1, 1)), (2, (2, 1)), (7, (2, 6))])
-def test_batches_side_by_side_take_all_threads(
-    runtime: Runtime, threads: int, expected: tuple[int, int]
-) -> None:
-    """Those that run them, and those of the session, which counts one of the others as its own."""
-    device = CpuDevice(threads)
-    session = device.open_side_by_side(runtime.bundle.graph("encoder"))
-    assert expected == (device.side_by_side, threads_of(session))
 
 
 def threads_of(session: PlainSession) -> int:

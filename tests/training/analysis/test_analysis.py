@@ -3,21 +3,31 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from model.bundle import CARD, Bundle
+from model.capsnet import Network, build
+from model.runtime import Runtime
+from tests.conftest import TINY
 from tests.training.published import HELD_OUT, RUN, say_training, write_toys
 from training.analysis import (
+    ITERATIONS,
     analyse,
     analyse_dimensions,
     analyse_novelty,
     analyse_routing,
+    measure_changes,
     novelty,
+    with_iterations,
 )
-from training.card import ROC, ROUTING, SWEEP
+from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import DATASETS, Examples
 from training.evaluate import held_out
+
+IMAGES = np.random.default_rng(0).random((10, 1, 28, 28), np.float32)
 
 
 @pytest.fixture
@@ -67,9 +77,12 @@ def test_an_analysed_bundle_tells_what_was_found(bundle: Bundle, data_dir: Path)
 
 def test_each_part_may_be_had_alone(bundle: Bundle, examples: Examples) -> None:
     """The others stay out of the card."""
-    before = headings(analyse_dimensions(bundle, examples))
+    swept = analyse_dimensions(bundle, examples)
+    write_card(swept)
+    before = headings(swept)
     assert "Routing" not in before
-    analyse_routing(Bundle.open(bundle.path), examples)
+    analyse_routing(swept, examples)
+    write_card(swept)
     assert before | {"Routing"} == headings(bundle)
 
 
@@ -89,6 +102,7 @@ def test_dimensions_of_photographs_get_no_names(
     bundle = say_training(colour_bundle_path, data_dir / "blocks")
     coloured = Examples(examples.images[:, :, :24].repeat(3, 1), examples.labels)
     swept = analyse_dimensions(bundle, coloured)
+    write_card(swept)
     assert () == swept.manifest.pose_dimensions
     assert {"Pose dimensions", "Sweeps"} <= headings(swept)
 
@@ -136,3 +150,36 @@ def test_a_network_that_saw_the_held_out_images_says_so(
     rule = analyse_novelty(final, examples, data_dir).manifest.novelty
     assert rule is not None
     assert rule.images.endswith("which were trained on")
+
+
+def test_a_network_is_routed_for_longer_than_it_was_trained(
+    network: Network, runtime: Runtime
+) -> None:
+    """Nine iterations of a network of three; the first two are in its bundle's graph."""
+    found = measure_changes(network, IMAGES)
+    logits = runtime.trace(IMAGES).classes.logits
+    expected = np.abs(np.diff(logits, axis=1)).mean(axis=(0, 2, 3))
+    assert [(ITERATIONS,)] * 2 == [values.shape for values in found.values()]
+    assert expected.tolist() == pytest.approx(found["logit"][:2].tolist(), rel=0.01)
+
+
+@pytest.mark.parametrize("family", ["dynamic", "shared", "matrix"])
+def test_a_longer_network_has_the_same_weights(family: str) -> None:
+    """With as many iterations as before it answers the same, with more another thing."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        short = build(TINY[family]).eval()
+    images = torch.from_numpy(IMAGES)
+    same = with_iterations(short, short.layers[-1].iterations)
+    longer = with_iterations(short, ITERATIONS)
+    assert ITERATIONS == longer.layers[-1].iterations
+    with torch.inference_mode():
+        assert torch.equal(short(images).poses, same(images).poses)
+        assert not torch.equal(short(images).poses, longer(images).poses)
+
+
+@pytest.mark.parametrize("family", ["attention", "baseline"])
+def test_networks_without_iterations_have_no_curve(family: str) -> None:
+    """The message says so."""
+    with pytest.raises(ValueError, match="does not iterate"):
+        measure_changes(build(TINY[family]), IMAGES)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.data.augment import BatchStream, Distortion, Pad, erase, shift
-from training.data.examples import Examples
+from training.data.augment import BatchStream, Distortion, erase, shift
+from training.data.datasets import Examples
+from training.recipes import Pad, Recipe
 
 CPU = torch.device("cpu")
 
@@ -18,9 +20,8 @@ def stream(count: int, *, batch_size: int, seed: int = 1, shift_px: int = 2) -> 
     labels = np.arange(count)
     images = np.zeros((count, 1, 6, 6), np.uint8)
     images[:, :, 2:4, 2:4] = 2 + 2 * labels[:, None, None, None]
-    return BatchStream(
-        Examples(images, labels), batch_size=batch_size, shift_px=shift_px, seed=seed, device=CPU
-    )
+    recipe = Recipe("r", batch_size=batch_size, shift_px=shift_px)
+    return BatchStream(Examples(images, labels), recipe, seed=seed, device=CPU)
 
 
 def labels(batches: BatchStream, steps: int) -> list[int]:
@@ -123,7 +124,8 @@ def test_pixels_lie_between_zero_and_one() -> None:
     """Black is 0, white (255) is 1 and 51 is a fifth."""
     image = np.array([[[[0, 51, 255]]]], np.uint8)
     examples = Examples(image, np.zeros(1, np.int64))
-    batches = BatchStream(examples, batch_size=1, shift_px=0, seed=1, device=CPU)
+    recipe = Recipe("r", batch_size=1, shift_px=0)
+    batches = BatchStream(examples, recipe, seed=1, device=CPU)
     torch.testing.assert_close(torch.tensor([[[[0.0, 0.2, 1.0]]]]), batches.batch(0).images)
 
 
@@ -180,8 +182,9 @@ def test_flips_mirror_half_of_the_images() -> None:
     images = np.zeros((100, 1, 6, 6), np.uint8)
     images[:, :, 1, 2] = 255
     examples = Examples(images, np.arange(100))
+    recipe = Recipe("r", batch_size=100, shift_px=0)
     plain, flipping = (
-        BatchStream(examples, batch_size=100, shift_px=0, seed=1, device=CPU, flip=flip).batch(0)
+        BatchStream(examples, replace(recipe, flip=flip), seed=1, device=CPU).batch(0)
         for flip in (False, True)
     )
     mirrored = flipping.images[:, 0, 1, 3] == 1
@@ -204,7 +207,7 @@ def test_a_square_is_erased_around_its_middle() -> None:
 def coloured(**options: Any) -> BatchStream:
     """60 white images of two channels, higher than they are wide."""
     examples = Examples(np.full((60, 2, 9, 7), 255, np.uint8), np.arange(60))
-    return BatchStream(examples, batch_size=60, seed=1, device=CPU, **options)
+    return BatchStream(examples, Recipe("r", batch_size=60, **options), seed=1, device=CPU)
 
 
 def test_erased_squares_have_all_sides_up_to_the_largest() -> None:
@@ -219,7 +222,7 @@ def test_erased_squares_have_all_sides_up_to_the_largest() -> None:
 
 def test_erasing_changes_nothing_else() -> None:
     """Order, shifts and distortion are those of a stream that does not erase."""
-    options = {"shift_px": 2, "flip": True, "distortion": Distortion(0.5, 1)}
+    options = {"shift_px": 2, "flip": True, **Distortion(0.5, 1)._asdict()}
     plain, erased = (coloured(erase_px=erase_px, **options).batch(2) for erase_px in (0, 4))
     torch.testing.assert_close(plain.labels, erased.labels)
     left = erased.images != 0
@@ -229,5 +232,5 @@ def test_erasing_changes_nothing_else() -> None:
 @pytest.mark.parametrize("distortion", [Distortion(), Distortion(0.5, 1)], ids=str)
 def test_reflected_edges_stay_white(distortion: Distortion) -> None:
     """No black moves into photographs."""
-    images = coloured(shift_px=3, pad="reflect", distortion=distortion).batch(0).images
+    images = coloured(shift_px=3, pad="reflect", **distortion._asdict()).batch(0).images
     torch.testing.assert_close(torch.ones_like(images), images)

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from training.data.augment import NODES, NUMBERS, STEPS, BatchStream, Distortion, distort
-from training.data.examples import Examples
+from training.data.datasets import Examples
 from training.data.transforms import Reach, transform
+from training.recipes import Recipe
 
 CPU = torch.device("cpu")
 SIZE = 28
@@ -100,9 +101,8 @@ def test_wide_images_turn_as_square_ones_do(strokes: Examples) -> None:
 
 
 def batches(strokes: Examples, distortion: Distortion, *, shift_px: int = 0) -> BatchStream:
-    return BatchStream(
-        strokes, batch_size=8, shift_px=shift_px, seed=1, device=CPU, distortion=distortion
-    )
+    recipe = Recipe("r", batch_size=8, shift_px=shift_px, **distortion._asdict())
+    return BatchStream(strokes, recipe, seed=1, device=CPU)
 
 
 def test_a_resumed_stream_distorts_as_if_never_interrupted(strokes: Examples) -> None:

@@ -56,7 +56,7 @@ def test_classes_are_the_folders_in_order(fruit: Path) -> None:
 
 
 def test_a_folder_is_described_as_published_data_sets_are(fruit: Path) -> None:
-    """Its name suits a bundle, and the protocol says what was held out."""
+    """Its name suits a bundle."""
     dataset = load(fruit, seed=7).dataset
     assert ("our-fruit", (3, 30, 40), "crop", 3) == (
         dataset.name,
@@ -64,7 +64,6 @@ def test_a_folder_is_described_as_published_data_sets_are(fruit: Path) -> None:
         dataset.preprocess,
         dataset.held_out,
     )
-    assert "3 pictures, 10% of each class, chosen by seed 7" in dataset.protocol
 
 
 def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:

@@ -3,13 +3,13 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from training.data.augment import Distortion
+from model.capsnet.dynamic import DynamicConfig
+from training.data.augment import NOT_DISTORTED, Distortion
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import (
     TEST_DIGESTS,
@@ -21,6 +21,7 @@ from training.data.pairs import (
     overlay,
     published_pairs,
 )
+from training.recipes import Recipe
 
 CPU = torch.device("cpu")
 
@@ -33,11 +34,18 @@ def squares() -> Examples:
     return Examples(images, np.arange(40) % 4)
 
 
-def stream(examples: Examples, *, batch_size: int = 8, seed: int = 1, **options: Any) -> PairStream:
+def stream(
+    examples: Examples,
+    *,
+    batch_size: int = 8,
+    seed: int = 1,
+    distortion: Distortion = NOT_DISTORTED,
+) -> PairStream:
     """Pairs on 20x20 pixels, shifted by up to four."""
-    return PairStream(
-        examples, size=20, batch_size=batch_size, shift_px=4, seed=seed, device=CPU, **options
-    )
+    network = DynamicConfig(height=20, width=20)
+    changes = {"batch_size": batch_size, "shift_px": 4, **distortion._asdict()}
+    recipe = Recipe("r", task="pairs", network=network, **changes)
+    return PairStream(examples, recipe, seed=seed, device=CPU)
 
 
 def assert_same(expected: PairBatch, actual: PairBatch) -> None:

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from training.data.download import DownloadError, download
 from training.data.formats import read_cifar, read_idx
-from training.data.source import DatasetError, File, Source, Split
+from training.data.source import DatasetError, DownloadError, File, Source, Split, download
 
 Serve = Callable[..., tuple[str, list[str | None]]]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from training.experiments.command import ROWS
+from training.experiments import ROWS
 from training.experiments.declare import Row
 from training.experiments.run import Result
 from training.recipes import Recipe

@@ -7,18 +7,18 @@ import pytest
 from typer.testing import CliRunner
 from typer.testing import Result as Outcome
 
-from training.checkpoint import TrainingError
-from training.data.examples import Examples
-from training.experiments.command import EXPERIMENTS, ROWS, app, choose_rows
+from training.data.datasets import Examples
+from training.experiments import EXPERIMENTS, ROWS, app, choose_rows
 from training.experiments.declare import Row
 from training.experiments.run import Result, Sets, read_results, write_results
+from training.state import TrainingError
 
 
 @pytest.fixture
 def small(tiny_row: Row, bars: Examples, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a row that runs in a moment, on bars."""
     monkeypatch.setitem(ROWS, tiny_row.name, replace(tiny_row, split="test"))
-    monkeypatch.setattr("training.experiments.command.load_sets", lambda *_: Sets(bars, None, bars))
+    monkeypatch.setattr("training.experiments.load_sets", lambda *_: Sets(bars, None, bars))
     return tiny_row.name
 
 

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from model.capsnet import build, family_of
-from training.experiments.command import EXPERIMENTS, ROWS
+from training.experiments import EXPERIMENTS, ROWS
 from training.experiments.declare import Experiment
 from training.experiments.seeds import SEEDS, register
 

@@ -5,10 +5,13 @@ from pathlib import Path
 
 from PIL import Image
 
-from training.experiments.command import EXPERIMENTS, ROWS
+from model.capsnet import build
+from training.data.datasets import Examples
+from training.experiments import EXPERIMENTS, ROWS
 from training.experiments.declare import Column
-from training.experiments.report import describe, draw_pictures, write_page
+from training.experiments.report import describe, draw_pairs, draw_pictures, draw_sweeps, write_page
 from training.experiments.run import Result, read_results
+from training.recipes import Recipe
 
 DOCS = Path(__file__).parents[3] / "docs"
 ALL = tuple(EXPERIMENTS.values())
@@ -102,3 +105,21 @@ def test_the_page_in_the_docs_is_what_its_results_give() -> None:
         assert (
             f"pictures/{one.name}.png" not in page or (DOCS / f"pictures/{one.name}.png").exists()
         )
+
+
+def test_pairs_are_drawn_with_what_networks_say(bars: Examples) -> None:
+    """A row for each network, a column for each pair."""
+    network = build(ROWS["side-by-side-1"].recipe.network)
+    axes = draw_pairs({"1 round": network, "again": network}, bars).axes
+    assert 2 * 6 == len(axes)
+    assert all(" and " in axis.get_xlabel() for axis in axes)
+    assert ["1 round", "again"] == [axis.get_ylabel() for axis in axes[::6]]
+
+
+def test_sweeps_are_drawn_side_by_side(bars: Examples, tiny: Recipe) -> None:
+    """The image, then all dimensions of each network by eleven steps."""
+    networks = {name: build(tiny.network) for name in ("one", "other")}
+    image, *panels = draw_sweeps(networks, bars).axes
+    assert "image" == image.get_title()
+    assert ["one", "other"] == [panel.get_title() for panel in panels]
+    assert {(4 * 28, 11 * 28)} == {panel.images[0].get_array().shape for panel in panels}

@@ -8,11 +8,9 @@ import pytest
 import torch
 
 from training.answers import error_percent
-from training.checkpoint import TrainingError
-from training.data.datasets import DATASETS, Dataset
-from training.data.examples import Examples
+from training.data.datasets import DATASETS, Dataset, Examples, digest
 from training.data.pairs import PairSet, validation_pairs
-from training.data.transforms import TRANSFORMS, digest, transform
+from training.data.transforms import TRANSFORMS, transform
 from training.experiments.declare import Row
 from training.experiments.run import (
     Result,
@@ -25,6 +23,7 @@ from training.experiments.run import (
     write_results,
 )
 from training.experiments.seeds import SIDE_BY_SIDE, side_by_side
+from training.state import TrainingError
 from training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -52,7 +51,7 @@ def test_a_result_is_the_trained_networks(tiny_row: Row, sets: Sets, tmp_path: P
     for name, tested in (("plain", sets.tested), ("turned", turned)):
         expected = error_percent(trainer.network, tested, CPU)
         assert pytest.approx(expected) == result.percent(name)
-    assert {"turned": digest(turned)} == result.digests
+    assert {"turned": digest(*turned)} == result.digests
     assert [result] == read_results(tmp_path)
 
 
@@ -83,7 +82,7 @@ def test_the_budget_counts_images(tiny_row: Row, sets: Sets, tmp_path: Path) -> 
     """However few there are to learn from, and rounded up to whole batches."""
     few = replace(tiny_row, training_images=6, images=20)
     trainer = Trainer(make_plan(few, seed=1, sets=sets, directory=tmp_path), device=CPU)
-    assert (6, 3) == (trainer.task.epoch_size, trainer.total_steps)
+    assert (6, 3) == (len(trainer.task.batches), trainer.total_steps)
 
 
 def test_the_seed_chooses_fewer_images(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:

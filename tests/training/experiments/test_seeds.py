@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from model.capsnet import build
-from training.data.examples import Examples
-from training.experiments.command import ROWS
-from training.experiments.seeds import draw_pairs, draw_sweeps, register, side_by_side
+from training.data.datasets import Examples
+from training.experiments import ROWS
+from training.experiments.seeds import register, side_by_side
 from training.recipes import Recipe
 
 
@@ -54,22 +54,3 @@ def test_recipes_of_the_pooled_network_survive_being_written() -> None:
     """As in a checkpoint."""
     recipe = ROWS["side-by-side-pooling"].recipe
     assert recipe == Recipe.from_dict(recipe.to_dict())
-
-
-def test_pairs_are_drawn_with_what_networks_say(bars: Examples) -> None:
-    """A line for each network below each pair."""
-    networks = {"1 round": build(ROWS["side-by-side-1"].recipe.network)}
-    axes = draw_pairs(networks, bars).axes
-    assert 6 == len(axes)
-    said = [text.get_text() for text in axes[1].texts]
-    assert 1 == len(said)
-    assert " and " in said[0]
-
-
-def test_sweeps_are_drawn_side_by_side(bars: Examples, tiny: Recipe) -> None:
-    """The image, then all dimensions of each network by eleven steps."""
-    networks = {name: build(tiny.network) for name in ("one", "other")}
-    image, *panels = draw_sweeps(networks, bars).axes
-    assert "image" == image.get_title()
-    assert ["one", "other"] == [panel.get_title() for panel in panels]
-    assert {(4 * 28, 11 * 28)} == {panel.images[0].get_array().shape for panel in panels}

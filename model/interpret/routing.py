@@ -1,0 +1,128 @@
+"""What routing did, as figures: who agreed, how much, and where on the image.
+
+Notation (Sabour et al., 2017, section 2 and procedure 1): input capsule i votes u_ik for class
+capsule k, divides itself among the classes by couplings c_ik, and v_k is the pose that the votes
+add up to. Arrays have the axes R (iterations), K (classes), I (input capsules), D (pose): couplings
+(R, K, I), votes (K, I, D) and poses (R, K, D). For EM routing c_ik is the assignment r_ik times the
+activation a_i: what capsule i weighs in the mean v_k.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from model.bundle import Layer
+from model.preprocess import Floats
+
+_TINY = 1e-12
+"""Added to what is divided by."""
+
+
+class Agreement(NamedTuple):
+    """How capsules came to agree on one image, by iteration."""
+
+    weights: Floats
+    """(R, K, I): of the votes."""
+    support: Floats
+    """(R, K, I)."""
+    agreement: Floats
+    """(R, K)."""
+    entropy: Floats
+    """(R,)."""
+
+
+def trace_agreement(
+    couplings: Floats, votes: Floats, poses: Floats, input_presence: Floats, *, activated: bool
+) -> Agreement:
+    """All figures of one image.
+
+    Args:
+        couplings: (R, K, I).
+        votes: (K, I, D).
+        poses: (R, K, D).
+        input_presence: (I,).
+        activated: whether votes count by their capsules' activations, as those of matrix capsules
+            do; the lengths of other votes tell how present their capsules are.
+    """
+    weights = np.asarray(couplings * (input_presence if activated else 1))
+    return Agreement(
+        weights,
+        support(weights, votes, poses),
+        agreement(weights, votes, poses),
+        entropy(couplings, input_presence),
+    )
+
+
+def support(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
+    """How much each input capsule adds to a class, along its pose: c_ik u_ik . v_k/|v_k| (R, K, I).
+
+    Over all i this sums to the length before the squash, less what a bias adds (EM: to the length
+    of the pose, times the weight of all capsules). It is negative where a vote points away from the
+    pose.
+    """
+    directions = poses / (np.linalg.norm(poses, axis=-1, keepdims=True) + _TINY)
+    return np.asarray(couplings * np.einsum("kid,rkd->rki", votes, directions))
+
+
+def agreement(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
+    """How far the votes for a class point the same way, from -1 to 1: (R, K).
+
+    The support as a share of what it would be if every vote lay along the pose:
+    a_k = sum_i c_ik u_ik . v_k/|v_k| / sum_i c_ik |u_ik|. Without a bias this is the mean resultant
+    length of the weighted votes (Mardia and Jupp, "Directional Statistics", section 2.3).
+    """
+    most = (couplings * np.linalg.norm(votes, axis=-1)).sum(axis=-1)
+    return np.asarray(support(couplings, votes, poses).sum(axis=-1) / (most + _TINY))
+
+
+def entropy(couplings: Floats, input_presence: Floats) -> Floats:
+    """How undecided the input capsules are, from 0 (each serves one class) to 1 (all alike): (R,).
+
+    h = -sum_k c_ik log c_ik / log K, averaged over i with their presence (I,) as weights: a capsule
+    that sees nothing has no say.
+    """
+    surprise = -np.log(np.maximum(couplings, _TINY))
+    undecided = (couplings * surprise).sum(axis=1) / np.log(couplings.shape[1])  # (R, I)
+    return np.asarray(undecided @ input_presence / (input_presence.sum() + _TINY))
+
+
+def on_grid(values: Floats, layer: Layer) -> Floats:
+    """Sum over capsule types: (..., I) to (..., rows, columns), rows from the top."""
+    return np.asarray(_places(values, layer).sum(axis=-3))
+
+
+def by_type(values: Floats, layer: Layer) -> Floats:
+    """Sum over the grid: (..., I) to (..., T)."""
+    return np.asarray(_places(values, layer).sum(axis=(-2, -1)))
+
+
+def _places(values: Floats, layer: Layer) -> Floats:
+    return values.reshape(*values.shape[:-1], layer.types, layer.rows, layer.columns)
+
+
+class Projection(NamedTuple):
+    """Votes for one class, in the plane in which they differ most."""
+
+    points: Floats
+    """(I, 2); the weighted mean of the votes lies at the origin."""
+    explained: Floats
+    """(2,): share of the weighted variance along each axis."""
+
+
+def project(votes: Floats, weights: Floats) -> Projection:
+    """Principal components of votes (I, D) weighted by their couplings (I,).
+
+    The axes are the two leading eigenvectors of C = sum_i w_i (u_i - m)(u_i - m)' / sum_i w_i with
+    m = sum_i w_i u_i / sum_i w_i. An eigenvector's sign is free: the component of largest size is
+    made positive, so that equal votes are always drawn alike.
+    """
+    shares = (weights / (weights.sum() + _TINY)).astype(np.float64)
+    centred = votes - shares @ votes
+    variances, axes = np.linalg.eigh((centred * shares[:, None]).T @ centred)
+    plane = axes[:, [-1, -2]]  # eigenvalues ascend
+    largest = np.abs(plane).argmax(axis=0)
+    plane = plane * np.where(plane[largest, [0, 1]] < 0, -1, 1)
+    explained = variances[[-1, -2]] / (variances.sum() + _TINY)
+    return Projection(centred @ plane, np.maximum(explained, 0))

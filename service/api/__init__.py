@@ -1,0 +1,1 @@
+"""The routes, a file for each: its query, its handler and its answer."""

@@ -1,0 +1,115 @@
+"""`POST /classify`."""
+
+from __future__ import annotations
+
+from itertools import repeat
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from model.bundle import Manifest
+from model.bundle.manifest import Offer
+from model.interpret.novelty import Novelty, measure_features
+from service.api.answers import BundleAnswer, FitReport, Lengths, Pose, Report, bundle, rounded
+from service.api.queries import PictureQuery
+from service.errors import InvalidParameter, Problem, checked
+from service.http.problems import ProblemDetails
+from service.http.route import Call
+from service.http.uploads import read_pictures
+from service.inference.inspector import Encoded
+
+
+class ClassifyQuery(PictureQuery):
+    """Of `/classify`."""
+
+    poses: bool = Field(False, description="Adds the poses of all classes.")
+    known: bool = Field(False, description="Adds whether pictures look like the training's.")
+
+
+class FamiliarityReport(Report):
+    """Whether a picture looks like those that the network was trained on.
+
+    A rank is the share of known pictures that are at least as odd: 0.01 means that 99 % of them
+    look less odd.
+    """
+
+    known: bool = Field(description="Whether the score is one that 99 % of known pictures reach.")
+    score: float = Field(description="The lowest of the three ranks.")
+    length_rank: float = Field(description="Of the longest capsule's length.")
+    margin_rank: float = Field(description="Of its lead over the second longest.")
+    error_rank: float = Field(description="Of the error of its reconstruction.")
+    error: float = Field(description="Squared error of the reconstruction, as a share of the ink.")
+
+
+class Prediction(BaseModel):
+    """What the network says of one picture."""
+
+    label: int
+    class_name: str
+    length: float = Field(description="Of the label: how sure, in [0, 1].")
+    lengths: Lengths
+    poses: list[Pose] | None = Field(None, description="All K poses, with poses=true.")
+    familiarity: FamiliarityReport | None = Field(None, description="With known=true.")
+    fit: FitReport
+
+
+class FailedPrediction(BaseModel):
+    """Why one picture of several has no prediction."""
+
+    problem: ProblemDetails
+
+
+class ClassifyAnswer(BundleAnswer):
+    """One entry for each picture, in order."""
+
+    predictions: list[Prediction | FailedPrediction]
+
+
+async def classify(call: Call, query: ClassifyQuery) -> ClassifyAnswer:
+    """Say which class each picture shows, by the lengths of the class capsules."""
+    needs: Offer | None = "decode" if query.poses or query.known else None
+    manifest = call.inspector.manifest(query.model, needs=needs)
+    uploads = await read_pictures(call)
+    call.inspector.admit(len(uploads) * (2 if query.known else 1))
+    encoded = await call.inspector.encode(uploads, manifest, query.frame(manifest))
+    if len(encoded) == 1:
+        checked(encoded[0])
+    novelty = iter(await _judge(call, manifest, encoded)) if query.known else repeat(None)
+    predictions = [
+        FailedPrediction(problem=ProblemDetails(**one.to_dict()))
+        if isinstance(one, Problem)
+        else _predict(manifest, one, next(novelty), poses=query.poses)
+        for one in encoded
+    ]
+    return ClassifyAnswer(**bundle(manifest), predictions=predictions)
+
+
+def _predict(
+    manifest: Manifest, one: Encoded, novelty: Novelty | None, *, poses: bool
+) -> Prediction:
+    label, lengths = int(one.presence.argmax()), rounded(one.presence)
+    return Prediction(
+        label=label,
+        class_name=manifest.class_names[label],
+        length=lengths[label],
+        lengths=lengths,
+        poses=rounded(one.poses) if poses else None,
+        familiarity=novelty and FamiliarityReport.model_validate(novelty),
+        fit=FitReport.model_validate(one.prepared),
+    )
+
+
+async def _judge(call: Call, manifest: Manifest, encoded: list[Encoded | Problem]) -> list[Novelty]:
+    """The novelty of each image, their longest capsules decoded as one batch."""
+    if manifest.novelty is None:
+        detail = f"the bundle {manifest.name!r} has no novelty rule"
+        raise InvalidParameter(detail, parameter="known")
+    images = [one for one in encoded if isinstance(one, Encoded)]
+    if not images:
+        return []
+    longest = [one.capsule() for one in images]
+    labels = np.array([one.label for one in longest])
+    drawn = await call.inspector.decode(manifest, np.stack([one.pose for one in longest]), labels)
+    presence = np.stack([one.presence for one in images])
+    seen = np.stack([one.prepared.image for one in images])
+    return manifest.novelty.judge(measure_features(presence, seen, drawn))

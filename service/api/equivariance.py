@@ -1,0 +1,85 @@
+"""`POST /equivariance`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from pydantic import Field
+
+from model.interpret.equivariance import MAX_STEPS, Transform, Walk, angles_deg, plan_walk
+from service.api.answers import CapsuleAnswer, Pose, about, rounded
+from service.api.queries import TargetQuery
+from service.errors import InvalidParameter
+from service.http.route import Call, View
+from service.views.equivariance import draw_equivariance
+
+Value = Annotated[float | None, Field(allow_inf_nan=False)]
+
+
+class EquivarianceQuery(TargetQuery):
+    """Of `/equivariance`."""
+
+    transform: Transform = Field("turn", description="What is done to the fitted picture.")
+    start: Value = Field(
+        None,
+        alias="from",
+        description="Pixels to the right or down, degrees counter-clockwise, or a factor; "
+        "by default -6, -60 or 0.6.",
+    )
+    stop: Value = Field(None, alias="to", description="Above `from`; by default 6, 60 or 1.4.")
+    steps: int = Field(13, ge=2, le=MAX_STEPS, description="Pictures, both ends included.")
+
+    def walk(self) -> Walk:
+        """How the picture moves.
+
+        Raises:
+            InvalidParameter: an end is out of the transform's limits.
+        """
+        try:
+            return plan_walk(self.transform, start=self.start, stop=self.stop, steps=self.steps)
+        except ValueError as error:
+            raise InvalidParameter(str(error), parameter="from") from error
+
+
+class EquivarianceAnswer(CapsuleAnswer):
+    """Length and pose of a class while the picture is moved. Lists over steps follow `values`."""
+
+    transform: Transform
+    values: list[float]
+    lengths: list[float] = Field(description="Of the class.")
+    labels: list[int] = Field(description="The most present class at each step.")
+    angles_deg: list[float] | None = Field(description="From the unmoved pose; null without poses.")
+    poses: list[Pose] | None = Field(description="Of the class; likewise.")
+
+
+async def equivariance(call: Call, query: EquivarianceQuery) -> View[EquivarianceAnswer]:
+    """Move the fitted picture step by step: does the length stay, and does the pose turn?"""
+    manifest = call.inspector.manifest(query.model)
+    walk = query.walk()
+    capsule = await query.read_capsule(call, manifest, further=query.steps)
+    label = capsule.label
+    images = await asyncio.to_thread(walk.images, capsule.prepared.image)
+    presence, all_poses = await call.inspector.encode_images(manifest, images)
+    poses = all_poses[:, label]
+    angles = angles_deg(poses, capsule.pose)
+
+    def answer() -> EquivarianceAnswer:
+        return EquivarianceAnswer(
+            **about(manifest, capsule),
+            transform=walk.transform,
+            values=list(walk.values),
+            lengths=rounded(presence[:, label]),
+            labels=presence.argmax(axis=1).tolist(),
+            angles_deg=rounded(angles) if manifest.class_dim else None,
+            poses=rounded(poses) if manifest.class_dim else None,
+        )
+
+    return View(
+        manifest,
+        answer,
+        lambda: draw_equivariance(
+            manifest, walk, images, label=label, presence=presence, poses=poses, angles_deg=angles
+        ),
+        large=True,
+    )

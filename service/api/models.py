@@ -1,0 +1,84 @@
+"""`GET /models`, `GET /models/{name}` and `POST /models/reload`."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import Request
+from pydantic import BaseModel, Field
+
+from model.bundle.manifest import Offer, PresenceKind
+from service.api.queries import Query
+from service.errors import BundleRefused
+from service.http.route import Call
+from service.inference.bundles import ReloadRefused
+from service.inference.engine import Engine
+
+
+class ModelSummary(BaseModel):
+    """One loaded bundle."""
+
+    name: str
+    version: str = Field(description="Of the weights.")
+    family: str = Field(description="The kind of network.")
+    dataset: str
+    class_names: list[str]
+    channels: int = Field(description="Of the network's images: 1 for grey, 3 for colour.")
+    height: int = Field(description="Of the network's images, in pixels.")
+    width: int
+    class_dim: int = Field(description="D, the size of a pose; 0 where there are none.")
+    presence: PresenceKind = Field(description="What `length` and `lengths` in answers are.")
+    offers: list[Offer] = Field(description="`decode` for all that is drawn, `trace` for /routing.")
+    default: bool = Field(description="Whether requests that name no model are answered by it.")
+    metrics: dict[str, Any]
+
+
+class ModelsAnswer(BaseModel):
+    """All loaded bundles."""
+
+    provider: str = Field(description="The onnxruntime provider in use.")
+    models: list[ModelSummary]
+
+    @classmethod
+    def of(cls, engine: Engine, default: str) -> ModelsAnswer:
+        """Of what is loaded."""
+        names = ModelSummary.model_fields.keys() - {"default"}
+        models = [
+            ModelSummary(
+                default=name == default,
+                **{name: getattr(manifest, name) for name in names},
+            )
+            for name, manifest in sorted(engine.manifests.items())
+        ]
+        return cls(provider=engine.provider, models=models)
+
+
+class ModelQuery(Query):
+    """Of `/models/{name}`."""
+
+    name: str = Field(examples=["mnist"])
+
+
+async def list_models(call: Call) -> ModelsAnswer:
+    """Name the loaded bundles."""
+    return ModelsAnswer.of(call.inspector.engine, call.inspector.default_model)
+
+
+async def show_model(call: Call, query: ModelQuery) -> dict[str, Any]:
+    """Give one bundle's whole manifest, and what its pose dimensions do in words."""
+    manifest = call.inspector.manifest(query.name)
+    dimensions = [{**asdict(one), "effect": one.effect} for one in manifest.pose_dimensions]
+    return {**manifest.to_dict(), "pose_dimensions": dimensions}
+
+
+async def reload_models(request: Request) -> ModelsAnswer:
+    """Load all bundles anew and exchange them between requests, or leave all as they are."""
+    reload = asyncio.ensure_future(request.app.state.reload())
+    try:
+        await asyncio.shield(reload)  # it goes on if the client leaves
+    except ReloadRefused as error:
+        raise BundleRefused(str(error)) from error
+    with request.app.state.bundles.engine() as engine:
+        return ModelsAnswer.of(engine, request.app.state.settings.default_model)

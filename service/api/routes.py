@@ -1,0 +1,52 @@
+"""All routes of the API."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from service.api.classify import classify
+from service.api.decode import BODY, decode
+from service.api.equivariance import equivariance
+from service.api.models import list_models, reload_models, show_model
+from service.api.operations import livez, metrics, readyz
+from service.api.perturb import perturb, sweep
+from service.api.reconstruct import reconstruct
+from service.api.routing import routing
+from service.api.samples import overlay_pictures, overlay_samples, show_sample
+from service.api.segment import segment_picture
+from service.http.keys import SECURITY_SCHEMES, Access
+from service.http.openapi import PICTURE_BODY, TWO_PICTURES_BODY
+from service.http.route import Route
+
+
+def api_routes(access: Access) -> list[Route]:
+    """The routes, those that are asked most first.
+
+    Bundles are loaded anew over HTTP only where there are admin keys.
+    """
+    schemes = SECURITY_SCHEMES if access.api else []
+    post = partial(Route, "POST", dependencies=schemes)
+    get = partial(Route, "GET", dependencies=schemes)
+    at_once = partial(Route, "GET", needs_networks=False)
+    routes = [
+        post("/classify", classify, openapi=PICTURE_BODY),
+        post("/reconstruct", reconstruct, openapi=PICTURE_BODY),
+        post("/perturb", perturb, openapi=PICTURE_BODY),
+        post("/decode", decode, openapi=BODY),
+        post("/perturb/sweep", sweep, openapi=PICTURE_BODY),
+        post("/routing", routing, openapi=PICTURE_BODY),
+        post("/equivariance", equivariance, openapi=PICTURE_BODY),
+        post("/segment", segment_picture, openapi=PICTURE_BODY),
+        post("/overlay", overlay_pictures, openapi=TWO_PICTURES_BODY),
+        get("/overlay", overlay_samples),
+        get("/models", list_models),
+        get("/models/{name}", show_model),
+        at_once("/samples/{label}.png", show_sample, dependencies=schemes),
+        at_once("/metrics", metrics, dependencies=schemes),
+        at_once("/livez", livez),
+        at_once("/readyz", readyz),
+    ]
+    if access.admin:
+        reload = partial(Route, needs_networks=False, dependencies=SECURITY_SCHEMES)
+        routes.append(reload("POST", "/models/reload", reload_models))
+    return routes

@@ -1,0 +1,158 @@
+"""`POST /routing`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from model.bundle import Manifest
+from model.interpret.routing import by_type, on_grid, project, trace_agreement
+from model.preprocess import Prepared
+from model.runtime import LayerTrace, Trace
+from service.api.answers import CapsuleAnswer, about, rounded
+from service.api.queries import TargetQuery
+from service.http.route import Call, View
+from service.http.uploads import read_picture
+from service.inference.inspector import Encoded, check_label
+from service.views.routing import RoutingView, draw_routing
+
+
+class RoutingQuery(TargetQuery):
+    """Of `/routing`."""
+
+    detail: bool = Field(
+        default=True,
+        description="`false` leaves out what has a number for each input capsule (couplings, "
+        "logits and votes: half a megabyte for the paper's network) and maps of hidden layers.",
+    )
+    scale: int = Field(8, ge=5, le=16, description="PNG: each pixel becomes scale x scale.")
+
+
+class RoutingIteration(BaseModel):
+    """The state after one iteration. Lists over classes are by label."""
+
+    lengths: list[float] = Field(description="(K,), presence of the classes.")
+    agreement: list[float] = Field(description="(K,), -1 to 1: how alike votes are.")
+    entropy: float = Field(description="How undecided the input capsules are, from 0 to 1.")
+    couplings: list[list[float]] | None = Field(None, description="(K, I); with detail=true.")
+    logits: list[list[float]] | None = Field(None, description="(K, I); likewise.")
+
+
+class HeatMaps(BaseModel):
+    """Support: how much of a class's length before its squash comes from where; may be negative."""
+
+    grid: list[list[list[list[float]]]] = Field(description="(R, K, rows, columns), from the top.")
+    types: list[list[list[float]]] = Field(description="(R, K, T): summed over the grid.")
+
+
+class Votes(BaseModel):
+    """The votes for the label in the plane in which they differ most."""
+
+    explained: list[float] = Field(description="Share of their variance along x and along y.")
+    points: list[list[float]] | None = Field(None, description="(I, 2), centred; likewise.")
+    couplings: list[float] | None = Field(None, description="(I,), their last weights; likewise.")
+
+
+class HiddenIteration(BaseModel):
+    """A layer of convolutional capsules after one iteration."""
+
+    activations: list[float] = Field(description="(T',): means over the layer's grid.")
+    maps: list[list[list[float]]] | None = Field(None, description="(T', rows, columns); likewise.")
+    assignments: list[list[float]] = Field(description="(T', T): shares of each type of input.")
+
+
+class HiddenLayer(BaseModel):
+    """A routed layer before the last one."""
+
+    name: str
+    iterations: list[HiddenIteration]
+
+
+class RoutingAnswer(CapsuleAnswer):
+    """How the capsules came to agree, iteration by iteration.
+
+    Input capsule i has type t, row y and column x: i = (t * rows + y) * columns + x.
+    """
+
+    types: int = Field(description="T, of the capsules that vote for classes.")
+    rows: int = Field(description="Of the grid on which they sit.")
+    columns: int
+    iterations: list[RoutingIteration]
+    heat_maps: HeatMaps
+    votes: Votes
+    layers: list[HiddenLayer] = Field(description="Routed layers before the last one, if any.")
+
+
+async def routing(call: Call, query: RoutingQuery) -> View[RoutingAnswer]:
+    """Show how the capsules came to agree: couplings, agreement and heat maps by iteration."""
+    manifest = call.inspector.manifest(query.model, needs="trace")
+    upload = await read_picture(call)
+    check_label(manifest, query.target)
+    call.inspector.admit(1)
+    prepared, trace = await call.inspector.trace(upload, manifest, query.frame(manifest))
+    view = await asyncio.to_thread(_view, manifest, prepared, trace, query.target)
+    answer = partial(_answer, manifest, view, detail=query.detail)
+    draw = partial(draw_routing, view, manifest, scale=query.scale)
+    return View(manifest, answer, draw, large=True)
+
+
+def _view(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | None) -> RoutingView:
+    classes, activated = trace.classes, manifest.presence == "activation"
+    capsule = Encoded(prepared, classes.presence[-1], classes.poses[-1]).capsule(target)
+    agreement = trace_agreement(
+        classes.couplings, classes.votes, classes.poses, classes.input_presence, activated=activated
+    )
+    votes = project(classes.votes[capsule.label], agreement.weights[-1, capsule.label])
+    return RoutingView(capsule, trace, agreement, votes)
+
+
+def _answer(manifest: Manifest, view: RoutingView, *, detail: bool) -> RoutingAnswer:
+    layer, classes, agreement = manifest.layers[-1], view.trace.classes, view.agreement
+    large = rounded if detail else _leave_out
+    steps = [
+        RoutingIteration(
+            lengths=rounded(classes.presence[step]),
+            agreement=rounded(agreement.agreement[step]),
+            entropy=rounded(agreement.entropy[step]),
+            couplings=large(classes.couplings[step]),
+            logits=large(classes.logits[step]),
+        )
+        for step in range(layer.iterations)
+    ]
+    return RoutingAnswer(
+        **about(manifest, view.capsule),
+        types=layer.types,
+        rows=layer.rows,
+        columns=layer.columns,
+        iterations=steps,
+        heat_maps=HeatMaps(
+            grid=rounded(on_grid(agreement.support, layer)),
+            types=rounded(by_type(agreement.support, layer)),
+        ),
+        votes=Votes(
+            explained=rounded(view.votes.explained),
+            points=large(view.votes.points),
+            couplings=large(agreement.weights[-1, view.capsule.label]),
+        ),
+        layers=[_layer(*one, large) for one in view.trace.hidden.items()],
+    )
+
+
+def _layer(name: str, trace: LayerTrace, large: Callable[[Any], Any]) -> HiddenLayer:
+    steps = [
+        HiddenIteration(
+            activations=rounded(maps.mean(axis=(1, 2))),
+            maps=large(maps),
+            assignments=rounded(shares),
+        )
+        for maps, shares in zip(trace.presence, trace.couplings, strict=True)
+    ]
+    return HiddenLayer(name=name, iterations=steps)
+
+
+def _leave_out(_values: Any) -> None:
+    """What has no place in an answer without detail."""

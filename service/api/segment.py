@@ -1,0 +1,108 @@
+"""`POST /segment`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from model.bundle import Manifest
+from model.interpret.segmentation import Segmentation, candidates, paint, segment
+from service.api.answers import BundleAnswer, DataUrl, FitReport, bundle, data_url, rounded
+from service.api.queries import PictureQuery, Scale
+from service.errors import InvalidParameter, UnknownModel, checked
+from service.http.route import Call, View
+from service.http.uploads import read_picture
+from service.inference.inspector import Encoded, Inspector
+from service.pictures.decode import encode_png
+
+
+class SegmentQuery(PictureQuery):
+    """Of `/segment`."""
+
+    model: str | None = Field(None, description="A bundle for overlapping digits.")
+    count: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        2,
+        description="So many classes are taken for present, those of the longest capsules; `auto` "
+        "takes all whose capsules are at least 0.5 long and that explain at least 5 % of the ink "
+        "beside the longer ones, which may be none.",
+    )
+    scale: Scale = 1
+
+
+class Segment(BaseModel):
+    """One class that is taken for present."""
+
+    label: int
+    class_name: str
+    length: float = Field(description="Of its capsule: how sure, in [0, 1).")
+    mask: DataUrl = Field(
+        description="White where the picture has ink and the reconstruction is bright; a pixel may "
+        "belong to several digits."
+    )
+    reconstruction: DataUrl = Field(description="Its capsule, decoded alone.")
+    ink_share: float = Field(description="How much of the ink is in the mask, shared ink too.")
+
+
+class SegmentAnswer(BundleAnswer):
+    """A picture of overlapping digits, taken apart."""
+
+    segments: list[Segment] = Field(description="The longest capsule first.")
+    explained_ink: float = Field(description="How much of the picture's ink lies in any mask.")
+    fit: FitReport
+
+
+async def segment_picture(call: Call, query: SegmentQuery) -> View[SegmentAnswer]:
+    """Take overlapping digits apart: which strokes are whose (paper, section 6)."""
+    manifest, threshold = _manifest(call.inspector, query.model)
+    upload, count = await read_picture(call), query.count
+    call.inspector.admit(3 if count == "auto" else 1 + count)
+    encoded = checked((await call.inspector.encode([upload], manifest, query.frame(manifest)))[0])
+    if count != "auto" and count > manifest.num_classes:
+        raise InvalidParameter(f"count is at most {manifest.num_classes}", parameter="count")
+    labels = candidates(encoded.presence, count)
+    drawn = await call.inspector.decode(manifest, encoded.poses[labels], labels)
+    image = encoded.prepared.image
+    found = segment(image[0], labels, drawn[:, 0], threshold=threshold, count=count)
+    answer = partial(_answer, manifest, encoded, found)
+    painted = paint(image, found.reconstructions)
+    return View(manifest, answer, partial(encode_png, painted, scale=query.scale))
+
+
+def _manifest(inspector: Inspector, model: str | None) -> tuple[Manifest, float]:
+    """The bundle for overlapping digits that was asked for or the first by name; its threshold."""
+    suited = sorted(
+        name for name, one in inspector.engine.manifests.items() if one.mask_threshold is not None
+    )
+    if model is None and not suited:
+        raise UnknownModel("no model for overlapping digits is loaded", parameter="model")
+    manifest = inspector.manifest(model or suited[0], needs="decode")
+    if manifest.mask_threshold is None:
+        raise InvalidParameter(
+            f"{model!r} was trained on single digits; loaded for overlapping ones: "
+            f"{', '.join(suited) or 'none'}",
+            parameter="model",
+        )
+    return manifest, manifest.mask_threshold
+
+
+def _answer(manifest: Manifest, encoded: Encoded, found: Segmentation) -> SegmentAnswer:
+    segments = [
+        Segment(
+            label=label,
+            class_name=manifest.class_names[label],
+            length=rounded(encoded.presence[label]),
+            mask=data_url(mask[None].astype(np.float32)),
+            reconstruction=data_url(drawn[None]),
+            ink_share=rounded(share),
+        )
+        for label, mask, drawn, share in zip(*found[:4], strict=True)
+    ]
+    return SegmentAnswer(
+        **bundle(manifest),
+        segments=segments,
+        explained_ink=rounded(found.explained_ink),
+        fit=FitReport.model_validate(encoded.prepared),
+    )

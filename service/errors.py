@@ -1,0 +1,133 @@
+"""Every way a request can fail. `service.http.problems` answers with them (RFC 9457)."""
+
+from __future__ import annotations
+
+import math
+from http import HTTPStatus
+from typing import Any, ClassVar, TypeVar
+
+Error = TypeVar("Error", bound=BaseException)
+T = TypeVar("T")
+
+
+class Problem(Exception):
+    """A failure with its HTTP status; each subclass is a stable `type`.
+
+    Args:
+        detail: what is wrong with this request, for its sender.
+        parameter: name of the parameter at fault.
+        retry_after_s: when trying again may help, in seconds.
+    """
+
+    status: ClassVar[int] = 500
+    slug: ClassVar[str] = "internal-error"
+    title: ClassVar[str] = "Internal server error"
+    headers: ClassVar[dict[str, str]] = {}
+
+    def __init__(
+        self, detail: str, *, parameter: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.parameter = parameter
+        if retry_after_s is not None:
+            self.headers = {**self.headers, "Retry-After": str(math.ceil(retry_after_s))}  # type: ignore[misc]
+
+    def __init_subclass__(cls, status: int, slug: str, title: str) -> None:
+        cls.status, cls.slug, cls.title = HTTPStatus(status), slug, title
+
+    def to_dict(self) -> dict[str, Any]:
+        """Problem details; members that are None are left out."""
+        return details(
+            self.status, self.slug, self.title, detail=self.detail, parameter=self.parameter
+        )
+
+
+def details(status: int, slug: str, title: str, **more: Any) -> dict[str, Any]:
+    """Problem details; members that are None are left out."""
+    members = {"type": f"urn:capsnet:problem:{slug}", "title": title, "status": int(status), **more}
+    return {key: value for key, value in members.items() if value is not None}
+
+
+def checked(outcome: T | Problem) -> T:
+    """What one of several things became; a problem with it is raised."""
+    if isinstance(outcome, Problem):
+        raise outcome
+    return outcome
+
+
+def release(error: Error) -> Error:
+    """The same error, without the frames that it came through and the uploads that they hold.
+
+    Where a frame holds the error, only the garbage collector would free both, much later.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        before = one.__cause__ or one.__context__
+        one.__traceback__ = one.__cause__ = one.__context__ = None
+        one = before
+    return error
+
+
+class MalformedRequest(Problem, status=400, slug="malformed-request", title="Malformed request"):
+    """The body is not what its content type says, or lacks the image."""
+
+
+class Unauthorized(Problem, status=401, slug="unauthorized", title="API key required"):
+    """No API key, or one that the service does not know (RFC 9110, section 11.6.1)."""
+
+    headers: ClassVar = {"WWW-Authenticate": 'Bearer realm="capsnet-service"'}
+
+
+class Forbidden(Problem, status=403, slug="forbidden", title="Admin key required"):
+    """An API key where an admin key is needed."""
+
+
+class UnknownModel(Problem, status=404, slug="unknown-model", title="Model not found"):
+    """No bundle of that name is loaded."""
+
+
+class NotAcceptable(Problem, status=406, slug="not-acceptable", title="Not acceptable"):
+    """The answer does not exist in any of the media types that were asked for."""
+
+
+class UploadTimeout(Problem, status=408, slug="upload-timeout", title="Upload timed out"):
+    """The body did not arrive in time."""
+
+    headers: ClassVar = {"Connection": "close"}
+
+
+class BundleRefused(Problem, status=409, slug="bundle-refused", title="Bundle cannot be loaded"):
+    """Not all bundles could be loaded anew; those that were served before still are."""
+
+
+class NotOffered(Problem, status=409, slug="not-offered", title="Not supported by this model"):
+    """The model's network cannot do this; its entry in `GET /models` says what it offers."""
+
+
+class TooLarge(Problem, status=413, slug="too-large", title="Request too large"):
+    """The body, an image or their number is over a limit."""
+
+
+class UnsupportedFormat(Problem, status=415, slug="unsupported-format", title="Unsupported format"):
+    """Not an image format, or not a content type, that the service reads."""
+
+
+class UnreadablePicture(Problem, status=422, slug="unreadable-picture", title="Unreadable image"):
+    """The image is truncated or corrupt."""
+
+
+class InvalidParameter(Problem, status=422, slug="invalid-parameter", title="Invalid parameter"):
+    """A parameter is missing, unknown, of the wrong type or out of range."""
+
+
+class Busy(Problem, status=429, slug="busy", title="Queue full"):
+    """More work waits than the service takes in; try again after `Retry-After` seconds."""
+
+
+class Unavailable(Problem, status=503, slug="unavailable", title="Service unavailable"):
+    """The service is starting or draining, or has failed; another instance may answer."""
+
+
+class TooLate(Problem, status=504, slug="too-late", title="Deadline exceeded"):
+    """The answer was not ready within the request's time."""

@@ -1,0 +1,1 @@
+"""HTTP: what is the same for every route."""

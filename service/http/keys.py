@@ -1,0 +1,93 @@
+"""API keys and admin keys, where any are set."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from fastapi import Security
+from fastapi.security import APIKeyHeader, HTTPBearer
+from pydantic import SecretStr
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from service.errors import Forbidden, Unauthorized
+from service.settings import Settings, SettingsError
+
+KEY_HEADER = "X-API-Key"
+ADMIN_PATH = "/models/reload"
+OPEN_PATHS = frozenset({"/", "/livez", "/readyz"})
+"""The page and the probes."""
+OPEN_FOLDER = "/static/"
+"""The page's files."""
+SECURITY_SCHEMES = [
+    Security(HTTPBearer(auto_error=False, description="An API key.")),
+    Security(APIKeyHeader(name=KEY_HEADER, auto_error=False, description="An API key.")),
+]
+"""What the OpenAPI document says of the keys."""
+_KEY = re.compile(r"[!-~]{16,}")
+"""Visible ASCII: what an HTTP header carries unchanged."""
+
+
+class Access:
+    """The keys of the settings and of the files that they name; only digests are kept.
+
+    An admin key is good everywhere, an API key everywhere but for reloads. Probes, the page and
+    its files need none.
+
+    Raises:
+        SettingsError: a file cannot be read or is empty, or a key is unfit.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.api = _read("API", settings.api_keys, settings.api_keys_file)
+        self.admin = _read("admin", settings.admin_keys, settings.admin_keys_file)
+
+    def check(self, scope: Scope) -> None:
+        """Let a request pass, or not.
+
+        Raises:
+            Unauthorized: it needs a key, and brings none that is known.
+            Forbidden: it needs an admin key, and brings an API key.
+        """
+        path: str = scope["path"]
+        for_admin = path == ADMIN_PATH and bool(self.admin)
+        if not (self.api or for_admin) or path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
+            return
+        offered = _offered(Headers(scope=scope))
+        if offered is None:
+            raise Unauthorized(f"send an API key: Authorization: Bearer ... or {KEY_HEADER}")
+        digest = _digest(offered)
+        if digest not in self.api | self.admin:
+            raise Unauthorized("the API key is not one of this service's")
+        if for_admin and digest not in self.admin:
+            raise Forbidden("an API key cannot do this; send an admin key")
+
+
+def _read(kind: str, keys: Iterable[SecretStr], path: Path | None) -> frozenset[bytes]:
+    """Digests of the keys that are given and of those in a file, if one is named."""
+    values = [key.get_secret_value() for key in keys]
+    if path:
+        try:
+            lines = [line.strip() for line in path.read_text().splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"the file of {kind} keys cannot be read: {error}") from error
+        in_file = [line for line in lines if line and not line.startswith("#")]
+        if not in_file:
+            raise SettingsError(f"the file of {kind} keys is empty: {path}")
+        values += in_file
+    for number, key in enumerate(values, 1):
+        if not _KEY.fullmatch(key):
+            raise SettingsError(f"{kind} key {number} is not 16 or more visible ASCII characters")
+    return frozenset(map(_digest, values))
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()
+
+
+def _offered(headers: Headers) -> str | None:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else headers.get(KEY_HEADER)

@@ -1,0 +1,225 @@
+"""A route: pydantic reads the query, then the handler is called, in the request's time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+from fastapi import Query, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.types import Receive, Scope, Send
+
+from model.bundle import Manifest
+from service.errors import InvalidParameter, TooLate
+from service.http.middleware import MODEL_HEADER, TIMEOUT_HEADER
+from service.http.negotiation import JSON, PNG, choose_media_type
+from service.http.openapi import PROBLEMS, TIMEOUT_PARAMETER, png_answer
+from service.http.problems import invalid
+from service.inference.inspector import Inspector
+from service.inference.job import Job
+
+Answer = TypeVar("Answer", bound=BaseModel)
+Handler = Callable[..., Awaitable[Any]]
+
+
+class Call(Request):
+    """A request to a route that needs networks."""
+
+    inspector: Inspector
+    media_type: str
+    """Of the answer that its sender likes best."""
+
+
+class Picture(Response):
+    """A PNG; the answer of routes that have no JSON."""
+
+    media_type = PNG
+
+
+@dataclass(frozen=True)
+class View(Generic[Answer]):
+    """What a route found, as JSON or as a PNG: only the one that was asked for is made."""
+
+    manifest: Manifest
+    answer: Callable[[], Answer]
+    draw: Callable[[], bytes]
+    large: bool = False
+    """Whether the JSON takes long to form."""
+
+
+class Route(APIRoute):
+    """Documented by FastAPI, but run without its dependencies.
+
+    A handler takes the request and, perhaps, a query, read from the query string and the path. Its
+    annotations tell the route what to read, which media types it has and what to document. An
+    answer may be a model, a View or a response.
+
+    Args:
+        method: GET or POST.
+        path: its template.
+        handler: what answers.
+        needs_networks: while nothing is loaded, the answer is 503; and there is a time limit on
+            making it. How fast the client takes it is the client's affair.
+        openapi: what FastAPI cannot read off the handler.
+        more: for FastAPI's route.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        needs_networks: bool = True,
+        openapi: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        hints = get_type_hints(handler, include_extras=True)
+        answer = hints["return"]
+        self._handler = handler
+        self._query: type[BaseModel] | None = hints.get("query")
+        self._lists = _lists(self._query) if self._query else frozenset()
+        self._needs_networks = needs_networks
+        self._offers, responses = _offers(answer, method)
+        timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_networks else {}
+        if get_origin(answer) is View:
+            (answer,) = get_args(answer)
+        plain = isinstance(answer, type) and issubclass(answer, Response)
+        super().__init__(
+            path,
+            _documented(handler, self._query),
+            methods=[method],
+            response_model=None if plain else answer,
+            response_class=answer if plain else JSONResponse,
+            responses={**PROBLEMS, **responses},
+            openapi_extra={**timeout, **(openapi or {})},
+            **more,
+        )
+        self.app = self._run
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The route as an ASGI app."""
+        call = Call(scope, receive, send)
+        response = await (self._in_time(call) if self._needs_networks else self._respond(call))
+        await response(scope, receive, send)
+
+    async def _in_time(self, call: Call) -> Response:
+        """Respond with the networks that are loaded.
+
+        Raises:
+            InvalidParameter: the request's time limit is none.
+            Unavailable: nothing is loaded yet.
+            TooLate: it takes longer than it may.
+        """
+        limit_s = _limit_s(call)
+        state, now = call.app.state, time.monotonic()
+        job = Job(now, now + limit_s)
+        with state.bundles.engine() as engine:
+            call.inspector = Inspector(
+                engine,
+                job,
+                admission=state.admission,
+                preparation=state.preparation,
+                default_model=state.settings.default_model,
+            )
+            try:
+                async with asyncio.timeout(limit_s):
+                    return await self._respond(call)
+            except TimeoutError as error:
+                raise TooLate(f"no answer within {limit_s:g} s") from error
+            finally:
+                state.admission.release(job)
+
+    async def _respond(self, call: Call) -> Response:
+        query = () if self._query is None else (self._read(self._query, call),)
+        if self._offers:
+            accept = ", ".join(call.headers.getlist("accept"))
+            call.media_type = choose_media_type(accept, self._offers)
+        found = await self._handler(call, *query)
+        match found:
+            case View():
+                return await _choose(found, call.media_type)
+            case Response():
+                return found
+            case BaseModel():
+                return _to_json(found)
+        return JSONResponse(found)
+
+    def _read(self, model: type[BaseModel], call: Call) -> BaseModel:
+        """The query; of a parameter that is no list, the last value counts."""
+        given = call.query_params
+        lists = {name: given.getlist(name) for name in self._lists & given.keys()}
+        try:
+            return model.model_validate({**given, **lists, **call.path_params})
+        except ValidationError as error:
+            raise invalid(error) from error
+
+
+def _lists(query: type[BaseModel]) -> frozenset[str]:
+    """Names of the parameters that may be repeated."""
+    return frozenset(
+        field.alias or name
+        for name, field in query.model_fields.items()
+        if list in [get_origin(one) for one in (field.annotation, *get_args(field.annotation))]
+    )
+
+
+def _offers(answer: Any, method: str) -> tuple[list[str], dict[int | str, Any]]:
+    """The media types that the sender may choose from, and how a PNG is documented."""
+    if get_origin(answer) is View:
+        return [JSON, PNG], png_answer("Where `Accept` prefers image/png.")
+    if answer is Picture:
+        return [PNG], png_answer("There is no other answer.")
+    return ([JSON] if method == "POST" else []), {}
+
+
+def _documented(handler: Handler, query: type[BaseModel] | None) -> Handler:
+    """What FastAPI documents a handler by; it is never called."""
+
+    @wraps(handler)
+    async def endpoint() -> None:
+        raise NotImplementedError
+
+    parameters = []
+    if query:
+        annotation = Annotated[query, Query()]  # type: ignore[valid-type]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter("query", kind, annotation=annotation)]
+    endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return endpoint
+
+
+def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Response:
+    return Response(answer.model_dump_json(exclude_defaults=True), 200, headers, JSON)
+
+
+async def _choose(view: View[Any], media_type: str) -> Response:
+    """The form that was asked for. Drawing takes tens of milliseconds: not on the event loop."""
+    headers = {"Vary": "Accept"}
+    if media_type == PNG:
+        headers[MODEL_HEADER] = f"{view.manifest.name}; version={view.manifest.version}"
+        return Picture(await asyncio.to_thread(view.draw), headers=headers)
+    if view.large:
+        return await asyncio.to_thread(lambda: _to_json(view.answer(), headers))
+    return _to_json(view.answer(), headers)
+
+
+def _limit_s(request: Request) -> float:
+    longest_s: float = request.app.state.settings.request_timeout_s
+    try:
+        wanted_s = float(request.headers.get(TIMEOUT_HEADER, longest_s))
+    except ValueError:
+        wanted_s = math.nan
+    if not 0 < wanted_s < math.inf:
+        raise InvalidParameter(
+            f"{TIMEOUT_HEADER} is a positive number of seconds", parameter=TIMEOUT_HEADER
+        )
+    return min(wanted_s, longest_s)

@@ -1,0 +1,132 @@
+"""The three ways to send an image: multipart files, a raw body, base64 in JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+from functools import partial
+from typing import Any
+
+from fastapi import Request
+from pydantic_core import from_json
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from service.errors import (
+    InvalidParameter,
+    MalformedRequest,
+    TooLarge,
+    UnsupportedFormat,
+    checked,
+)
+from service.pictures.prepare import Upload
+
+FILE_FIELD = "file"
+_LARGE = 100_000
+"""Bytes; a JSON body with more is parsed off the event loop: a megabyte takes milliseconds."""
+_CHUNK = 1 << 18
+"""Characters of base64 decoded at once, a multiple of four: other threads run in between."""
+
+
+def content_type(request: Request) -> str:
+    """The media type of a request's body, without parameters; empty where it tells none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Upload]:
+    """All images of a request, in order; at most as many as the settings say where 0 is given.
+
+    Raises:
+        MalformedRequest: the body holds no image, or not what its content type says.
+        UnsupportedFormat: the content type is none of the three.
+        TooLarge: too many images, or a body over the limit.
+    """
+    max_pictures = max_pictures or request.app.state.settings.max_pictures
+    kind = content_type(request)
+    if kind == "multipart/form-data":
+        uploads = await _read_form(request, max_pictures)
+    elif kind == "application/json":
+        body = await request.body()
+        read = partial(_read_json, body, max_pictures)
+        uploads = await asyncio.to_thread(read) if len(body) > _LARGE else read()
+    elif kind.startswith("image/") or kind == "application/octet-stream":
+        uploads = [await request.body()]
+    else:
+        raise UnsupportedFormat(
+            f"send multipart/form-data with the field {FILE_FIELD!r}, a raw image/* body, or "
+            f"application/json; not {kind or 'a body without a content type'!r}"
+        )
+    if len(uploads) > max_pictures:
+        raise TooLarge(f"a request may hold {max_pictures} pictures, this one has {len(uploads)}")
+    empty = MalformedRequest("the picture is empty")
+    if uploads == [b""]:
+        raise empty
+    return [empty if upload == b"" else upload for upload in uploads]
+
+
+async def read_picture(request: Request) -> bytes:
+    """The one image of a request.
+
+    Raises:
+        InvalidParameter: there are several.
+        Problem: as `read_pictures`.
+    """
+    first, *others = await read_pictures(request)
+    if others:
+        raise InvalidParameter("only /classify takes several pictures", parameter=FILE_FIELD)
+    return checked(first)
+
+
+async def _read_form(request: Request, max_pictures: int) -> list[Upload]:
+    try:
+        async with request.form(max_files=max_pictures + 1, max_fields=16) as form:
+            files = form.getlist(FILE_FIELD)
+            if not files or len(files) < len(form.multi_items()):
+                fields = ", ".join(sorted({repr(name) for name in form})) or "none"
+                raise MalformedRequest(
+                    f"the form's picture field is {FILE_FIELD!r} (repeatable); found {fields}",
+                    parameter=FILE_FIELD,
+                )
+            text = f"the form's field {FILE_FIELD!r} holds text, not a file"
+            return [
+                await file.read()
+                if isinstance(file, UploadFile)
+                else MalformedRequest(text, parameter=FILE_FIELD)
+                for file in files
+            ]
+    except HTTPException as error:
+        if error.detail.startswith("Too many files"):
+            raise TooLarge(f"a request may hold {max_pictures} pictures") from error
+        raise MalformedRequest(f"the form cannot be read: {error.detail}") from error
+
+
+def _read_json(body: bytes, max_pictures: int) -> list[Upload]:
+    """The images of a JSON body.
+
+    One comma stands between two of them, and one in a data URL: a body with more is not even
+    parsed, because a million small values take seconds and gigabytes.
+    """
+    if body.count(b",") >= 2 * max_pictures:
+        raise TooLarge(f"a request may hold {max_pictures} pictures")
+    try:
+        values = from_json(body)
+    except ValueError as error:
+        raise MalformedRequest(f"the body is not JSON: {error}") from error
+    match values:
+        case {"image": str(image)} if len(values) == 1:
+            return [checked(_decode_base64(image))]
+        case {"images": [_, *_] as images} if len(values) == 1:
+            return [_decode_base64(image) for image in images]
+    raise MalformedRequest('the JSON is {"image": "<base64>"} or {"images": ["<base64>", ...]}')
+
+
+def _decode_base64(image: Any) -> Upload:
+    """Plain base64 or a data URL."""
+    if not isinstance(image, str):
+        return MalformedRequest("an image is a base64 string", parameter="images")
+    encoded = image.partition(",")[2] if image.startswith("data:") else image
+    chunks = (encoded[start : start + _CHUNK] for start in range(0, len(encoded), _CHUNK))
+    try:
+        return b"".join(binascii.a2b_base64(chunk, strict_mode=True) for chunk in chunks)
+    except ValueError as error:
+        return MalformedRequest(f"the image is not base64: {error}", parameter="image")

@@ -1,0 +1,1 @@
+"""Jobs, batches and the bundles that compute them; knows nothing of HTTP."""

@@ -1,0 +1,334 @@
+"""Rows of many callers, computed in batches by one thread.
+
+Knows nothing of arrays or networks: a row is anything, and a runner turns a list of rows into a
+list of results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from bisect import insort
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from service.inference.job import Closed, DeadlineExceeded, Job
+
+QUICK_S = 0.01
+"""Rows that take less may be computed on an event loop that has nothing else to do."""
+
+
+class RunnerLost(Exception):
+    """Raised by a runner that will never work again: the batcher ends and answers every caller."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """What computes the rows of one queue."""
+
+    run: Callable[[list[Any]], Sequence[Any]]
+    """Gives one result for each row, in order."""
+    max_rows: int
+    """Largest batch."""
+    padding: Callable[[int], int] = lambda _rows: 0
+    """How many rows more than those of a batch are computed for it."""
+    row_s: Callable[[], float] = lambda: math.inf
+    """Seconds of one row, where any thread may compute it; else infinite."""
+
+
+class Results(NamedTuple):
+    """What a caller gets."""
+
+    rows: list[Any]
+    """For each row its result, or the exception that the runner raised for it alone."""
+    waited_s: float
+    """From submission until the first row was in a batch."""
+    computed_s: float
+    """From then until the last row was computed."""
+
+
+class BatchReport(NamedTuple):
+    """One run of a runner."""
+
+    key: Any
+    """Of the runner."""
+    rows: int
+    seconds: float
+    padding: int = 0
+
+
+@dataclass(eq=False)
+class _Call:
+    """The rows of one caller, and the results so far."""
+
+    job: Job
+    rows: Sequence[Any]
+    future: asyncio.Future[Results]
+    submitted: float
+    taken: int = 0
+    """Rows that went into batches."""
+    started: float = 0.0
+    results: list[Any] = field(default_factory=list)
+    """In order, as batches are taken in order and computed one after the other."""
+
+
+_Row = tuple[_Call, Any]
+_Outcome = tuple[_Call, Results | Exception]
+
+
+class Batcher:
+    """Takes what waits whenever its thread is free, up to the runner's limit; no fixed delay.
+
+    The next batch is of the queue whose first job arrived first, so no queue starves and the later
+    rows of a job come before those of later jobs. Rows whose caller has left are skipped. Rows that
+    cannot be computed before their deadline are answered with `DeadlineExceeded`. A batch that
+    fails is retried by halves, so that a bad row fails alone. A lone caller's rows are computed on
+    its own event loop where that takes less than `QUICK_S`: waking a thread takes longer than a
+    small network.
+
+    Args:
+        runners: one for each queue.
+        clock: monotonic seconds, as jobs tell the time.
+        prepare: called once on the thread before any batch; the constructor waits.
+        on_batch: called on the thread after every run.
+        on_lost: called on the thread if a runner is lost.
+
+    Raises:
+        Exception: what `prepare` raised.
+    """
+
+    def __init__(
+        self,
+        runners: Mapping[Hashable, Runner],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        prepare: Callable[[], None] = lambda: None,
+        on_batch: Callable[[BatchReport], None] = lambda _report: None,
+        on_lost: Callable[[Exception], None] = lambda _error: None,
+    ) -> None:
+        self._runners = dict(runners)
+        self._clock = clock
+        self._on_batch = on_batch
+        self._on_lost = on_lost
+        self._queues: dict[Hashable, list[_Call]] = {key: [] for key in runners}
+        self._seconds = dict.fromkeys(runners, 0.0)
+        """Of each queue's last batch."""
+        self._running_since: float | None = None
+        self._closed = False
+        self._changed = threading.Condition()
+        prepared: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=self._work, args=(prepare, prepared), name="inference", daemon=True
+        )
+        self._thread.start()
+        prepared.result()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        calls = {key: len(queue) for key, queue in self._queues.items() if queue}
+        return f"Batcher({state}, {calls})"
+
+    @property
+    def running_s(self) -> float:
+        """How long the batch that is being computed has taken so far."""
+        since = self._running_since
+        return 0.0 if since is None else self._clock() - since
+
+    def start(self, key: Hashable, rows: Sequence[Any], job: Job) -> asyncio.Future[Results]:
+        """Queue some rows; their results come as a future of the running event loop.
+
+        Cancelling the future drops the rows that are not yet in a batch.
+
+        Args:
+            key: of the runner.
+            rows: at least one.
+            job: whose rows they are.
+
+        Raises:
+            Closed: `close` was called, or a runner was lost.
+        """
+        loop = asyncio.get_running_loop()
+        call = _Call(job, rows, loop.create_future(), self._clock())
+        quick = len(rows) * self._runners[key].row_s() <= QUICK_S
+        with self._changed:
+            if self._closed:
+                raise Closed("the service takes no more work")
+            if quick and self._running_since is None and not self._has_calls:
+                loop.call_soon(self._run_alone, call)  # after those that come at the same time
+            else:
+                self._changed.notify()
+            insort(self._queues[key], call, key=lambda one: one.job.arrived)
+        return call.future
+
+    async def submit(self, key: Hashable, rows: Sequence[Any], job: Job) -> Results:
+        """Wait for the results of some rows, in order; see `start`.
+
+        Raises:
+            Closed: `close` was called, or a runner was lost.
+            DeadlineExceeded: the job's deadline would have passed before.
+        """
+        return await self.start(key, rows, job)
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Take no more rows, finish those that were accepted, and wait for the thread to end.
+
+        Returns:
+            Whether it ended within the timeout; without one, this waits for as long as it takes.
+        """
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def _has_calls(self) -> bool:
+        return any(self._queues.values())
+
+    @property
+    def _waiting(self) -> list[_Call]:
+        return [call for queue in self._queues.values() for call in queue]
+
+    def _work(self, prepare: Callable[[], None], prepared: Future[None]) -> None:
+        try:
+            prepare()
+        except Exception as error:  # noqa: BLE001  the constructor raises it
+            prepared.set_exception(error)
+            return
+        prepared.set_result(None)
+        try:
+            while self._run_next():
+                pass
+        except Exception as error:  # noqa: BLE001  whatever ends the thread must be told
+            self._die(error, [])
+
+    def _run_next(self) -> bool:
+        """Wait for a batch and run it; whether there may be another."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._running_since is None and (self._closed or self._has_calls)
+            )
+            if not self._has_calls:
+                return False
+            key, batch = self._take()
+        self._run(key, batch)
+        return True
+
+    def _run_alone(self, call: _Call) -> None:
+        """Compute a call on this thread if nothing else waits or runs."""
+        with self._changed:
+            if self._running_since is not None or self._waiting != [call]:
+                self._changed.notify()
+                return
+            key, batch = self._take()
+        self._run(key, batch)
+
+    def _take(self) -> tuple[Hashable, list[_Row]]:
+        """Rows for the next batch, perhaps none; answers calls that would be too late in it."""
+        key, queue = min(
+            ((key, queue) for key, queue in self._queues.items() if queue),
+            key=lambda item: item[1][0].job.arrived,
+        )
+        now, max_rows = self._clock(), self._runners[key].max_rows
+        batch: list[_Row] = []
+        expired: list[_Outcome] = []
+        while queue and len(batch) < max_rows:
+            call = queue[0]
+            if not call.future.done():  # its caller has not left
+                if call.job.deadline < now + self._seconds[key]:
+                    expired.append((call, DeadlineExceeded("the queue is too long")))
+                else:
+                    call.started = call.started if call.taken else now
+                    rows = call.rows[call.taken : call.taken + max_rows - len(batch)]
+                    call.taken += len(rows)
+                    batch += [(call, row) for row in rows]
+                    if call.taken < len(call.rows):
+                        break
+            del queue[0]
+        if expired:
+            self._seconds[key] /= 2  # one slow batch must not keep all out
+        _deliver(expired)
+        self._running_since = now
+        return key, batch
+
+    def _run(self, key: Hashable, batch: list[_Row]) -> None:
+        """Run a batch, if there are rows in it, and let others run."""
+        try:
+            if batch:
+                self._compute(key, batch)
+        except Exception as error:  # noqa: BLE001  whatever ends the batcher must be told
+            self._die(error, batch)
+        finally:
+            with self._changed:
+                self._running_since = None
+                self._changed.notify()
+
+    def _compute(self, key: Hashable, batch: list[_Row]) -> None:
+        runner, began = self._runners[key], self._clock()
+        try:
+            results = runner.run([row for _, row in batch])
+            if len(results) != len(batch):
+                raise ValueError(f"{len(batch)} rows got {len(results)} results")  # noqa: TRY301
+        except RunnerLost:
+            raise
+        except Exception as error:  # noqa: BLE001  a runner may raise anything; the row's caller gets it
+            if len(batch) > 1:
+                self._compute(key, batch[: len(batch) // 2])
+                self._compute(key, batch[len(batch) // 2 :])
+                return
+            results = [error]
+        now = self._clock()
+        self._seconds[key] = now - began
+        for (call, _), result in zip(batch, results, strict=True):
+            call.results.append(result)
+        _deliver(
+            [
+                (call, Results(call.results, call.started - call.submitted, now - call.started))
+                for call in dict.fromkeys(call for call, _ in batch)
+                if len(call.results) == len(call.rows)
+            ]
+        )
+        self._on_batch(BatchReport(key, len(batch), now - began, runner.padding(len(batch))))
+
+    def _die(self, error: Exception, batch: list[_Row]) -> None:
+        """Take no more rows, and answer all that are here."""
+        with self._changed:
+            self._closed = True
+            left = [call for call, _ in batch] + self._waiting
+            for queue in self._queues.values():
+                queue.clear()
+        text = f"inference is lost: {error}"
+        _deliver([(call, Closed(text)) for call in dict.fromkeys(left)])
+        self._on_lost(error)
+
+
+def _deliver(outcomes: list[_Outcome]) -> None:
+    """Settle futures on the threads of their loops, those of one loop at once."""
+    try:
+        here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+    except RuntimeError:  # the inference thread
+        here = None
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+    for call, outcome in outcomes:
+        by_loop.setdefault(call.future.get_loop(), []).append((call, outcome))
+    for loop, settled in by_loop.items():
+        if loop is here:
+            _settle(settled)
+            continue
+        with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
+            loop.call_soon_threadsafe(_settle, settled)
+
+
+def _settle(settled: list[_Outcome]) -> None:
+    for call, outcome in settled:
+        if call.future.done():
+            continue
+        if isinstance(outcome, Exception):
+            call.future.set_exception(outcome)
+        else:
+            call.future.set_result(outcome)

@@ -1,0 +1,185 @@
+"""The loaded bundles behind one batcher: arrays in, arrays out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.bundle import Manifest
+from model.preprocess import Floats
+from model.runtime import (
+    Array,
+    ClassTrace,
+    DeviceLostError,
+    Encoding,
+    LayerTrace,
+    Runtime,
+    Trace,
+)
+from service.inference.batcher import Batcher, BatchReport, Results, Runner, RunnerLost
+from service.inference.job import Job
+from service.telemetry import timings
+
+MAX_TRACED_IMAGES = 8
+"""In one batch; each weighs megabytes."""
+T = TypeVar("T")
+Row = tuple[Array, ...]
+"""One image, or one pose and its class; or what the network made of it."""
+
+
+class Backend(Protocol):
+    """Computes rows: a `Batcher` here, or a `service.inference.remote.Remote` elsewhere."""
+
+    @property
+    def running_s(self) -> float:
+        """How long the batch that is being computed has taken so far."""
+
+    async def submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> Results:
+        """Wait for the results of some rows, in order."""
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Finish what was accepted; whether that ended within the timeout."""
+
+
+class Loaded(NamedTuple):
+    """Bundles that are loaded, wherever they are."""
+
+    manifests: dict[str, Manifest]
+    """By name."""
+    provider: str
+    """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
+
+
+class Engine:
+    """Encodes, decodes and routes; rows of different jobs share batches.
+
+    Args:
+        backend: computes rows; closed with the engine.
+        loaded: what it computes them with.
+    """
+
+    def __init__(self, backend: Backend, loaded: Loaded) -> None:
+        self.backend, self.loaded = backend, loaded
+        self.manifests, self.provider = loaded
+
+    def __repr__(self) -> str:
+        return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.backend!r})"
+
+    async def encode(
+        self, job: Job, model: str, images: Iterable[Floats]
+    ) -> list[Encoding | Exception]:
+        """Presence (K,) and poses (K, D) of each image (C, H, W), or what went wrong with it.
+
+        Raises:
+            Closed, DeadlineExceeded: see `Batcher.submit`.
+        """
+        rows = await self._submit((model, "encode"), [(image,) for image in images], job)
+        return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
+
+    async def decode(
+        self, job: Job, model: str, poses: Floats, classes: NDArray[np.int64]
+    ) -> Floats:
+        """Images (M, C, H, W) of poses (M, D) of classes (M,).
+
+        Raises:
+            Closed, DeadlineExceeded: see `Batcher.submit`.
+            Exception: what the runtime raised for one of the poses.
+        """
+        rows = await self._submit((model, "decode"), list(zip(poses, classes, strict=True)), job)
+        return np.stack([image for (image,) in map(result, rows)])
+
+    async def trace(self, job: Job, model: str, image: Floats) -> Trace:
+        """What routing did with one image (C, H, W); no leading axis.
+
+        Raises:
+            Closed, DeadlineExceeded: see `Batcher.submit`.
+            Exception: what the runtime raised.
+        """
+        (row,) = await self._submit((model, "trace"), [(image,)], job)
+        arrays = iter(result(row))
+        classes = ClassTrace(*(next(arrays) for _ in ClassTrace._fields))
+        names = [layer.name for layer in self.manifests[model].layers[:-1]]
+        return Trace(classes, {name: LayerTrace(next(arrays), next(arrays)) for name in names})
+
+    async def _submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> list[Any]:
+        began = time.monotonic()
+        try:
+            results = await self.backend.submit(key, rows, job)
+        except BaseException:  # too late, or its client has left
+            timings.note("queue", time.monotonic() - began)
+            raise
+        timings.note("queue", results.waited_s, ended_s_ago=results.computed_s)
+        timings.note("compute", results.computed_s)
+        return results.rows
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Finish what was accepted; whether that ended within the timeout."""
+        return self.backend.close(timeout_s)
+
+
+def open_engine(
+    runtimes: Mapping[str, Runtime],
+    *,
+    on_batch: Callable[[BatchReport], None] = lambda _report: None,
+    on_lost: Callable[[Exception], None] = lambda _error: None,
+) -> Engine:
+    """Compute in this process: a queue for each graph of each bundle, warmed up on one thread.
+
+    Raises:
+        model.runtime.DeviceError: the device that was asked for does not work.
+    """
+    runners: dict[Hashable, Runner] = {}
+    for name, runtime in runtimes.items():
+        for graph, run, max_rows, padding in (
+            ("encode", runtime.encode, runtime.max_encode_rows, runtime.encoder_padding),
+            ("decode", _decode(runtime), runtime.max_decode_rows, runtime.decoder_padding),
+            ("trace", _trace(runtime), MAX_TRACED_IMAGES, lambda _rows: 0),
+        ):
+            row_s = partial(runtime.row_s, graph)  # known after the warm-up
+            runners[name, graph] = Runner(_in_rows(run), max_rows, padding, row_s)
+
+    def warm_up() -> None:
+        for runtime in runtimes.values():
+            runtime.warm_up()
+
+    batcher = Batcher(runners, prepare=warm_up, on_batch=on_batch, on_lost=on_lost)
+    providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
+    manifests = {name: runtime.bundle.manifest for name, runtime in runtimes.items()}
+    return Engine(batcher, Loaded(manifests, providers))
+
+
+def result(row: T | Exception) -> T:
+    """What a row became; what was raised for it alone is raised here."""
+    if isinstance(row, Exception):
+        raise row
+    return row
+
+
+def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:
+    """From arrays of rows in and out to lists of rows in and out."""
+
+    def compute(rows: list[Row]) -> list[Row]:
+        try:
+            outputs = run(*(np.stack(column) for column in zip(*rows, strict=True)))
+        except DeviceLostError as error:
+            raise RunnerLost(str(error)) from error
+        return list(zip(*outputs, strict=True))
+
+    return compute
+
+
+def _decode(runtime: Runtime) -> Callable[..., Sequence[Array]]:
+    return lambda poses, classes: [runtime.decode(poses, classes)]
+
+
+def _trace(runtime: Runtime) -> Callable[..., Sequence[Array]]:
+    def trace(images: Floats) -> list[Array]:
+        classes, hidden = runtime.trace(images)
+        return [*classes, *(array for layer in hidden.values() for array in layer)]
+
+    return trace

@@ -1,0 +1,113 @@
+"""A request as the engine sees it, and admission control."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+LONGEST_RETRY_S = 30.0
+_UNKNOWN_S = 1.0
+"""`Retry-After` before any rate was measured."""
+_JITTER = 1.5
+"""What `Retry-After` is multiplied with at most, so that not all come back at once."""
+_MEMORY = 0.98
+"""What each result leaves of the earlier ones in the measured rate."""
+
+
+class QueueFull(Exception):
+    """Too many rows wait for this job; `retry_after_s` says when to try again."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__(f"too much work is waiting; try again in {math.ceil(retry_after_s)} s")
+        self.retry_after_s = retry_after_s
+
+
+class DeadlineExceeded(Exception):
+    """A job's deadline would have passed before its next batch was computed."""
+
+
+class Closed(Exception):
+    """The engine takes no more rows, or was lost before it answered these."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One request. All its rows keep the place in every queue that its arrival gives them."""
+
+    arrived: float
+    """Seconds of `time.monotonic`."""
+    deadline: float = math.inf
+    """When its answer is of no use any more."""
+    cost: int = 1
+    """Rows that it needs in all, as far as known when it is admitted."""
+    waiting: int = 0
+    """Of them, those that were admitted and not computed."""
+
+
+class Admission:
+    """Decides which jobs may wait, from the rows that wait and the rate at which they leave.
+
+    For one event loop alone.
+
+    Args:
+        limit: most rows that wait or are computed, pictures that are being decoded among them.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, limit: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._clock = clock
+        self.waiting = 0
+        """Rows of admitted jobs without a result."""
+        self._rows = self._seconds = 0.0
+        self._changed = 0.0
+        """When the last result came, or the first row after there were none."""
+
+    def __repr__(self) -> str:
+        return f"Admission({self.waiting} of {self._limit} rows, {self.rate:.0f} rows/s)"
+
+    @property
+    def rate(self) -> float:
+        """Rows a second while any waited; zero before anything was measured."""
+        return self._rows / self._seconds if self._seconds else 0.0
+
+    def admit(self, job: Job) -> None:
+        """Count a job's rows as waiting until they are computed, or `release` is called.
+
+        Raises:
+            QueueFull: they do not fit, or would wait past the job's deadline.
+        """
+        self._check(job)
+        if not self.waiting:
+            self._changed = self._clock()
+        self.waiting += job.cost
+        job.waiting = job.cost
+
+    def release(self, job: Job) -> None:
+        """Count rows of a job that will never be computed no more."""
+        self.waiting -= job.waiting
+        job.waiting = 0
+
+    def _check(self, job: Job) -> None:
+        """The admission rule: a place within the limit, and time enough to wait for it.
+
+        Into an empty queue any job is admitted, also one that is larger than the limit.
+        """
+        wait_s = self.waiting / self.rate if self.rate else 0.0
+        late = self._clock() + wait_s >= job.deadline
+        if self.waiting and (late or self.waiting + job.cost > self._limit):
+            wait_s = min(wait_s or _UNKNOWN_S, LONGEST_RETRY_S / _JITTER)
+            raise QueueFull(wait_s * random.uniform(1, _JITTER))  # noqa: S311
+
+    def note(self, job: Job, rows: int) -> None:
+        """Count rows of a job as computed."""
+        now = self._clock()
+        self._rows = _MEMORY * self._rows + rows
+        self._seconds = _MEMORY * self._seconds + (now - self._changed)
+        self._changed = now
+        computed = min(rows, job.waiting)
+        self.waiting -= computed
+        job.waiting -= computed

@@ -1,1 +1,0 @@
-"""Two digits at once: taking a picture of them apart, and making one."""

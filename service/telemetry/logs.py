@@ -1,0 +1,66 @@
+"""Logs: one line an event, as text for people or as JSON for machines, with the request's id."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import warnings
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+LogFormat = Literal["text", "json"]
+
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""Of the request that the running task works for."""
+
+ACCESS = logging.getLogger("service.access")
+"""One event for each answered request; its fields are in `fields`."""
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(context)s"
+
+
+def configure(log_format: LogFormat) -> None:
+    """Write all logs of this process to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(_TEXT))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # What no format shows need not be found out for every event (Python's Logging HOWTO).
+    logging._srcfile = None  # noqa: SLF001
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging.logAsyncioTasks = False  # type: ignore[attr-defined]  # from Python 3.12 on
+    logging.captureWarnings(capture=True)
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # one for each odd tag of a picture
+
+
+def _context(record: logging.LogRecord) -> dict[str, Any]:
+    """The request's id and the event's fields, where there are any."""
+    name, fields = request_id.get(), getattr(record, "fields", {})
+    return {"request_id": name, **fields} if name else fields
+
+
+class TextFormatter(logging.Formatter):
+    """A sentence, then the request's id and the event's fields as name=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as text."""
+        record.context = "".join(f" {key}={value}" for key, value in _context(record).items())
+        return super().format(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """A JSON object a line: time, level, logger, message, request_id and the event's `fields`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as one line."""
+        members = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_context(record),
+        }
+        if record.exc_info:
+            members["trace"] = self.formatException(record.exc_info)
+        return json.dumps(members)

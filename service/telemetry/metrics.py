@@ -1,0 +1,137 @@
+"""What Prometheus reads at `/metrics`. Every metric is described in docs/operations.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from service import VERSION
+from service.inference.batcher import BatchReport
+from service.inference.engine import Engine
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable: where the worker processes of one service keep their metrics."""
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """A registry of its own or, where workers share a folder, the sum of all workers'.
+
+    The children of a metric are remembered: prometheus_client finds each anew, behind a lock.
+    """
+
+    def __init__(self) -> None:
+        folder = os.environ.get(SHARED_FOLDER)
+        own = CollectorRegistry()
+        self._shown = CollectorRegistry() if folder else own
+        if folder:
+            MultiProcessCollector(self._shown, folder)  # type: ignore[no-untyped-call]
+        self._shown.register(_Processes(Path(folder) if folder else None))
+        counter = partial(_children, Counter, own)
+        histogram = partial(_children, partial(Histogram, buckets=_SECONDS), own)
+        rows = partial(_children, partial(Histogram, buckets=_ROWS), own)
+        gauge = partial(_children, partial(Gauge, multiprocess_mode="livesum"), own)
+        info = partial(_children, partial(Gauge, multiprocess_mode="livemax"), own)
+        graph, route = ("model", "graph"), ("method", "route")
+        answered = "Answered, or whose client left (499)."
+        self._requests = counter("capsnet_requests", answered, (*route, "status"))
+        self._seconds = histogram("capsnet_request_seconds", "From request to answer.", route)
+        self._in_flight = gauge("capsnet_requests_in_flight", "Being handled.")()
+        stages = "One request in preprocess, queue or compute."
+        self._stages = histogram("capsnet_stage_seconds", stages, ("stage",))
+        self._batch_seconds = histogram("capsnet_batch_seconds", "One inference.", graph)
+        self._batch_rows = rows("capsnet_batch_rows", "Rows of one inference.", graph)
+        self._padding = counter("capsnet_padding_rows", "Rows that fill batches up.", graph)
+        self._refusals = counter("capsnet_rejections", "Refused, by slug.", ("reason",))
+        self._waiting = gauge("capsnet_waiting_rows", "Rows that wait for a batch.")()
+        provider = ("provider", "models")
+        self._providers = info("capsnet_provider_info", "1: what runs the networks.", provider)
+        self._provider: Gauge | None = None
+        info("capsnet_build_info", "What is running.", ("version",))(VERSION).set(1)
+        self._read_waiting: Callable[[], int] = lambda: 0
+
+    def watch_waiting(self, rows: Callable[[], int]) -> None:
+        """Say where the gauge of waiting rows reads."""
+        self._read_waiting = rows
+
+    def note_engine(self, engine: Engine) -> None:
+        """Say what is loaded now."""
+        if self._provider:
+            self._provider.set(0)
+        self._provider = self._providers(engine.provider, ",".join(sorted(engine.manifests)))
+        self._provider.set(1)
+
+    def begin_request(self) -> None:
+        """Count a request that is being handled."""
+        self._in_flight.inc()
+
+    def end_request(self) -> None:
+        """Count it no more."""
+        self._in_flight.dec()
+        self._waiting.set(self._read_waiting())
+
+    def note_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request. `route` is the path's template, never what the client typed."""
+        method = method if method in _METHODS else "other"
+        self._requests(method, route, status).inc()
+        self._seconds(method, route).observe(seconds)
+
+    def note_stage(self, stage: str, seconds: float) -> None:
+        """Count one request's time in a stage."""
+        self._stages(stage).observe(seconds)
+
+    def note_rejection(self, reason: str) -> None:
+        """Count a request that was not taken or not answered in time."""
+        self._refusals(reason).inc()
+
+    def note_batch(self, report: BatchReport) -> None:
+        """Count an inference. Called on the inference thread."""
+        model, graph = report.key
+        self._batch_rows(model, graph).observe(report.rows)
+        self._batch_seconds(model, graph).observe(report.seconds)
+        self._padding(model, graph).inc(report.padding)
+
+    def render(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        self._waiting.set(self._read_waiting())
+        return generate_latest(self._shown)
+
+
+def _children(
+    make: Callable[..., Any], registry: CollectorRegistry, name: str, text: str, labels: Any = ()
+) -> Callable[..., Any]:
+    """What gives a metric's child for some labels."""
+    metric = make(name, text, labels, registry=registry)
+    return cache(metric.labels) if labels else lambda: metric
+
+
+class _Processes(Collector):
+    """Memory, CPU time and files of this process, or of all that write to a folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of prometheus_client's own collector, by `pid`."""
+        files = self._folder.glob("*.db") if self._folder else []
+        families: dict[str, Metric] = {}
+        for pid in sorted({path.stem.rpartition("_")[2] for path in files} or {str(os.getpid())}):
+            for one in ProcessCollector(pid=partial(str, pid), registry=None).collect():
+                family = families.setdefault(
+                    one.name, Metric(one.name, one.documentation, one.type)
+                )
+                for sample in one.samples:
+                    family.add_sample(sample.name, {"pid": pid}, sample.value)
+        yield from families.values()

@@ -1,0 +1,29 @@
+"""Where the time of one request goes."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from contextvars import ContextVar
+
+from opentelemetry import trace
+
+_current: ContextVar[dict[str, float] | None] = ContextVar("timings", default=None)
+
+
+def collect() -> dict[str, float]:
+    """From here on, `note` adds to this dictionary in the current task: seconds by stage."""
+    seconds: dict[str, float] = defaultdict(float)
+    _current.set(seconds)
+    return seconds
+
+
+def note(stage: str, seconds: float, *, ended_s_ago: float = 0) -> None:
+    """Add to a stage of the request that this task works for, if any, and to its trace."""
+    collected = _current.get()
+    if collected is not None:
+        collected[stage] += seconds
+    if trace.get_current_span().is_recording():
+        ended = time.time_ns() - round(1e9 * ended_s_ago)
+        started = ended - round(1e9 * seconds)
+        trace.get_tracer(__name__).start_span(stage, start_time=started).end(ended)

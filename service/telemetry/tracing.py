@@ -1,0 +1,47 @@
+"""Traces by OpenTelemetry: FastAPI's own hook, switched on by a setting.
+
+FastAPI makes a span of each request; `service.telemetry.timings` adds its stages as children.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+from fastapi.telemetry import TelemetryConfig
+
+from service.http.problems import PROBES
+from service.settings import Settings, SettingsError
+
+_DEFAULTS = {"OTEL_SERVICE_NAME": "capsnet", "OTEL_EXPORTER_OTLP_TIMEOUT": "2"}
+"""What OpenTelemetry is told where the environment says nothing. Seconds of patience with the
+collector are few, because the last spans are sent while the process ends."""
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+def telemetry(settings: Settings) -> TelemetryConfig:
+    """What FastAPI is to trace: requests but probes, or nothing.
+
+    Metrics and logs are the service's own.
+
+    Raises:
+        SettingsError: traces are wanted, but cannot be sent.
+    """
+    if settings.otel:
+        if not all(map(importlib.util.find_spec, ("opentelemetry.sdk", "opentelemetry.exporter"))):
+            raise SettingsError("CAPSNET_OTEL needs the extra otel: install capsnet-service[otel]")
+        if not any(os.environ.get(name) for name in _ENDPOINTS):
+            raise SettingsError(f"CAPSNET_OTEL needs to know where to send traces: {_ENDPOINTS[0]}")
+        for name, value in list(os.environ.items()):
+            if name.startswith("OTEL_") and not value:  # not taken for unset by its packages
+                del os.environ[name]
+        for name, value in _DEFAULTS.items():
+            os.environ.setdefault(name, value)
+    return {
+        "tracing": settings.otel,
+        "metrics": False,
+        "logs": False,
+        "operation_spans": False,
+        "auto_configure": settings.otel,
+        "exclude": lambda scope: scope.get("path") in PROBES,
+    }

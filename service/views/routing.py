@@ -1,0 +1,138 @@
+"""Routing, drawn: where a class's support comes from, its votes, and the layers before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from model.bundle import Layer, Manifest
+from model.canvas import enlarge
+from model.interpret.routing import Agreement, Projection, on_grid
+from model.preprocess import Floats, Prepared
+from model.runtime import LayerTrace, Trace
+from service.inference.inspector import Capsule
+from service.views.figure import draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_SUPPORTING, _OPPOSING = np.array([214, 84, 0]) / 255, np.array([9, 105, 218]) / 255
+_VOTE, _MEAN = "#1b1f24", "#d65400"
+_STROKE = 0.45
+"""How dark the image is, under the heat."""
+_GAP, _HEAD = 16, 56
+"""Pixels between panels, and for the titles above them."""
+
+
+class RoutingView(NamedTuple):
+    """What routing did with one image, and the class that is shown."""
+
+    capsule: Capsule
+    """After the last iteration."""
+    trace: Trace
+    """Of this image alone: no leading axis."""
+    agreement: Agreement
+    votes: Projection
+    """For the class, by their weights in the last iteration."""
+
+
+def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:
+    """A panel for each iteration and one for the votes, then a row for each layer before.
+
+    In the iterations' panels every cell of the grid is a square around the middle of what its
+    capsules see: orange where they support the class, blue where they oppose it, all panels on one
+    scale. In that of the votes, each dot is a vote, larger and darker the more it weighs. The rows
+    of hidden layers have a map of each capsule type for each iteration, darker the more active.
+    """
+    hidden = view.trace.hidden
+    rows = 1 + len(hidden)
+    steps = [len(view.agreement.support) + 1, *(len(one.presence) for one in hidden.values())]
+    columns = max(steps)
+    _, height, width = (scale * size for size in manifest.image_shape)
+    width_px, height_px = _GAP + columns * (width + _GAP), _GAP + rows * (_HEAD + height)
+
+    def fill(figure: Figure) -> None:
+        grid = {
+            "left": _GAP / width_px,
+            "right": 1 - _GAP / width_px,
+            "bottom": _GAP / height_px,
+            "top": 1 - _HEAD / height_px,
+            "wspace": _GAP / width,
+            "hspace": _HEAD / height,
+        }
+        panels = figure.subplots(rows, columns, squeeze=False, gridspec_kw=grid)
+        for axes in panels.flat:
+            axes.set(xticks=[], yticks=[], visible=False)
+        _fill_classes(panels[0], view, manifest)
+        for row, (name, trace) in zip(panels[1:], hidden.items(), strict=True):
+            _fill_hidden(row, name, trace)
+
+    return draw(fill, width_px=width_px, height_px=height_px)
+
+
+def _show(axes: Axes, title: str) -> Axes:
+    axes.set_visible(True)
+    axes.set_title(title, loc="left", fontsize=7)
+    return axes
+
+
+def _fill_classes(panels: Sequence[Axes], view: RoutingView, manifest: Manifest) -> None:
+    """Support for the class by iteration, and the votes for it."""
+    layer, label = manifest.layers[-1], view.capsule.label
+    maps = on_grid(view.agreement.support[:, label], layer)
+    strongest = np.abs(maps).max() or 1.0
+    presence = view.trace.classes.presence[:, label]
+    for step, heat in enumerate(maps):
+        figures = f"agreement {view.agreement.agreement[step, label]:.2f}\n{manifest.presence}"
+        axes = _show(panels[step], f"iteration {step + 1}\n{figures} {presence[step]:.2f}")
+        _draw_support(axes, view.capsule.prepared, heat / strongest, layer)
+    spread = 100 * float(view.votes.explained.sum())
+    title = f"votes for {manifest.class_names[label]}\n{spread:.0f} % of their variance"
+    _draw_votes(_show(panels[len(maps)], title), view)
+
+
+def _draw_support(axes: Axes, prepared: Prepared, heat: Floats, layer: Layer) -> None:
+    """An image, paled, and the square of each cell tinted by heat (rows, columns) in [-1, 1]."""
+    # Photographs, which have no polarity, stay as they are.
+    dark = prepared.image if prepared.polarity else 1 - prepared.image
+    _, height, width = dark.shape
+    ground = enlarge(1 - _STROKE * dark, 1).convert("RGB")
+    axes.imshow(ground, extent=(0, width, height, 0), interpolation="nearest")
+    colour = np.where(heat[..., None] > 0, _SUPPORTING, _OPPOSING)
+    # A single cell covers the whole image, which is to be seen all the same.
+    opacity = (0.9 if heat.size > 1 else 0.4) * np.abs(heat)[..., None]
+    first = (layer.field_px - layer.stride_px) / 2
+    right, below = (first + layer.stride_px * count for count in (layer.columns, layer.rows))
+    tints = np.concatenate((colour, opacity), axis=-1)
+    axes.imshow(tints, extent=(first, right, below, first), interpolation="nearest")
+    axes.set(xlim=(0, width), ylim=(height, 0))
+
+
+def _draw_votes(axes: Axes, view: RoutingView) -> None:
+    """Votes as dots around their weighted mean."""
+    points, weights = view.votes.points, view.agreement.weights[-1, view.capsule.label]
+    share = weights / (weights.max() or 1.0)
+    reach = float(np.abs(points).max()) * 1.08 or 1.0
+    axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
+    size, alpha = 0.5 + 6 * share, 0.08 + 0.43 * share
+    axes.scatter(points[:, 0], points[:, 1], s=size, c=_VOTE, alpha=alpha, linewidths=0)
+    axes.plot(0, 0, "+", color=_MEAN)
+
+
+def _fill_hidden(panels: Sequence[Axes], name: str, trace: LayerTrace) -> None:
+    """The activation maps of a layer, by iteration, all on one scale, as squares of a square."""
+    types, rows, columns = trace.presence.shape[1:]
+    count = math.ceil(math.sqrt(types))
+    low, high = trace.presence.min(), trace.presence.max()
+    for step, maps in enumerate(trace.presence):
+        range_ = f"from {maps.min():.2f} to {maps.max():.2f}"
+        axes = _show(panels[step], f"{name}, iteration {step + 1}\nactivations\n{range_}")
+        mosaic = np.full((count * (rows + 1), count * (columns + 1)), np.nan)
+        for place, one in enumerate(maps):
+            top, left = place // count * (rows + 1), place % count * (columns + 1)
+            mosaic[top : top + rows, left : left + columns] = one
+        axes.imshow(mosaic, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")

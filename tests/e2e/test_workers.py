@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from model.bundle import MANIFEST
+from service.settings import Settings
+from tests.processes import HANGING, PATIENCE_S, SOURCE, free_port, wait_until_ok
+
+Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
+MODEL = "mnist-compact"
+SAMPLE = (Path(__file__).parents[2] / "service/samples/7.png").read_bytes()
+KEY = "a-key-of-tests-alone"
+ENGINES = ("local", "shared")
+
+
+@pytest.fixture(autouse=True)
+def _source_alone(container: object) -> None:
+    if container:
+        pytest.skip("looks at processes and folders of this machine")
+
+
+@pytest.fixture
+def bundles(tmp_path: Path) -> Path:
+    """A folder with one shipped bundle that the test may change."""
+    shutil.copytree(Settings().bundles / MODEL, tmp_path / "bundles" / MODEL)
+    return tmp_path / "bundles"
+
+
+def few(bundles: Path, engine: str = "local") -> dict[str, str]:
+    """Settings of two workers with one small bundle."""
+    return {
+        "CAPSNET_BUNDLES": str(bundles),
+        "CAPSNET_DEFAULT_MODEL": MODEL,
+        "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_WORKERS": "2",
+        "CAPSNET_ENGINE": engine,
+    }
+
+
+def children(pid: int, module: str) -> list[int]:
+    """Process ids of a supervisor's children that run a module."""
+    found = []
+    for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):  # it has just ended
+            if module.encode() in Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0"):
+                found.append(int(one))
+    return found
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    """Return when something has become true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def classify(client: httpx.Client) -> httpx.Response:
+    """Over a connection of its own, so that workers take turns."""
+    return httpx.post(f"{client.base_url}/classify", files={"file": SAMPLE}, timeout=PATIENCE_S)
+
+
+def versions(client: httpx.Client, asked: int = 6) -> set[str]:
+    """The versions that answers name."""
+    return {classify(client).json()["version"] for _ in range(asked)}
+
+
+def change(bundles: Path) -> str:
+    """Give the bundle another version, as other weights would."""
+    path = bundles / MODEL / MANIFEST
+    manifest = json.loads(path.read_text())
+    manifest["training"]["note"] = str(time.time_ns())
+    path.write_text(json.dumps(manifest))
+    return str(manifest["training"]["note"])
+
+
+def notes(client: httpx.Client, asked: int = 6) -> set[str | None]:
+    """What the manifests of the workers say."""
+    url = f"{client.base_url}/models/{MODEL}"
+    return {httpx.get(url).json()["training"].get("note") for _ in range(asked)}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_worker_that_dies_is_replaced(start_service: Start, bundles: Path, engine: str) -> None:
+    """The other one answers meanwhile."""
+    process, client = start_service(**few(bundles, engine))
+    wait_for(lambda: len(children(process.pid, "service.worker")) == 2)
+    before = children(process.pid, "service.worker")
+    os.kill(before[0], signal.SIGKILL)
+    wait_for(lambda: not Path(f"/proc/{before[0]}").exists())  # until then it may get connections
+    assert 7 == classify(client).json()["predictions"][0]["label"]
+    wait_for(lambda: len(children(process.pid, "service.worker")) == 2)
+    assert {200} == {classify(client).status_code for _ in range(4)}
+
+
+def test_an_engine_that_dies_is_restarted(start_service: Start, bundles: Path) -> None:
+    """Callers get 503 until another has taken its place."""
+    process, client = start_service(**few(bundles, "shared"))
+    (engine,) = children(process.pid, "service.inference.process")
+    os.kill(engine, signal.SIGKILL)
+    statuses = set()
+    wait_for(lambda: children(process.pid, "service.inference.process") not in ([], [engine]))
+    while (status := classify(client).status_code) != httpx.codes.OK:
+        statuses.add(status)
+    assert statuses <= {httpx.codes.SERVICE_UNAVAILABLE}
+
+
+def test_metrics_are_those_of_all_workers(start_service: Start, bundles: Path) -> None:
+    """Whichever of them is asked."""
+    _, client = start_service(**few(bundles))
+    for _ in range(8):
+        classify(client)
+    pattern = r'capsnet_requests_total\{method="POST",route="/classify",status="200"\} (\S+)'
+    for _ in range(4):
+        text = httpx.get(f"{client.base_url}/metrics").text
+        found = re.search(pattern, text)
+        assert found, text
+        assert 8 == float(found[1])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_all_workers_reload_or_none(start_service: Start, bundles: Path, engine: str) -> None:
+    """A refused reload leaves everything as it was, routing too; the next one is taken by all."""
+    _, client = start_service(**few(bundles, engine), CAPSNET_ADMIN_KEYS=json.dumps([KEY]))
+    client.headers["X-API-Key"] = KEY
+    (bundles / MODEL / "routing.onnx").rename(bundles / "away")
+    assert httpx.codes.CONFLICT == client.post("/models/reload").status_code
+    asked = {"headers": {"X-API-Key": KEY}, "timeout": PATIENCE_S}
+    for _ in range(4):
+        for route in ("classify", "routing"):
+            answer = httpx.post(
+                f"{client.base_url}/{route}",
+                content=SAMPLE,
+                headers={"X-API-Key": KEY, "Content-Type": "image/png"},
+                timeout=PATIENCE_S,
+            )
+            assert httpx.codes.OK == answer.status_code, answer.text
+    (bundles / "away").rename(bundles / MODEL / "routing.onnx")
+    note = change(bundles)
+    answer = client.post("/models/reload")
+    assert httpx.codes.OK == answer.status_code, answer.text
+    url = f"{client.base_url}/models/{MODEL}"
+    for _ in range(6):
+        assert note == httpx.get(url, **asked).json()["training"]["note"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_signal_reloads_all_workers_and_loses_no_request(
+    start_service: Start, bundles: Path, engine: str
+) -> None:
+    """Callers are answered without a gap."""
+    process, client = start_service(**few(bundles, engine))
+    over, statuses = threading.Event(), []
+
+    def ask() -> None:
+        with httpx.Client(base_url=client.base_url, timeout=PATIENCE_S) as own:
+            while not over.is_set():
+                statuses.append(own.post("/reconstruct", files={"file": SAMPLE}).status_code)
+
+    callers = [threading.Thread(target=ask) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    try:
+        for _ in range(2):
+            note = change(bundles)
+            process.send_signal(signal.SIGHUP)
+            wait_for(lambda note=note: notes(client) == {note})
+    finally:
+        over.set()
+        for caller in callers:
+            caller.join()
+    assert {200} == set(statuses)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sigterm_drains_all_workers(start_service: Start, bundles: Path, engine: str) -> None:
+    """Unready at once, answers close their connections, and the code is 0."""
+    process, client = start_service(**few(bundles, engine), CAPSNET_DRAIN_GRACE_S="2")
+    process.send_signal(signal.SIGTERM)
+    wait_for(lambda: httpx.get(f"{client.base_url}/readyz").status_code == 503)
+    answer = classify(client)
+    assert httpx.codes.OK == answer.status_code
+    assert "close" == answer.headers["connection"]
+    assert 0 == process.wait(timeout=PATIENCE_S)
+
+
+def test_no_kept_connection_is_closed_under_a_request(start_service: Start, bundles: Path) -> None:
+    """Clients that ask again and again lose nothing from SIGTERM to the end."""
+    process, client = start_service(**few(bundles), CAPSNET_DRAIN_GRACE_S="1")
+    lost: list[Exception] = []
+
+    def ask() -> None:
+        with httpx.Client(base_url=client.base_url, timeout=PATIENCE_S) as own:
+            while True:
+                try:
+                    own.post("/classify", files={"file": SAMPLE})
+                except httpx.ConnectError:  # nobody listens any more
+                    return
+                except httpx.TransportError as error:
+                    lost.append(error)
+                    return
+
+    callers = [threading.Thread(target=ask) for _ in range(16)]
+    for caller in callers:
+        caller.start()
+    wait_for(lambda: "/classify" in httpx.get(f"{client.base_url}/metrics").text)
+    process.send_signal(signal.SIGTERM)
+    for caller in callers:
+        caller.join(PATIENCE_S)
+    assert [] == lost
+    assert 0 == process.wait(timeout=PATIENCE_S)
+
+
+def test_workers_end_with_a_supervisor_that_was_killed(start_service: Start, bundles: Path) -> None:
+    """Nobody is left behind on the port."""
+    process, _ = start_service(**few(bundles, "shared"))
+    pids = children(process.pid, "service.worker") + children(
+        process.pid, "service.inference.process"
+    )
+    assert 3 == len(pids)
+    process.kill()
+    wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
+
+
+SLOW_LOG = """
+import sys, time
+for _ in iter(lambda: sys.stdin.buffer.read(200), b""):
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sigterm_is_not_lost_in_a_slow_log(bundles: Path, workers: str) -> None:
+    """Where it lands inside a buffered write to standard error, too."""
+    slow = subprocess.Popen(
+        [sys.executable, "-c", SLOW_LOG], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    plain = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    port = free_port()
+    settings = {**few(bundles), "CAPSNET_WORKERS": workers, "CAPSNET_DRAIN_GRACE_S": "0"}
+    environment = {**plain, **settings, "PORT": str(port)}
+    process = subprocess.Popen(SOURCE, env=environment, stderr=slow.stdin)
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            with contextlib.suppress(httpx.TransportError):
+                httpx.get(f"http://127.0.0.1:{port}/models", timeout=1)
+
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            wait_until_ok(client, process, "/readyz")
+        callers = [threading.Thread(target=ask) for _ in range(4)]
+        for caller in callers:
+            caller.start()
+        time.sleep(1)  # the log has filled its pipe
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(timeout=PATIENCE_S)
+    finally:
+        over.set()
+        process.kill()
+        slow.kill()
+        slow.communicate()
+
+
+@pytest.mark.parametrize("slow", ["", "1"])
+def test_an_inference_that_hangs_ends_the_process(
+    start_service: Start,
+    bundles: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    slow: str,
+) -> None:
+    """So that another can start, whether it hangs on its own thread or on the event loop."""
+    process, client = start_service(
+        command=lambda _environment: HANGING,
+        **{**few(bundles), "CAPSNET_WORKERS": "1"},
+        CAPSNET_INFERENCE_TIMEOUT_S="1",
+        CAPSNET_DRAIN_TIMEOUT_S="5",
+        STUCK=str(tmp_path / "stuck"),
+        SLOW=slow,
+    )
+    with contextlib.suppress(httpx.TransportError):
+        headers = {"X-Request-Timeout": "0.2"}
+        client.post("/classify", files={"file": SAMPLE}, headers=headers, timeout=2)
+    statuses = set()
+    with contextlib.suppress(httpx.TransportError):
+        while True:
+            statuses.add(httpx.get(f"{client.base_url}/livez", timeout=5).status_code)
+    assert statuses <= {httpx.codes.OK, httpx.codes.SERVICE_UNAVAILABLE}
+    assert 1 == process.wait(timeout=PATIENCE_S)
+    assert "an inference takes longer than 1 s" in capfd.readouterr().err

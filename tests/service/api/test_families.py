@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from model.bundle import Bundle
+from model.preprocess import scale
+from model.runtime import Runtime
+from service.app import create_app
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.settings import Settings
+
+CAPSULES = ("dynamic", "attention", "shared", "matrix")
+PNG = {"accept": "image/png"}
+DECODING: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/classify", {"known": True}),
+    ("/classify", {"poses": True}),
+    ("/reconstruct", {}),
+    ("/perturb", {"dim": 0, "delta": 0.1}),
+    ("/perturb/sweep", {}),
+)
+
+
+@pytest.fixture(scope="module")
+def families(settings: Settings, family_bundles: Path) -> Iterator[TestClient]:
+    """A service with an untrained network of each family."""
+    own = settings.model_copy(update={"bundles": family_bundles, "default_model": "tiny-dynamic"})
+    with TestClient(create_app(own, open_engine(load_runtimes(own)))) as client:
+        yield client
+
+
+def ask(client: TestClient, path: str, family: str, picture: bytes, **query: Any) -> dict[str, Any]:
+    params = {"model": f"tiny-{family}", **query}
+    answer = client.post(path, params=params, files={"file": picture})
+    assert 200 == answer.status_code, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("family", "presence", "offers", "dim"),
+    [
+        *((family, "length", ["decode", "trace"], 16) for family in CAPSULES[:3]),
+        ("matrix", "activation", ["decode", "trace"], 16),
+        ("baseline", "probability", [], 0),
+    ],
+)
+def test_models_say_what_they_are_and_offer(
+    family: str, presence: str, offers: list[str], dim: int, families: TestClient
+) -> None:
+    """Family, kind of presence, offers and the size of a pose."""
+    models = {one["name"]: one for one in families.get("/models").json()["models"]}
+    found = models[f"tiny-{family}"]
+    assert (family, presence, offers, dim) == (
+        found["family"],
+        found["presence"],
+        found["offers"],
+        found["class_dim"],
+    )
+
+
+@pytest.mark.parametrize("family", [*CAPSULES, "baseline"])
+def test_every_family_classifies(
+    family: str, families: TestClient, family_bundles: Path, digits: list[bytes]
+) -> None:
+    """Lengths are the network's presence, and the version is that of its weights."""
+    bundle = Bundle.open(family_bundles / f"tiny-{family}")
+    image = scale(np.asarray(Image.open(io.BytesIO(digits[7])))[None, None])
+    (presence,) = Runtime(bundle, device="cpu", threads=1).encode(image).presence
+    answer = ask(families, "/classify", family, digits[7])
+    (prediction,) = answer["predictions"]
+    assert presence.tolist() == pytest.approx(prediction["lengths"], abs=1e-5)
+    assert (f"tiny-{family}", bundle.manifest.version) == (answer["model"], answer["version"])
+
+
+@pytest.mark.parametrize("family", CAPSULES)
+@pytest.mark.parametrize(("path", "query"), DECODING[1:])
+def test_every_family_of_capsules_decodes(
+    path: str, query: dict[str, Any], family: str, families: TestClient, digits: list[bytes]
+) -> None:
+    """Reconstruct, perturb and sweep work alike."""
+    assert f"tiny-{family}" == ask(families, path, family, digits[7], **query)["model"]
+
+
+@pytest.mark.parametrize(("path", "query"), [*DECODING, ("/segment", {})])
+def test_a_network_without_poses_decodes_nothing(
+    path: str, query: dict[str, Any], families: TestClient, digits: list[bytes]
+) -> None:
+    """409 tells what the bundle does offer."""
+    params = {"model": "tiny-baseline", **query}
+    answer = families.post(path, params=params, files={"file": digits[7]})
+    assert (409, "urn:capsnet:problem:not-offered") == (answer.status_code, answer.json()["type"])
+    assert "'tiny-baseline' does not offer decode; it offers encode" == answer.json()["detail"]
+
+
+def test_neither_are_its_poses_drawn(families: TestClient) -> None:
+    """/decode asks the manifest before it looks at the pose."""
+    params, body = {"model": "tiny-baseline"}, {"pose": [0.0], "label": 0}
+    assert 409 == families.post("/decode", params=params, json=body).status_code
+
+
+def test_a_network_without_routing_shows_none(families: TestClient, digits: list[bytes]) -> None:
+    """409, in JSON even where a PNG was asked for."""
+    params = {"model": "tiny-baseline"}
+    for headers in ({}, PNG):
+        answer = families.post(
+            "/routing", params=params, files={"file": digits[7]}, headers=headers
+        )
+        assert (409, "Not supported by this model") == (answer.status_code, answer.json()["title"])
+
+
+def test_a_network_without_poses_can_be_moved(families: TestClient, digits: list[bytes]) -> None:
+    """/equivariance tells lengths alone, and draws them."""
+    answer = ask(families, "/equivariance", "baseline", digits[7])
+    assert (13, None, None) == (len(answer["lengths"]), answer["angles_deg"], answer["poses"])
+    params = {"model": "tiny-baseline"}
+    drawn = families.post(
+        "/equivariance", params=params, files={"file": digits[7]}, headers=PNG
+    ).content
+    assert 900 == Image.open(io.BytesIO(drawn)).width
+
+
+@pytest.mark.parametrize("family", CAPSULES)
+def test_routing_is_on_the_grid_of_the_family(
+    family: str, families: TestClient, family_bundles: Path, digits: list[bytes]
+) -> None:
+    """Iterations, types, rows and columns are those of the layer that feeds the classes."""
+    layer = Bundle.open(family_bundles / f"tiny-{family}").manifest.layers[-1]
+    answer = ask(families, "/routing", family, digits[7])
+    (prediction,) = ask(families, "/classify", family, digits[7])["predictions"]
+    shape = (layer.iterations, 10, layer.rows, layer.columns)
+    grid, types = (np.array(answer["heat_maps"][name]) for name in ("grid", "types"))
+    assert (shape, (*shape[:2], layer.types)) == (grid.shape, types.shape)
+    assert np.allclose(grid.sum(axis=(2, 3)), types.sum(axis=2), atol=1e-4)
+    assert list(shape[2:]) == [answer["rows"], answer["columns"]]
+    last = answer["iterations"][-1]
+    assert prediction["lengths"] == pytest.approx(last["lengths"], abs=1e-5)
+    assert prediction["label"] == answer["label"]
+    assert np.allclose(1, np.sum(last["couplings"], axis=0), atol=1e-4)
+
+
+def test_matrix_capsules_show_their_hidden_layers(
+    families: TestClient, family_bundles: Path, digits: list[bytes]
+) -> None:
+    """Names, activations and assignments by iteration are those of the routing graph."""
+    bundle = Bundle.open(family_bundles / "tiny-matrix")
+    image = scale(np.asarray(Image.open(io.BytesIO(digits[7])))[None, None])
+    hidden = Runtime(bundle, device="cpu", threads=1).trace(image).hidden
+    layers = ask(families, "/routing", "matrix", digits[7])["layers"]
+    assert [layer.name for layer in bundle.manifest.layers[:-1]] == [one["name"] for one in layers]
+    for layer in layers:
+        expected = hidden[layer["name"]]
+        for step, found in enumerate(layer["iterations"]):
+            maps = expected.presence[0, step]
+            assert np.allclose(maps, found["maps"], atol=1e-5)
+            assert np.allclose(maps.mean(axis=(1, 2)), found["activations"], atol=1e-5)
+            assert np.allclose(expected.couplings[0, step], found["assignments"], atol=1e-5)
+
+
+def test_maps_of_hidden_layers_are_detail(families: TestClient, digits: list[bytes]) -> None:
+    """Without it their means and assignments stay; other families have no hidden layers."""
+    for layer in ask(families, "/routing", "matrix", digits[7], detail=False)["layers"]:
+        for iteration in layer["iterations"]:
+            assert {"activations", "assignments"} == iteration.keys()
+    assert [] == ask(families, "/routing", "attention", digits[7])["layers"]
+
+
+def test_votes_of_matrix_capsules_weigh_by_activation(
+    families: TestClient, family_bundles: Path, digits: list[bytes]
+) -> None:
+    """A capsule that is not active supports nothing, however it is assigned."""
+    bundle = Bundle.open(family_bundles / "tiny-matrix")
+    image = scale(np.asarray(Image.open(io.BytesIO(digits[7])))[None, None])
+    classes = Runtime(bundle, device="cpu", threads=1).trace(image).classes
+    answer = ask(families, "/routing", "matrix", digits[7])
+    expected = classes.couplings[0, -1, answer["label"]] * classes.input_presence[0]
+    assert np.allclose(expected, answer["votes"]["couplings"], atol=1e-5)
+
+
+@pytest.mark.parametrize("family", CAPSULES)
+def test_routing_is_drawn(family: str, families: TestClient, digits: list[bytes]) -> None:
+    """The PNG has a row of panels for the classes, and one for each hidden layer."""
+    drawn = families.post(
+        "/routing",
+        params={"model": f"tiny-{family}", "scale": 8},
+        files={"file": digits[7]},
+        headers=PNG,
+    )
+    rows = 3 if family == "matrix" else 1
+    assert rows * 200 < Image.open(io.BytesIO(drawn.content)).height < (rows + 1) * 200 + 100

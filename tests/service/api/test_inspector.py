@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from model.runtime import Runtime
+from service.errors import Problem, UnsupportedFormat
+from service.inference.engine import Engine, open_engine
+from service.inference.inspector import Encoded, Inspector
+from service.inference.job import Admission, Job, QueueFull
+from service.pictures.prepare import Frame, Preparation
+
+FRAME = Frame((1, 28, 28), "digit")
+Open = Callable[..., Inspector]
+
+
+@pytest.fixture(scope="module")
+def engine(runtime: Runtime) -> Iterator[Engine]:
+    """One small network."""
+    engine = open_engine({"mnist": runtime})
+    yield engine
+    engine.close(10)
+
+
+@pytest.fixture
+def admission() -> Admission:
+    """With room for three rows."""
+    return Admission(3)
+
+
+@pytest.fixture
+def inspect(engine: Engine, admission: Admission) -> Iterator[Open]:
+    """`inspect(job)` is what one request asks."""
+    preparation = Preparation(max_pixels=5_000_000, threads=1)
+
+    def open_inspector(job: Job | None = None) -> Inspector:
+        return Inspector(
+            engine,
+            job or Job(time.monotonic()),
+            admission=admission,
+            preparation=preparation,
+            default_model="mnist",
+        )
+
+    yield open_inspector
+    preparation.close()
+
+
+def test_a_full_queue_refuses_before_anything_is_decoded(inspect: Open) -> None:
+    """What is no image would otherwise be told so."""
+    inspect().admit(3)
+    with pytest.raises(QueueFull):
+        inspect().admit(1)
+
+
+def test_a_job_waits_no_more_once_its_rows_are_computed(
+    inspect: Open, admission: Admission, digits: list[bytes]
+) -> None:
+    """Encoding and decoding count alike."""
+    one = inspect()
+    manifest = one.manifest(None)
+
+    async def ask() -> list[int]:
+        one.admit(3)
+        waiting = [admission.waiting]
+        capsule = await one.capsule(digits[7], manifest, FRAME, target=None)
+        waiting.append(admission.waiting)
+        await one.decode(manifest, capsule.pose[None].repeat(2, axis=0), capsule.label)
+        return [*waiting, admission.waiting]
+
+    assert [3, 2, 0] == asyncio.run(ask())
+
+
+def test_bad_images_keep_their_places(inspect: Open, digits: list[bytes]) -> None:
+    """The others are encoded as if they had come alone."""
+    one = inspect()
+    manifest = one.manifest(None)
+
+    async def ask() -> list[Encoded | Problem]:
+        return await one.encode([digits[1], b"no image", digits[2]], manifest, FRAME)
+
+    assert [Encoded, UnsupportedFormat, Encoded] == [type(each) for each in asyncio.run(ask())]

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from model.bundle import Bundle
+from model.interpret.dimensions import PoseDimension
+from model.interpret.novelty import Features, NoveltyRule, measure_features
+from model.preprocess import scale
+from model.runtime import Runtime
+from service.app import create_app
+from service.inference.engine import open_engine
+from service.settings import Settings
+
+RULE = NoveltyRule(
+    quantiles=(0.0, 0.5, 1.0),
+    length=(0.0, 0.01, 1.0),
+    margin=(0.0, 0.001, 1.0),
+    error=(0.0, 0.5, 5.0),
+    threshold=0.1,
+    images="none",
+)
+NAMES = (PoseDimension(7, 4, "slant", -1, 0.625), PoseDimension(7, 5, "none"))
+
+
+@pytest.fixture(scope="module")
+def studied(bundle_path: Path, settings: Settings) -> Iterator[TestClient]:
+    """The service, its bundle with a rule and with names."""
+    bundle = Bundle.open(bundle_path)
+    manifest = replace(bundle.manifest, novelty=RULE, pose_dimensions=NAMES)
+    runtime = Runtime(replace(bundle, manifest=manifest), device="cpu", threads=1)
+    with TestClient(create_app(settings, open_engine({"mnist": runtime}))) as client:
+        yield client
+
+
+def expected_features(runtime: Runtime, picture: bytes) -> Features:
+    image = scale(np.asarray(Image.open(io.BytesIO(picture)), np.uint8)[None, None])
+    presence, poses = runtime.encode(image)
+    label = int(presence.argmax())
+    drawn = runtime.decode(poses[:, label], np.array([label]))
+    return measure_features(presence, image, drawn)
+
+
+def test_each_picture_is_compared_with_known_ones(
+    studied: TestClient, digits: list[bytes], runtime: Runtime
+) -> None:
+    """Score, ranks and error are the rule's of that picture; a broken one has none."""
+    files = [("file", one) for one in (digits[3], b"no picture", digits[8])]
+    answer = studied.post("/classify", params={"known": True}, files=files).json()
+    first, broken, last = answer["predictions"]
+    assert {"problem"} == broken.keys()
+    for prediction, picture in ((first, digits[3]), (last, digits[8])):
+        features = expected_features(runtime, picture)
+        ranks, found = RULE.rank(features), prediction["familiarity"]
+        assert float(ranks.score[0]) == pytest.approx(found["score"], abs=1e-4)
+        assert [float(rank[0]) for rank in ranks] == pytest.approx(
+            [found["length_rank"], found["margin_rank"], found["error_rank"]], abs=1e-4
+        )
+        assert float(features.error[0]) == pytest.approx(found["error"], abs=1e-4)
+        assert (found["score"] >= RULE.threshold) == found["known"]
+
+
+def test_nothing_is_compared_unless_asked(studied: TestClient, digits: list[bytes]) -> None:
+    """/classify by itself draws nothing."""
+    (prediction,) = studied.post("/classify", files={"file": digits[3]}).json()["predictions"]
+    assert "familiarity" not in prediction
+
+
+def test_a_bundle_without_a_rule_says_so(client: TestClient, digits: list[bytes]) -> None:
+    """422 names the parameter."""
+    answer = client.post("/classify", params={"known": True}, files={"file": digits[3]})
+    assert (422, "known") == (answer.status_code, answer.json()["parameter"])
+
+
+def test_names_are_in_the_answers(studied: TestClient, digits: list[bytes]) -> None:
+    """What was measured for the class is told with the dimension; null where nothing was."""
+    expected: dict[str, Any] = {"name": "slant", "sign": -1, "strength": 0.625}
+    expected["effect"] = "leans left"
+    answers = [
+        studied.post(
+            "/perturb", params={"dim": dim, "delta": 0, "target": 7}, files={"file": digits[7]}
+        ).json()
+        for dim in (4, 6)
+    ]
+    assert [expected, None] == [answer["meaning"] for answer in answers]
+    sweep = studied.post(
+        "/perturb/sweep",
+        params={"dims": [6, 5, 4], "target": 7, "from": 0, "to": 0},
+        files={"file": digits[7]},
+    ).json()
+    assert [None, "none", "slant"] == [one and one["name"] for one in sweep["meanings"]]
+    assert expected == sweep["meanings"][2]
+
+
+def test_names_are_in_the_manifest(studied: TestClient) -> None:
+    """GET /models/{name} tells them all, and the rule."""
+    manifest = studied.get("/models/mnist").json()
+    assert [(7, 4, "slant"), (7, 5, "none")] == [
+        (one["label"], one["dim"], one["name"]) for one in manifest["pose_dimensions"]
+    ]
+    assert RULE.threshold == manifest["novelty"]["threshold"]

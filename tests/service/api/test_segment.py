@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from numpy.typing import NDArray
+from PIL import Image
+
+from model.bundle import Bundle
+from model.interpret import segmentation
+from model.interpret.masks import find_masks
+from model.runtime import Runtime
+from service.app import create_app
+from service.inference.engine import open_engine
+from service.settings import Settings
+from training.data.datasets import Examples
+from training.data.pairs import PairSet, fixed_pairs
+
+Json = dict[str, Any]
+
+
+EMPTY = np.zeros((1, 36, 36), np.uint8)
+MIDDLE = ((0, 0), (4, 4), (4, 4))
+"""Where an image of 28x28 pixels lies in one of 36x36."""
+
+
+def png(image: NDArray[np.uint8]) -> bytes:
+    """The file of a picture (1, H, W)."""
+    file = io.BytesIO()
+    Image.fromarray(image[0]).save(file, "PNG")
+    return file.getvalue()
+
+
+def pixels(data_url: str) -> NDArray[np.uint8]:
+    """A picture of an answer."""
+    content = base64.b64decode(data_url.removeprefix("data:image/png;base64,"))
+    return np.asarray(Image.open(io.BytesIO(content)))
+
+
+def segment(client: TestClient, image: NDArray[np.uint8], **query: Any) -> Json:
+    """The answer to a picture."""
+    answer = client.post("/segment", params=query, files={"file": png(image)})
+    assert 200 == answer.status_code, answer.text
+    found: Json = answer.json()
+    return found
+
+
+@pytest.fixture(scope="module")
+def pairs(strokes: Examples) -> PairSet:
+    """Pairs of crossing strokes."""
+    return fixed_pairs(strokes, 20, size=36, shift_px=2, seed=5)
+
+
+def test_both_strokes_are_found_and_told_apart(client: TestClient, pairs: PairSet) -> None:
+    """Labels are right, and each mask covers its own stroke rather than the other one."""
+    for image, layers, labels in zip(*pairs, strict=True):
+        answer = segment(client, image)
+        assert set(labels.tolist()) == {one["label"] for one in answer["segments"]}
+        for one in answer["segments"]:
+            mask = pixels(one["mask"]) == 255
+            own = layers[labels.tolist().index(one["label"])] > 0
+            assert 0.6 < (mask & own).sum() / (mask | own).sum()
+
+
+def test_the_model_for_pairs_answers_without_being_named(
+    client: TestClient, pairs: PairSet
+) -> None:
+    """The default model knows single digits; the loaded one for pairs is taken."""
+    answer = segment(client, pairs.images[0])
+    assert ("strokes", "none") == (answer["model"], answer["fit"]["fit"])
+    names = ["horizontal", "vertical", "diagonal"]
+    assert [names[one["label"]] for one in answer["segments"]] == [
+        one["class_name"] for one in answer["segments"]
+    ]
+
+
+def test_the_longest_capsule_comes_first(client: TestClient, pairs: PairSet) -> None:
+    """All three classes can be asked for; the third is the one that is not there."""
+    answer = segment(client, pairs.images[0], count=3)
+    lengths = [one["length"] for one in answer["segments"]]
+    assert sorted(lengths, reverse=True) == lengths
+    assert lengths[2] < 0.5 < lengths[1]
+
+
+def test_masks_follow_the_rule(
+    client: TestClient, pairs: PairSet, strokes_bundle_path: Path
+) -> None:
+    """Ink in the picture, and a reconstruction above the bundle's threshold."""
+    bundle = Bundle.open(strokes_bundle_path)
+    threshold = bundle.manifest.mask_threshold
+    assert threshold is not None
+    runtime = Runtime(bundle, device="cpu", threads=1)
+    image = pairs.images[3].reshape(1, 36, 36) / np.float32(255)
+    presence, poses = runtime.encode(image[None])
+    for one in segment(client, pairs.images[3])["segments"]:
+        label = one["label"]
+        drawn = runtime.decode(poses[:, label], np.array([label], np.int64))[0]
+        expected = find_masks(image[0], drawn, threshold=threshold)[0]
+        np.testing.assert_array_equal(expected * 255, pixels(one["mask"]))
+        np.testing.assert_allclose(drawn[0] * 255, pixels(one["reconstruction"]), atol=0.51)
+        assert one["length"] == pytest.approx(float(presence[0, label]), abs=1e-4)
+
+
+def test_shared_ink_counts_for_both(client: TestClient, pairs: PairSet) -> None:
+    """Strokes cross, so their shares add up to more than what they explain together."""
+    for image in pairs.images:
+        answer = segment(client, image)
+        shares = [one["ink_share"] for one in answer["segments"]]
+        assert 0.5 < answer["explained_ink"] <= 1
+        assert answer["explained_ink"] < sum(shares)
+
+
+def test_a_single_stroke_has_one_long_capsule(client: TestClient, strokes: Examples) -> None:
+    """`count=auto` finds it alone; `count=2` adds a capsule whose length says that it is absent."""
+    single = np.pad(strokes.images[0], MIDDLE)
+    (alone,) = segment(client, single, count="auto")["segments"]
+    first, second = segment(client, single, count=2)["segments"]
+    assert (0, 0) == (alone["label"], first["label"])
+    assert second["length"] < 0.5 < first["length"]
+
+
+def test_a_long_capsule_without_ink_of_its_own_is_left_out(
+    client: TestClient, strokes: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`count=auto` wants more than length: here any, and one stroke is still one segment."""
+    monkeypatch.setattr(segmentation, "PRESENT", 0.0)
+    single = np.pad(strokes.images[0], MIDDLE)
+    assert 1 == len(segment(client, single, count="auto")["segments"])
+    assert [] == segment(client, EMPTY, count="auto")["segments"]
+
+
+def test_an_empty_picture_has_no_segments(client: TestClient) -> None:
+    """`count=auto` finds none; `count=2` gives two short capsules that explain nothing."""
+    assert [] == segment(client, EMPTY, count="auto")["segments"]
+    answer = segment(client, EMPTY)
+    assert [0.0, 0.0] == [one["ink_share"] for one in answer["segments"]]
+    assert all(one["length"] < 0.5 for one in answer["segments"])
+    assert 0.0 == answer["explained_ink"]
+
+
+def test_other_sizes_are_fitted_to_both_strokes(client: TestClient, pairs: PairSet) -> None:
+    """A large picture of two strokes on paper is cropped to the box of both."""
+    (image,) = pairs.images[0]
+    rows, columns = np.nonzero(image)
+    large = np.pad(255 - image.repeat(10, axis=0).repeat(10, axis=1), 60, constant_values=255)
+    fit = segment(client, large[None])["fit"]
+    assert ("pair", "dark-on-light") == (fit["fit"], fit["polarity"])
+    box = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) * 10 + 60
+    assert pytest.approx(box.tolist(), abs=8) == fit["box"]
+
+
+def test_all_digits_are_decoded_as_one_batch(
+    client: TestClient, pairs: PairSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request, one call of the decoder, whatever the count."""
+    calls = []
+    with client.app.state.bundles.engine() as engine:  # type: ignore[attr-defined]
+        pass
+    decode = engine.decode
+
+    async def note(job: Any, model: str, poses: Any, classes: Any) -> Any:
+        calls.append(len(poses))
+        return await decode(job, model, poses, classes)
+
+    monkeypatch.setattr(engine, "decode", note)
+    segment(client, pairs.images[0], count=3)
+    assert [3] == calls
+
+
+def test_the_png_shows_input_and_digits_in_colour(client: TestClient, pairs: PairSet) -> None:
+    """The input on the left; on the right the first digit in red and the second in green."""
+    answer = client.post(
+        "/segment",
+        params={"scale": 2},
+        headers={"Accept": "image/png"},
+        files={"file": png(pairs.images[0])},
+    )
+    assert "image/png" == answer.headers["content-type"]
+    picture = np.asarray(Image.open(io.BytesIO(answer.content)))[::2, ::2].astype(int)
+    assert (36, 72, 3) == picture.shape
+    np.testing.assert_array_equal(pairs.images[0, 0], picture[:, :36, 0])
+    first, second = (
+        pixels(one["reconstruction"]).astype(int)
+        for one in segment(client, pairs.images[0])["segments"]
+    )
+    red, green = picture[:, 36:, 0], picture[:, 36:, 1]
+    assert (red[(first > 200) & (second < 30)] > 200).all()
+    assert (green[(first > 200) & (second < 30)] < 80).all()
+    assert (green[(second > 200) & (first < 30)] > 200).all()
+
+
+def test_the_png_of_nothing_is_black_beside_the_input(client: TestClient) -> None:
+    """A picture without digits has an answer too."""
+    answer = client.post(
+        "/segment",
+        params={"count": "auto"},
+        headers={"Accept": "image/png"},
+        files={"file": png(EMPTY)},
+    )
+    picture = np.asarray(Image.open(io.BytesIO(answer.content)))
+    assert ((36, 72, 3), 0) == (picture.shape, picture.max())
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "parameter"),
+    [
+        ({"model": "mnist"}, 422, "model"),
+        ({"model": "emnist"}, 404, "model"),
+        ({"count": 4}, 422, "count"),
+        ({"count": 0}, 422, None),
+        ({"count": "many"}, 422, None),
+        ({"colour": "red"}, 422, "colour"),
+    ],
+    ids=str,
+)
+def test_parameters_out_of_range(
+    client: TestClient, query: Json, status: int, parameter: str | None
+) -> None:
+    """The problem names the parameter."""
+    answer = client.post("/segment", params=query, files={"file": png(EMPTY)})
+    assert status == answer.status_code
+    assert parameter is None or parameter == answer.json()["parameter"]
+
+
+@pytest.fixture(scope="module")
+def client_without_pairs(settings: Settings, bundle_path: Path) -> Iterator[TestClient]:
+    """A service whose only bundle knows single digits."""
+    runtime = Runtime(Bundle.open(bundle_path), device="cpu", threads=1)
+    with TestClient(create_app(settings, open_engine({"mnist": runtime}))) as client:
+        yield client
+
+
+def test_without_a_model_for_pairs(client_without_pairs: TestClient) -> None:
+    """The service says that it has none."""
+    answer = client_without_pairs.post("/segment", files={"file": png(EMPTY)})
+    assert 404 == answer.status_code
+    assert "no model for overlapping digits is loaded" == answer.json()["detail"]
+
+
+def test_two_samples_are_laid_over_one_another(client: TestClient, digits: list[bytes]) -> None:
+    """Sent or named, the same digits give the same picture, which fits the network untouched."""
+    place = {"dx": 3, "dy": -2}
+    named = client.get("/overlay", params={"first": 3, "second": 5, **place})
+    files = [("file", digits[3]), ("file", digits[5])]
+    sent = client.post("/overlay", params=place, files=files)
+    assert [200, 200] == [named.status_code, sent.status_code]
+    assert named.content == sent.content
+    assert (36, 36) == Image.open(io.BytesIO(named.content)).size
+    answer = client.post("/segment", files={"file": named.content})
+    assert "none" == answer.json()["fit"]["fit"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_overlay_takes_two_pictures(client: TestClient, digits: list[bytes], count: int) -> None:
+    """One is too few, and three are too many."""
+    answer = client.post("/overlay", files=[("file", digits[n]) for n in range(count)])
+    assert answer.status_code in (413, 422)
+
+
+def test_an_unreadable_half_is_a_problem(client: TestClient, digits: list[bytes]) -> None:
+    """Both pictures must be pictures."""
+    answer = client.post("/overlay", files=[("file", digits[3]), ("file", b"not a picture")])
+    assert 415 == answer.status_code
+
+
+def test_an_overlay_is_a_png_alone(client: TestClient) -> None:
+    """There is nothing to say in JSON."""
+    query = {"first": 3, "second": 5}
+    answer = client.get("/overlay", params=query, headers={"Accept": "application/json"})
+    assert 406 == answer.status_code

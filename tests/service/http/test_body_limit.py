@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from starlette.types import Message, Receive, Scope, Send
+
+from service.http.keys import Access
+from service.http.middleware import Guard
+from service.settings import Settings
+from service.telemetry.metrics import Metrics
+
+POST: Scope = {
+    "type": "http",
+    "method": "POST",
+    "path": "/classify",
+    "headers": [],
+    "state": {"request_id": "mine"},
+}
+RAW = {"content-type": "image/png"}
+FORM = {"content-type": "multipart/form-data; boundary=x"}
+JSON = {"content-type": "application/json"}
+FILE = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+
+
+def test_a_body_at_the_limit_is_read(client: TestClient, settings: Settings) -> None:
+    """The limit itself is allowed; these bytes are then found to be no picture."""
+    answer = client.post("/classify", content=bytes(settings.max_body_bytes), headers=RAW)
+    assert "urn:capsnet:problem:unsupported-format" == answer.json()["type"]
+
+
+@pytest.mark.parametrize("headers", [RAW, FORM, JSON], ids=["raw", "form", "JSON"])
+def test_a_body_over_the_limit_is_refused(
+    headers: dict[str, str], client: TestClient, settings: Settings
+) -> None:
+    """One byte more is too large, in every way of sending."""
+    body = FILE + bytes(settings.max_body_bytes + 1 - len(FILE))
+    answer = client.post("/classify", content=body, headers=headers)
+    problem = answer.json()
+    assert (413, "urn:capsnet:problem:too-large") == (answer.status_code, problem["type"])
+    assert "a request body may have 200,000 bytes" == problem["detail"]
+    assert answer.headers["X-Request-ID"] == problem["request_id"]
+
+
+def send_in_chunks(
+    client: TestClient, headers: dict[str, str], chunks: list[bytes]
+) -> tuple[httpx.Response, int]:
+    """The answer to a body that comes in chunks, and how many of them the service took."""
+    taken = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal taken
+        for chunk in chunks:
+            taken += 1
+            yield chunk
+
+    async def scenario() -> httpx.Response:
+        transport = httpx.ASGITransport(client.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as sender:
+            return await sender.post("/classify", content=body(), headers=headers)
+
+    return asyncio.run(scenario()), taken
+
+
+@pytest.mark.parametrize("headers", [RAW, FORM, JSON], ids=["raw", "form", "JSON"])
+def test_an_unannounced_body_is_cut_off_at_the_limit(
+    headers: dict[str, str], client: TestClient
+) -> None:
+    """A chunked body has no Content-Length: it is refused as soon as it passes the limit."""
+    answer, taken = send_in_chunks(client, headers, [FILE, *[bytes(50_000)] * 20])
+    assert (413, 5) == (answer.status_code, taken)
+    assert "urn:capsnet:problem:too-large" == answer.json()["type"]
+
+
+def test_an_announced_body_is_not_even_begun(client: TestClient) -> None:
+    """A Content-Length over the limit is enough."""
+    headers = {**RAW, "content-length": "200001"}
+    answer, taken = send_in_chunks(client, headers, [bytes(50_000)] * 5)
+    assert (413, 0) == (answer.status_code, taken)
+
+
+def test_a_body_that_outgrows_its_announcement_is_cut_off(client: TestClient) -> None:
+    """Announcing little does not help."""
+    headers = {**RAW, "content-length": "10"}
+    answer, taken = send_in_chunks(client, headers, [bytes(50_000)] * 20)
+    assert (413, 5) == (answer.status_code, taken)
+
+
+def test_a_picture_in_chunks_is_read(client: TestClient, digits: list[bytes]) -> None:
+    """Chunks are put together again."""
+    chunks = [digits[7][start : start + 50] for start in range(0, len(digits[7]), 50)]
+    answer, taken = send_in_chunks(client, RAW, chunks)
+    expected = client.post("/classify", content=digits[7], headers=RAW).json()
+    assert expected == answer.json()
+    assert len(chunks) == taken
+
+
+def test_bodies_that_do_not_fit_beside_others_are_refused() -> None:
+    """What others hold counts until their requests are answered; then there is room again."""
+    holding, release = asyncio.Event(), asyncio.Event()
+
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await receive()
+        holding.set()
+        await release.wait()
+
+    async def body() -> Message:
+        return {"type": "http.request", "body": bytes(60), "more_body": False}
+
+    statuses: list[int] = []
+
+    async def send(message: Message) -> None:
+        if "status" in message:
+            statuses.append(message["status"])
+
+    async def scenario() -> None:
+        settings = Settings(max_body_bytes=100, max_waiting_bytes=100)
+        limited = Guard(app, Access(settings), settings, {})
+        scope = {**POST, "app": FastAPI()}
+        scope["app"].state.metrics = Metrics()
+        first = asyncio.create_task(limited(scope, body, send))
+        await holding.wait()
+        await limited(scope, body, send)
+        assert [429] == statuses
+        release.set()
+        await first
+        await limited(scope, body, send)
+        assert [429] == statuses
+
+    asyncio.run(scenario())

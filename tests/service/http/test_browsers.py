@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from service.app import create_app
+from service.http.middleware import PAGE_POLICY, Exchange
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.lifecycle import Lifecycle
+from service.settings import Settings
+from service.telemetry.metrics import Metrics
+
+ORIGIN = "https://notebook.example"
+KEY = "a-key-of-some-length"
+
+
+@pytest.fixture(scope="module")
+def shared(settings: Settings) -> Iterator[TestClient]:
+    """The service with a key, for pages of one other origin."""
+    keys = (SecretStr(KEY),)
+    open_to = settings.model_copy(update={"cors_origins": (ORIGIN,), "api_keys": keys})
+    with TestClient(create_app(open_to, open_engine(load_runtimes(open_to)))) as client:
+        yield client
+
+
+def preflight(client: TestClient, origin: str) -> dict[str, str]:
+    headers = {
+        "Origin": origin,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "X-API-Key",
+    }
+    return dict(client.options("/classify", headers=headers).headers)
+
+
+def test_other_origins_are_not_let_in_by_default(client: TestClient) -> None:
+    """No header that would let a page of another site read an answer."""
+    answer = client.get("/models", headers={"Origin": ORIGIN})
+    assert [] == [name for name in answer.headers if name.startswith("access-control")]
+    assert "access-control-allow-origin" not in preflight(client, ORIGIN)
+
+
+def test_a_named_origin_is_let_in(shared: TestClient) -> None:
+    """Its pages may ask with a key and read what the answer's headers say."""
+    allowed = preflight(shared, ORIGIN)
+    assert ORIGIN == allowed["access-control-allow-origin"]
+    assert "X-API-Key" in allowed["access-control-allow-headers"]
+    answer = shared.get("/models", headers={"Origin": ORIGIN, "X-API-Key": KEY})
+    assert (200, ORIGIN) == (answer.status_code, answer.headers["access-control-allow-origin"])
+    exposed = answer.headers["access-control-expose-headers"]
+    assert {"X-Request-ID", "X-Model", "Server-Timing", "Retry-After"} == set(exposed.split(", "))
+
+
+def test_other_origins_stay_out(shared: TestClient) -> None:
+    """The list is the whole list."""
+    assert "access-control-allow-origin" not in preflight(shared, "https://elsewhere.example")
+
+
+def test_a_page_can_read_why_it_was_refused(shared: TestClient) -> None:
+    """Problems carry the header too, or a browser would hide them from the page."""
+    answer = shared.get("/models", headers={"Origin": ORIGIN})
+    assert (401, ORIGIN) == (answer.status_code, answer.headers["access-control-allow-origin"])
+
+
+@pytest.mark.parametrize("path", ["/livez", "/models", "/docs", "/metrics", "/nowhere"])
+def test_no_answer_may_be_taken_for_another_type(path: str, client: TestClient) -> None:
+    """Browsers are told not to guess, of errors too."""
+    assert "nosniff" == client.get(path).headers["x-content-type-options"]
+
+
+def test_only_pages_get_a_policy(client: TestClient) -> None:
+    """JSON and pictures are not pages."""
+    assert "content-security-policy" not in client.get("/models").headers
+
+
+def test_a_page_may_use_its_own_files_alone() -> None:
+    """An HTML answer gets the strict policy, is framed by nobody and sends no referrer."""
+
+    async def page(_request: Request) -> HTMLResponse:
+        return HTMLResponse("<p>")
+
+    app = Starlette(routes=[Route("/", page)])
+    exchange = Exchange(app, metrics=Metrics(), lifecycle=Lifecycle())
+    headers = TestClient(exchange).get("/").headers
+    assert PAGE_POLICY == headers["content-security-policy"]
+    assert "DENY" == headers["x-frame-options"]
+    assert "no-referrer" == headers["referrer-policy"]
+    assert "same-origin" == headers["cross-origin-opener-policy"]
+    assert "unsafe" not in PAGE_POLICY
+
+
+def test_the_docs_page_may_run_its_script_and_no_other(client: TestClient) -> None:
+    """The inline script that starts Swagger UI is allowed by its digest."""
+    page = client.get("/docs")
+    (script,) = re.findall(r"<script>(.*?)</script>", page.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = dict(
+        part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";")
+    )
+    assert f"'self' 'sha256-{digest}'" == policy["script-src"]
+    assert "'none'" == policy["default-src"]

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+
+import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.http import middleware
+from service.http.keys import Access
+from service.http.middleware import Guard
+from service.settings import Settings
+
+POST: Scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "state": {}}
+BODY: Message = {"type": "http.request", "body": b"picture", "more_body": False}
+LEFT: Message = {"type": "http.disconnect"}
+
+
+def guard(app: ASGIApp, *, upload_timeout_s: float = 60) -> Guard:
+    """Around an app, without keys."""
+    settings = Settings(upload_timeout_s=upload_timeout_s)
+    return Guard(app, Access(settings), settings, {})
+
+
+class Client:
+    """Sends messages, then stays silent; keeps what it is answered."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = iter(messages)
+        self.answers: list[Message] = []
+
+    async def receive(self) -> Message:
+        """Give the next message, or wait for ever."""
+        for message in self._messages:
+            return message
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(self, message: Message) -> None:
+        """Take an answer."""
+        self.answers.append(message)
+
+
+class App:
+    """Reads the body, then works for ever unless it is quick."""
+
+    def __init__(self, *, quick: bool) -> None:
+        self._quick = quick
+        self.cancelled = False
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        assert await receive() == BODY
+        try:
+            if not self._quick:
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        await send({"type": "http.response.start", "status": 200})
+
+
+def handle(app: App, client: Client) -> None:
+    async def within_a_second() -> None:
+        async with asyncio.timeout(1):
+            await guard(app)(POST, client.receive, client.send)
+
+    asyncio.run(within_a_second())
+
+
+def test_handling_ends_when_the_client_leaves() -> None:
+    """The work of a client that left is cancelled, quietly."""
+    app, client = App(quick=False), Client([BODY, LEFT])
+    handle(app, client)
+    assert app.cancelled
+    assert [] == client.answers
+
+
+def test_a_client_that_stays_is_answered() -> None:
+    """Watching for its leaving does not disturb the answer."""
+    app, client = App(quick=True), Client([BODY])
+    handle(app, client)
+    assert not app.cancelled
+    assert [200] == [message["status"] for message in client.answers]
+
+
+def test_a_quick_answer_needs_no_watching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the time of patience nothing is received after the body, though the loop turns."""
+    monkeypatch.setattr(middleware, "PATIENCE_S", 60)
+
+    async def answer(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await asyncio.sleep(0.01)
+        await send({"type": "http.response.start", "status": 200})
+
+    client = Client([BODY, LEFT])
+    asyncio.run(guard(answer)(POST, client.receive, client.send))
+    assert [200] == [message["status"] for message in client.answers]
+
+
+def test_errors_after_the_answer_has_begun_pass_through() -> None:
+    """Nothing else can be answered any more."""
+
+    async def broken(scope: Scope, _receive: Receive, _send: Send) -> None:
+        scope["state"]["begun"] = True
+        raise LookupError
+
+    async def call() -> None:
+        client = Client([])
+        await guard(broken)({**POST, "state": {}}, client.receive, client.send)
+
+    with pytest.raises(LookupError):
+        asyncio.run(call())
+
+
+def test_a_body_that_stalls_is_answered_with_408() -> None:
+    """The connection is of no use then, and the rest is not waited for."""
+
+    async def read(_scope: Scope, receive: Receive, _send: Send) -> None:
+        while (await receive()).get("more_body"):
+            pass
+
+    async def call() -> list[Message]:
+        client = Client([{**BODY, "more_body": True}])
+        scope = {**POST, "state": {"request_id": "mine"}}
+        await guard(read, upload_timeout_s=0.05)(scope, client.receive, client.send)
+        return client.answers
+
+    start, body = asyncio.run(call())
+    assert 408 == start["status"]
+    assert (b"connection", b"close") in start["headers"]
+    assert "urn:capsnet:problem:upload-timeout" == json.loads(body["body"])["type"]
+
+
+def test_a_body_that_has_arrived_is_not_timed() -> None:
+    """What takes long then is the service."""
+
+    async def work(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await asyncio.sleep(0.1)
+        await send({"type": "http.response.start", "status": 200})
+
+    async def call() -> list[Message]:
+        client = Client([BODY])
+        await guard(work, upload_timeout_s=0.05)(POST, client.receive, client.send)
+        return client.answers
+
+    assert [200] == [one["status"] for one in asyncio.run(call())]

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from starlette.types import Message
+
+from model.preprocess import Floats
+from model.runtime import Encoding, Runtime
+from service.app import create_app
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.settings import Settings
+
+PICTURES = 6
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Images are encoded once it is set."""
+    gate = threading.Event()
+    real = Runtime.encode
+
+    def encode(runtime: Runtime, images: Floats) -> Encoding:
+        assert gate.wait(60)
+        return real(runtime, images)
+
+    monkeypatch.setattr(Runtime, "encode", encode)
+    monkeypatch.setattr(Runtime, "row_s", lambda *_: math.inf)  # not on the event loop
+    return gate
+
+
+def test_a_full_queue_is_answered_with_429(
+    settings: Settings, digits: list[bytes], gate: threading.Event
+) -> None:
+    """Rejected requests get `Retry-After`; admitted ones are answered all the same."""
+    engine = open_engine(load_runtimes(settings))
+    few = settings.model_copy(update={"max_waiting_rows": 1})
+    with (
+        TestClient(create_app(few, engine)) as client,
+        ThreadPoolExecutor(PICTURES) as pool,
+    ):
+        asked = [
+            pool.submit(client.post, "/classify", files={"file": digits[7]})
+            for _ in range(PICTURES)
+        ]
+        wait(asked, timeout=60, return_when=FIRST_COMPLETED)
+        gate.set()
+        answers = [one.result() for one in asked]
+        metrics = client.get("/metrics").text
+    refused = [one for one in answers if one.status_code == httpx.codes.TOO_MANY_REQUESTS]
+    taken = [one for one in answers if one.status_code == httpx.codes.OK]
+    assert refused
+    assert PICTURES == len(refused) + len(taken)
+    assert 1 == len({one.content for one in taken})
+    assert all(1 <= int(one.headers["Retry-After"]) for one in refused)
+    assert {"urn:capsnet:problem:busy"} == {one.json()["type"] for one in refused}
+    assert f'capsnet_rejections_total{{reason="busy"}} {len(refused):.1f}' in metrics
+
+
+def test_every_row_of_a_request_counts(
+    settings: Settings, digits: list[bytes], gate: threading.Event
+) -> None:
+    """A request of 63 steps fills a queue of 64; later requests are rejected and do not pile up."""
+    engine = open_engine(load_runtimes(settings))
+    few = settings.model_copy(update={"max_waiting_rows": 64})
+    app = create_app(few, engine)
+    route = "/equivariance?steps=63"
+    with TestClient(app) as client, ThreadPoolExecutor(PICTURES) as pool:
+        asked = [
+            pool.submit(client.post, route, files={"file": digits[7]}) for _ in range(PICTURES)
+        ]
+        while sum(one.done() for one in asked) < PICTURES - 1:
+            assert app.state.admission.waiting <= 64
+        gate.set()
+        statuses = sorted(one.result().status_code for one in asked)
+        assert [200, *[429] * (PICTURES - 1)] == statuses
+        assert 0 == app.state.admission.waiting
+
+
+def test_who_waited_in_vain_is_in_the_histogram_of_the_queue(
+    settings: Settings, digits: list[bytes], gate: threading.Event
+) -> None:
+    """Else it would look short exactly when it is too long."""
+    headers = {"X-Request-Timeout": "0.3"}
+    with TestClient(create_app(settings, open_engine(load_runtimes(settings)))) as client:
+        answer = client.post("/classify", files={"file": digits[7]}, headers=headers)
+        metrics = client.get("/metrics").text
+        gate.set()
+    assert httpx.codes.GATEWAY_TIMEOUT == answer.status_code
+    assert 'capsnet_stage_seconds_count{stage="queue"} 1.0' in metrics
+    assert 'capsnet_stage_seconds_bucket{le="0.25",stage="queue"} 0.0' in metrics
+
+
+def test_who_leaves_while_it_waits_is_counted_with_its_time(
+    settings: Settings, digits: list[bytes], gate: threading.Event
+) -> None:
+    """As status 499; else nobody would see how many give up, nor after how long."""
+    app = create_app(settings, open_engine(load_runtimes(settings)))
+    messages = [{"type": "http.request", "body": digits[7]}, {"type": "http.disconnect"}]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/classify",
+        "query_string": b"",
+        "headers": [(b"content-type", b"image/png")],
+    }
+    answers = []
+
+    async def receive() -> Message:
+        await asyncio.sleep(0.1)
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        answers.append(message)
+
+    with TestClient(app) as client:
+        asyncio.run(app(scope, receive, send))
+        metrics = client.get("/metrics").text
+        gate.set()
+    assert [] == answers
+    assert 'capsnet_requests_total{method="POST",route="/classify",status="499"} 1.0' in metrics
+    assert 'capsnet_request_seconds_bucket{le="0.1",method="POST",route="/classify"} 0.0' in metrics
+    assert 'capsnet_request_seconds_count{method="POST",route="/classify"} 1.0' in metrics

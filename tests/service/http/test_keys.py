@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from service.app import create_app
+from service.http.keys import Access
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.pictures import SAMPLES
+from service.settings import Settings, SettingsError
+
+FIRST, SECOND = "the-first-key-of-two", "the-second-key-of-two"
+SEVEN = {"file": (SAMPLES / "7.png").read_bytes()}
+GUARDED = ["/models", "/models/mnist", "/metrics", "/docs", "/openapi.json", "/nowhere"]
+
+
+@pytest.fixture(scope="module")
+def guarded(settings: Settings) -> Iterator[TestClient]:
+    """The service with two keys."""
+    keys = (SecretStr(FIRST), SecretStr(SECOND))
+    locked = settings.model_copy(update={"api_keys": keys})
+    with TestClient(create_app(locked, open_engine(load_runtimes(locked)))) as client:
+        yield client
+
+
+@pytest.mark.parametrize("key", [FIRST, SECOND])
+@pytest.mark.parametrize(
+    "header", ["X-API-Key: {}", "Authorization: Bearer {}", "authorization: bearer {}"]
+)
+def test_each_key_opens_in_each_way(header: str, key: str, guarded: TestClient) -> None:
+    """Any of the keys will do, in either header."""
+    name, _, value = header.format(key).partition(": ")
+    assert 200 == guarded.post("/classify", files=SEVEN, headers={name: value}).status_code
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({"X-API-Key": ""}, id="empty"),
+        pytest.param({"X-API-Key": FIRST[:-1]}, id="cut"),
+        pytest.param({"X-API-Key": f"{FIRST}{SECOND}"}, id="two at once"),
+        pytest.param({"X-API-Key": "é".encode()}, id="not ASCII"),
+        pytest.param({"Authorization": FIRST}, id="without its scheme"),
+        pytest.param({"Authorization": f"Basic {FIRST}"}, id="with another scheme"),
+    ],
+)
+def test_nothing_else_does(headers: dict[str, str], guarded: TestClient) -> None:
+    """Without a key, or with a wrong one, a request is a 401 that says how to do better."""
+    answer = guarded.post("/classify", files=SEVEN, headers=headers)
+    assert 401 == answer.status_code
+    assert "application/problem+json" == answer.headers["content-type"]
+    assert "urn:capsnet:problem:unauthorized" == answer.json()["type"]
+    assert answer.headers["www-authenticate"].startswith("Bearer ")
+
+
+@pytest.mark.parametrize("path", GUARDED)
+def test_everything_is_guarded(path: str, guarded: TestClient) -> None:
+    """Reading needs a key too, and whether a path exists is nobody else's business."""
+    assert 401 == guarded.get(path).status_code
+    assert 401 != guarded.get(path, headers={"X-API-Key": FIRST}).status_code
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/", "/static/page.js"])
+def test_probes_and_the_page_are_open(path: str, guarded: TestClient) -> None:
+    """Supervisors have no key, and the page has to load before it can ask for one."""
+    assert 401 != guarded.get(path, follow_redirects=False).status_code
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../models", "/static/%2e%2e/models", "http://testserver//models"]
+)
+def test_the_open_folder_leads_nowhere_else(path: str, guarded: TestClient) -> None:
+    """A path that starts like the page's files does not reach a route."""
+    assert guarded.get(path).status_code in {401, 404}
+
+
+def test_a_refusal_is_counted_and_says_no_key(
+    guarded: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Operators see that keys are tried, and nobody sees which."""
+    with caplog.at_level(logging.DEBUG):
+        answer = guarded.get("/models", headers={"X-API-Key": "a-key-that-is-wrong"})
+        guarded.get("/models", headers={"X-API-Key": FIRST})
+    assert "a-key-that-is-wrong" not in answer.text + caplog.text
+    assert FIRST not in caplog.text
+    metrics = guarded.get("/metrics", headers={"X-API-Key": FIRST}).text
+    assert 'capsnet_rejections_total{reason="unauthorized"}' in metrics
+
+
+def test_keys_are_in_the_openapi_document(guarded: TestClient) -> None:
+    """Generated clients know how to send one, and that probes need none."""
+    document = guarded.get("/openapi.json", headers={"X-API-Key": FIRST}).json()
+    schemes = document["components"]["securitySchemes"].values()
+    assert {"http", "apiKey"} == {scheme["type"] for scheme in schemes}
+    assert document["paths"]["/classify"]["post"]["security"]
+    assert "security" not in document["paths"]["/livez"]["get"]
+
+
+def test_an_open_service_asks_for_nothing(client: TestClient) -> None:
+    """Without keys there is no guard, and none in the document."""
+    assert 200 == client.get("/models").status_code
+    assert "securitySchemes" not in client.get("/openapi.json").json()["components"]
+
+
+def test_keys_come_from_the_file_too(tmp_path: Path) -> None:
+    """One a line; comments and empty lines are no keys."""
+    file = tmp_path / "keys"
+    file.write_text(f"# for the curious\n\n  {SECOND}\n# for others\n{'x' * 16}\r\n")
+    keys = Access(Settings(api_keys=(SecretStr(FIRST),), api_keys_file=file)).api
+    digests = {hashlib.sha256(key.encode()).digest() for key in (FIRST, SECOND, "x" * 16)}
+    assert digests == keys
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "# nothing but a comment\n"])
+def test_an_empty_file_is_refused(content: str, tmp_path: Path) -> None:
+    """Whoever names a file wants keys; without any, the service would be open to all."""
+    file = tmp_path / "keys"
+    file.write_text(content)
+    with pytest.raises(SettingsError, match="the file of API keys is empty"):
+        Access(Settings(api_keys_file=file))
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """A wrong path is no open door either."""
+    with pytest.raises(SettingsError, match="the file of API keys cannot be read"):
+        Access(Settings(api_keys_file=tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize("key", ["x" * 15, "", "a key with some spaces", "ключ-ключ-ключ-ключ"])
+def test_an_unfit_key_is_refused_unseen(key: str) -> None:
+    """Too short to be secret, or not to be sent in a header; the message does not repeat it."""
+    with pytest.raises(SettingsError, match="API key 2 is not 16 or more") as refusal:
+        Access(Settings(api_keys=(SecretStr(FIRST), SecretStr(key))))
+    assert not key or key not in str(refusal.value)
+
+
+ADMIN = "the-admin-s-own-key"
+
+
+@pytest.fixture(scope="module")
+def administered(settings: Settings) -> Iterator[TestClient]:
+    """The service with an API key and an admin key."""
+    keys = {"api_keys": (SecretStr(FIRST),), "admin_keys": (SecretStr(ADMIN),)}
+    locked = settings.model_copy(update=keys)
+    with TestClient(create_app(locked, open_engine(load_runtimes(locked)))) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("key", "status"), [(None, 401), (SECOND, 401), (FIRST, 403), (ADMIN, 200)]
+)
+def test_only_an_admin_key_reloads(key: str | None, status: int, administered: TestClient) -> None:
+    """An API key is known, but not good for this."""
+    headers = {"X-API-Key": key} if key else {}
+    for path in ("/models/reload", "/v1/models/reload"):
+        assert status == administered.post(path, headers=headers).status_code
+
+
+@pytest.mark.parametrize("key", [FIRST, ADMIN])
+def test_an_admin_key_is_good_everywhere(key: str, administered: TestClient) -> None:
+    """So is an API key, but for reloads."""
+    assert 200 == administered.get("/models", headers={"X-API-Key": key}).status_code
+
+
+def test_without_admin_keys_nothing_is_reloaded_over_http(guarded: TestClient) -> None:
+    """The route does not exist."""
+    answer = guarded.post("/models/reload", headers={"X-API-Key": FIRST})
+    assert 405 == answer.status_code
+
+
+def test_admin_keys_alone_leave_the_rest_open(settings: Settings) -> None:
+    """They guard the reload, and nothing else."""
+    alone = settings.model_copy(update={"admin_keys": (SecretStr(ADMIN),)})
+    with TestClient(create_app(alone)) as client:
+        assert [200, 401] == [
+            client.get("/metrics").status_code,
+            client.post("/models/reload").status_code,
+        ]

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.errors import NotAcceptable
+from service.http.negotiation import JSON, PNG, choose_media_type
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        pytest.param(None, JSON, id="no header"),
+        pytest.param("", JSON, id="empty header"),
+        pytest.param("*/*", JSON, id="anything"),
+        pytest.param("image/png", PNG, id="one type"),
+        pytest.param("IMAGE/PNG", PNG, id="in capitals"),
+        pytest.param("image/png;level=1", PNG, id="with another parameter"),
+        pytest.param("image/*", PNG, id="any image"),
+        pytest.param("application/*", JSON, id="any application"),
+        pytest.param("text/html, image/png", PNG, id="one of two known"),
+        pytest.param("image/png, application/json", JSON, id="a tie goes to the default"),
+        pytest.param("image/png, */*", JSON, id="a tie with anything"),
+    ],
+)
+def test_what_is_accepted_is_chosen(accept: str | None, expected: str) -> None:
+    """The first offer that the header covers is chosen; JSON where it says nothing."""
+    assert expected == choose_media_type(accept, [JSON, PNG])
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        pytest.param("application/json;q=0.5, image/png", PNG, id="against one"),
+        pytest.param("image/png;q=0.5, application/json;q=0.6", JSON, id="against each other"),
+        pytest.param("image/png ; q = 1.000 , application/json;q=0.999", PNG, id="with spaces"),
+        pytest.param("application/json;Q=0.1, image/png;q=0.2", PNG, id="a capital Q"),
+        pytest.param("application/json;q=0., image/png;q=0.001", PNG, id="nothing after the point"),
+        pytest.param("application/json;q=0, */*", PNG, id="zero excludes"),
+    ],
+)
+def test_the_higher_quality_is_chosen(accept: str, expected: str) -> None:
+    """Quality values order the offers."""
+    assert expected == choose_media_type(accept, [JSON, PNG])
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        pytest.param("*/*;q=1, application/json;q=0.2", PNG, id="type before anything"),
+        pytest.param("image/*;q=0.9, image/png;q=0.1, application/json;q=0.5", JSON, id="subtype"),
+        pytest.param("*/*;q=0.9, image/*;q=0.1", JSON, id="kind before anything"),
+    ],
+)
+def test_the_most_specific_range_counts(accept: str, expected: str) -> None:
+    """A range that names the type outweighs a wildcard, whatever their order and quality."""
+    assert expected == choose_media_type(accept, [JSON, PNG])
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["text/html", "image/jpeg", "text/*", "*/*;q=0", "application/json;q=0, image/*;q=0.0"],
+)
+def test_nothing_acceptable_is_refused(accept: str) -> None:
+    """The problem names what there is and what was asked for."""
+    with pytest.raises(NotAcceptable, match=r"application/json or image/png, not with") as refusal:
+        choose_media_type(accept, [JSON, PNG])
+    assert accept in refusal.value.detail
+
+
+@pytest.mark.parametrize("quality", ["", "high", "nan", "inf", "-1", "1.1", "2", "0,5", "1e-1"])
+def test_a_malformed_quality_counts_as_zero(quality: str) -> None:
+    """A type whose quality cannot be read is not chosen, and nothing fails."""
+    accept = f"image/png;q={quality}, application/json;q=0.1"
+    assert JSON == choose_media_type(accept, [JSON, PNG])
+
+
+def test_a_malformed_quality_alone_is_refused() -> None:
+    """`nan` is no number between 0 and 1, so the only offer is not acceptable."""
+    with pytest.raises(NotAcceptable):
+        choose_media_type("application/json;q=nan", [JSON])
+
+
+def test_an_offer_that_is_not_made_cannot_be_chosen() -> None:
+    """image/png is refused where the route has JSON alone."""
+    with pytest.raises(NotAcceptable):
+        choose_media_type("image/png", [JSON])
+
+
+def test_several_headers_are_one_list(client: TestClient, digits: list[bytes]) -> None:
+    """As if their values stood in one, separated by commas (RFC 9110, section 5.3)."""
+    headers = [("accept", "text/html"), ("accept", "image/png")]
+    answer = client.post("/reconstruct", files={"file": digits[3]}, headers=headers)
+    assert (200, PNG) == (answer.status_code, answer.headers["content-type"])

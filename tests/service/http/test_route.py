@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from service.lifecycle import Lifecycle
+
+PNG = {"Accept": "image/png"}
+
+
+def test_queries_do_not_mix(client: TestClient, digits: list[bytes]) -> None:
+    """Each query string has its own meaning, in any order."""
+    paths = ["/perturb?dim=3&delta=0.1", "/perturb?dim=4&delta=0.1", "/perturb?dim=3&delta=0.2"]
+    answers = [client.post(path, files={"file": digits[0]}).json() for path in 2 * paths]
+    assert 2 * [(3, 0.1), (4, 0.1), (3, 0.2)] == [(one["dim"], one["delta"]) for one in answers]
+
+
+def test_a_list_has_all_its_values_and_others_the_last(
+    client: TestClient, digits: list[bytes]
+) -> None:
+    """As forms and most frameworks have it."""
+    path = "/perturb/sweep?dims=3&dims=5&from=0&to=0.1&to=0"
+    answer = client.post(path, files={"file": digits[0]}).json()
+    assert ([3, 5], [0.0]) == (answer["dims"], answer["deltas"])
+
+
+@pytest.mark.parametrize("path", ["/models/reload", "/samples/4.png?label=3&dataset=nowhere"])
+def test_the_path_is_read_with_the_query(path: str, client: TestClient) -> None:
+    """Both are checked by one model."""
+    assert client.get(path).status_code in (404, 422)
+
+
+def test_every_route_is_under_v1_too(client: TestClient, digits: list[bytes]) -> None:
+    """The answers are the same, and the document names each route once."""
+    files = {"file": digits[7]}
+    assert (
+        client.post("/classify", files=files).json()
+        == client.post("/v1/classify", files=files).json()
+    )
+    assert client.get("/models").json() == client.get("/v1/models").json()
+    assert 200 == client.head("/v1/livez").status_code
+    assert not [path for path in client.get("/openapi.json").json()["paths"] if "v1" in path]
+
+
+@pytest.mark.parametrize("path", ["/reconstruct", "/routing", "/perturb/sweep?dims=3"])
+def test_a_png_says_which_model_drew_it(path: str, client: TestClient, digits: list[bytes]) -> None:
+    """As the JSON does, in which the version is the one of `GET /models`."""
+    answer = client.post(path, files={"file": digits[7]}, headers=PNG)
+    model = client.get("/models/mnist").json()
+    assert f"mnist; version={model['version']}" == answer.headers["x-model"]
+
+
+@pytest.mark.parametrize("headers", [PNG, {}], ids=["PNG", "JSON"])
+def test_caches_are_told_what_the_answer_depends_on(
+    headers: dict[str, str], client: TestClient, digits: list[bytes]
+) -> None:
+    """One that keeps the PNG must not give it to those who want JSON."""
+    answer = client.post("/reconstruct", files={"file": digits[7]}, headers=headers)
+    assert "Accept" == answer.headers["vary"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/overlay", "GET, HEAD, POST"),
+        ("DELETE", "/classify", "POST"),
+        ("POST", "/models", "GET, HEAD"),
+        ("PATCH", "/v1/models/mnist", "GET, HEAD"),
+        ("POST", "/", "GET, HEAD"),
+        ("POST", "/static/main.js", "GET, HEAD"),
+    ],
+)
+def test_a_wrong_method_names_all_right_ones(
+    method: str, path: str, allowed: str, client: TestClient
+) -> None:
+    """Of every route of the path."""
+    answer = client.request(method, path)
+    assert (405, allowed) == (answer.status_code, answer.headers["allow"])
+
+
+def test_head_is_counted_as_head(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    """In the log and in the metrics; so are the two methods of a path."""
+    with caplog.at_level("INFO", logger="service.access"):
+        client.head("/models")
+    assert ["HEAD /models 200"] == caplog.messages
+    client.get("/overlay?first=1&second=2")
+    client.post("/overlay")
+    text = client.get("/metrics").text
+    assert 'capsnet_requests_total{method="HEAD",route="/models",status="200"}' in text
+    assert 'capsnet_requests_total{method="GET",route="/overlay",status="200"}' in text
+    assert 'capsnet_requests_total{method="POST",route="/overlay",status="415"}' in text
+
+
+def test_connections_are_closed_while_draining(client: TestClient) -> None:
+    """Who keeps one would send its next request to a service that is gone."""
+    app = client.app
+    assert isinstance(app, FastAPI)
+    lifecycle: Lifecycle = app.state.lifecycle
+    assert "connection" not in client.get("/livez").headers
+    lifecycle.draining = True
+    try:
+        assert "close" == client.get("/livez").headers["connection"]
+    finally:
+        lifecycle.draining = False

@@ -1,0 +1,91 @@
+"""A runner that computes when it is let, a clock that stands, and a batcher with them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from service.inference.batcher import Batcher, Results, Runner, RunnerLost
+from service.inference.job import Job
+
+PATIENCE_S = 30
+"""How long a test waits for what should happen at once, before it fails."""
+
+
+def double(rows: list[Any]) -> Sequence[Any]:
+    """Double numbers; fail on "poison", and be lost on "lost"."""
+    if "lost" in rows:
+        raise RunnerLost("the device fell off")
+    if "poison" in rows:
+        raise ValueError("poison")
+    return [2 * row for row in rows]
+
+
+class Gate:
+    """A runner that notes its batches and threads, and computes one batch each time it is let."""
+
+    def __init__(
+        self, run: Callable[[list[Any]], Sequence[Any]] = double, *, is_open: bool = False
+    ) -> None:
+        self.batches: list[list[Any]] = []
+        self.threads: set[int] = set()
+        self._run = run
+        self._is_open = is_open
+        self._entered = threading.Semaphore(0)
+        self._may_go = threading.Semaphore(0)
+
+    def __call__(self, rows: list[Any]) -> Sequence[Any]:
+        """Compute a batch."""
+        self.batches.append(rows)
+        self.threads.add(threading.get_ident())
+        self._entered.release()
+        assert self._is_open or self._may_go.acquire(timeout=PATIENCE_S)
+        return self._run(rows)
+
+    def let(self, batches: int = 1) -> None:
+        """Let some batches finish."""
+        self._may_go.release(batches)
+
+    async def running(self) -> None:
+        """Wait until the next batch is inside."""
+        assert await asyncio.to_thread(self._entered.acquire, timeout=PATIENCE_S)
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """Tell the time, in seconds."""
+        return self.now
+
+
+@asynccontextmanager
+async def batching(
+    gate: Gate, *keys: Hashable, max_rows: int = 4, row_s: float = 1.0, **settings: Any
+) -> AsyncIterator[Batcher]:
+    """A batcher whose queues, by default "q", lead to the gate, which opens at the end."""
+    runner = Runner(gate, max_rows, row_s=lambda: row_s)
+    batcher = Batcher(dict.fromkeys(keys or ("q",), runner), **settings)
+    try:
+        yield batcher
+    finally:
+        gate.let(100)
+        assert await asyncio.to_thread(batcher.close, PATIENCE_S)
+
+
+def start(
+    batcher: Batcher, *rows: Any, key: Hashable = "q", job: Job | None = None
+) -> asyncio.Future[Results]:
+    """Queue some rows."""
+    return batcher.start(key, rows, job or Job(0.0))
+
+
+async def rows_of(*calls: asyncio.Future[Results]) -> list[list[Any]]:
+    """What each call was given."""
+    return [(await call).rows for call in calls]

@@ -1,0 +1,506 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from service.inference.batcher import Batcher, BatchReport, Results, Runner
+from service.inference.job import Closed, DeadlineExceeded, Job
+from tests.service.inference.gates import PATIENCE_S, Clock, Gate, batching, rows_of, start
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_each_caller_gets_its_own_rows_in_order() -> None:
+    """Whatever else is in the batch."""
+    async with batching(Gate(is_open=True)) as batcher:
+        calls = [start(batcher, i, i + 100) for i in range(20)]
+        assert [[2 * i, 2 * i + 200] for i in range(20)] == await rows_of(*calls)
+
+
+async def test_what_waits_goes_together_when_the_thread_is_free() -> None:
+    """The first row starts at once; those that come meanwhile form the next batch."""
+    gate = Gate()
+    async with batching(gate) as batcher:
+        calls = [start(batcher, 1)]
+        await gate.running()
+        calls += [start(batcher, row) for row in (2, 3, 4)]
+        gate.let(2)
+        await rows_of(*calls)
+    assert [[1], [2, 3, 4]] == gate.batches
+
+
+async def test_large_calls_are_split_and_batches_are_filled() -> None:
+    """Rows are counted, not calls."""
+    gate = Gate()
+    async with batching(gate) as batcher:
+        calls = [start(batcher, 0)]
+        await gate.running()
+        calls += [start(batcher, *range(1, 7)), start(batcher, 7)]
+        gate.let(3)
+        assert [[0], [2, 4, 6, 8, 10, 12], [14]] == await rows_of(*calls)
+    assert [[0], [1, 2, 3, 4], [5, 6, 7]] == gate.batches
+
+
+async def test_the_queue_whose_job_arrived_first_is_next() -> None:
+    """A busy bundle does not starve another."""
+    gate = Gate()
+    async with batching(gate, "a", "b", max_rows=2) as batcher:
+        calls = [start(batcher, 0, key="a")]
+        await gate.running()
+        for arrived, key in ((1, "a"), (2, "b"), (3, "a"), (4, "a")):
+            calls.append(start(batcher, arrived, key=key, job=Job(arrived)))
+        gate.let(4)
+        await rows_of(*calls)
+    assert [[0], [1, 3], [2], [4]] == gate.batches
+
+
+@pytest.mark.parametrize("keys", [("a", "a"), ("a", "b")], ids=["same queue", "another queue"])
+async def test_a_job_s_later_rows_come_before_those_of_later_jobs(keys: tuple[str, str]) -> None:
+    """Its place in every queue is that of its arrival."""
+    gate, early = Gate(), Job(1.0)
+    async with batching(gate, "a", "b", max_rows=2) as batcher:
+        first = start(batcher, 1, key=keys[0], job=early)
+        await gate.running()
+        calls = [start(batcher, row, key="a", job=Job(2.0)) for row in (2, 3)]
+        calls.append(start(batcher, 4, 5, key=keys[1], job=early))
+        gate.let(9)
+        await rows_of(first, *calls)
+    assert [[1], [4, 5], [2, 3]] == gate.batches
+
+
+async def test_a_call_that_is_split_gives_way_to_an_earlier_job() -> None:
+    """Its own rows stay in order."""
+    gate = Gate()
+    async with batching(gate, max_rows=2) as batcher:
+        large = start(batcher, 1, 2, 3, 4, job=Job(2.0))
+        await gate.running()
+        early = start(batcher, 5, job=Job(1.0))
+        gate.let(9)
+        assert [[2, 4, 6, 8], [10]] == await rows_of(large, early)
+    assert [[1, 2], [5, 3], [4]] == gate.batches
+
+
+async def test_rows_of_a_caller_that_left_are_not_computed() -> None:
+    """What is not yet in a batch is dropped, and its neighbours are answered."""
+    gate = Gate()
+    async with batching(gate) as batcher:
+        start(batcher, 1)
+        await gate.running()
+        leaver, stayer = start(batcher, 2), start(batcher, 3)
+        leaver.cancel()
+        gate.let(2)
+        assert [[6]] == await rows_of(stayer)
+    assert [[1], [3]] == gate.batches
+
+
+async def test_a_caller_that_leaves_during_its_batch_harms_nobody() -> None:
+    """The others of the batch get their results, and its later rows are not computed."""
+    gate = Gate()
+    async with batching(gate, max_rows=2) as batcher:
+        first = start(batcher, 0)
+        await gate.running()
+        stayer, leaver = start(batcher, 1), start(batcher, 2, 3)
+        gate.let()
+        await first
+        await gate.running()
+        leaver.cancel()
+        gate.let()
+        assert [[2]] == await rows_of(stayer)
+    assert [[0], [1, 2]] == gate.batches
+
+
+@pytest.mark.parametrize("position", range(4))
+async def test_a_bad_row_fails_alone(position: int) -> None:
+    """A failed batch is retried by halves until the row at fault stands alone."""
+    gate, rows = Gate(), [1, 2, 3, 4]
+    async with batching(gate) as batcher:
+        start(batcher, 0)
+        await gate.running()
+        calls = [start(batcher, "poison" if row == position + 1 else row) for row in rows]
+        gate.let(100)
+        results = await rows_of(*calls)
+    (error,) = results.pop(position)
+    assert "poison" == str(error)
+    assert [[2 * row] for row in rows if row != position + 1] == results
+
+
+@pytest.mark.parametrize("row_s", [1.0, 0.0], ids=["on the thread", "on the loop"])
+async def test_a_bad_row_leaves_the_others_of_its_caller(row_s: float) -> None:
+    """The exception stands in its place, also where the rows are those of several batches."""
+    async with batching(Gate(is_open=True), row_s=row_s) as batcher:
+        ((*before, error, last),) = await rows_of(start(batcher, 1, 2, 3, 4, 5, "poison", 7))
+    assert [2, 4, 6, 8, 10, 14] == [*before, last]
+    assert isinstance(error, ValueError)
+
+
+async def test_results_that_do_not_match_the_rows_are_errors() -> None:
+    """A runner that loses one does not shift the others."""
+    gate = Gate(lambda rows: rows[1:], is_open=True)
+    async with batching(gate) as batcher:
+        (results,) = await rows_of(start(batcher, 1, 2))
+    assert ["1 rows got 0 results"] * 2 == [str(error) for error in results]
+
+
+async def measured(batcher: Batcher, gate: Gate, clock: Clock, seconds: float) -> None:
+    """Let a batch take some seconds."""
+    call = start(batcher, 0)
+    await gate.running()
+    clock.now += seconds
+    gate.let()
+    await call
+
+
+async def test_rows_that_would_be_late_make_room_for_others() -> None:
+    """They are told when the batch is formed, which takes those whose time is enough."""
+    gate, clock = Gate(), Clock()
+    async with batching(gate, max_rows=2, clock=clock) as batcher:
+        await measured(batcher, gate, clock, 1.0)
+        first = start(batcher, 1)
+        await gate.running()
+        calls = [
+            start(batcher, row, job=Job(0.0, deadline=clock.now + 1 + left_s))
+            for row, left_s in ((2, 0.5), (3, 2.0), (4, 0.9), (5, 1.5))
+        ]
+        clock.now += 1
+        gate.let()
+        await first
+        await gate.running()
+        for call in (calls[0], calls[2]):
+            with pytest.raises(DeadlineExceeded):
+                await call
+        gate.let()
+        assert [[6], [10]] == await rows_of(calls[1], calls[3])
+    assert [[0], [1], [3, 5]] == gate.batches
+
+
+async def test_a_call_that_has_become_late_is_computed_no_further() -> None:
+    """Nobody could use the rest."""
+    gate, clock = Gate(), Clock()
+    async with batching(gate, max_rows=2, clock=clock) as batcher:
+        call = start(batcher, 1, 2, 3, job=Job(0.0, deadline=5.0))
+        await gate.running()
+        clock.now = 4.0
+        gate.let()
+        with pytest.raises(DeadlineExceeded):
+            await call
+    assert [[1, 2]] == gate.batches
+
+
+async def test_one_slow_batch_does_not_keep_all_out() -> None:
+    """What it took is believed less each time that rows are refused for it."""
+    gate, clock = Gate(), Clock()
+    outcomes: list[type] = []
+    async with batching(gate, clock=clock) as batcher:
+        await measured(batcher, gate, clock, 8.0)
+        gate.let(100)
+        for _ in range(5):
+            call = start(batcher, 1, job=Job(clock.now, deadline=clock.now + 1.5))
+            outcomes += map(type, await asyncio.gather(call, return_exceptions=True))
+    assert [DeadlineExceeded] * 3 + [Results] * 2 == outcomes
+
+
+async def test_results_say_how_long_they_waited_and_were_computed() -> None:
+    """Waiting ends when the first row is in a batch, and computing with the last result."""
+    gate, clock = Gate(), Clock()
+    async with batching(gate, max_rows=2, clock=clock) as batcher:
+        first = start(batcher, 0)
+        await gate.running()
+        second = start(batcher, 1, 2, 3)
+        clock.now = 5.0
+        gate.let()
+        await first
+        for _ in range(2):
+            await gate.running()
+            clock.now += 1.0
+            gate.let()
+        assert Results([2, 4, 6], waited_s=5.0, computed_s=2.0) == await second
+
+
+async def test_a_batch_is_reported_with_its_padding() -> None:
+    """The runner says how far it fills a batch up; the report says so too."""
+    reports: list[BatchReport] = []
+    clock, gate = Clock(), Gate()
+    runner = Runner(gate, 8, lambda rows: 8 - rows)
+    batcher = Batcher({"q": runner}, clock=clock, on_batch=reports.append)
+    await asyncio.gather(start(batcher, 1, 2, 3), advance(gate, clock, 2.0))
+    assert batcher.close(PATIENCE_S)
+    assert [BatchReport("q", 3, 2.0, 5)] == reports
+
+
+async def advance(gate: Gate, clock: Clock, seconds: float) -> None:
+    await gate.running()
+    clock.now += seconds
+    gate.let()
+
+
+async def test_a_batch_that_is_computed_can_be_watched() -> None:
+    """How long it has taken so far; nothing when there is none."""
+    gate, clock = Gate(), Clock()
+    async with batching(gate, clock=clock) as batcher:
+        assert 0.0 == batcher.running_s
+        start(batcher, 1)
+        await gate.running()
+        clock.now = 3.0
+        assert 3.0 == batcher.running_s
+    assert 0.0 == batcher.running_s
+
+
+# The end
+
+
+async def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None:
+    """Every caller from before gets its results."""
+    gate = Gate()
+    async with batching(gate) as batcher:
+        calls = [start(batcher, row) for row in range(12)]
+        await gate.running()
+        gate.let(100)
+        assert await asyncio.to_thread(batcher.close, PATIENCE_S)
+        with pytest.raises(Closed):
+            start(batcher, 0)
+        assert [[2 * row] for row in range(12)] == await rows_of(*calls)
+
+
+async def test_closing_waits_no_longer_than_it_is_told() -> None:
+    """A runner that does not return is reported, not waited for."""
+    gate = Gate()
+    async with batching(gate) as batcher:
+        call = start(batcher, 1)
+        await gate.running()
+        assert not batcher.close(0.01)
+        gate.let()
+        await call
+        assert batcher.close(PATIENCE_S)
+
+
+async def test_a_lost_runner_answers_everybody_and_is_told() -> None:
+    """Those in the batch, those that wait and those that come later."""
+    gate, told = Gate(), list[Exception]()
+    async with batching(gate, on_lost=told.append) as batcher:
+        calls = [start(batcher, "lost")]
+        await gate.running()
+        calls += [start(batcher, row) for row in range(6)]
+        gate.let()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert {Closed} == {type(outcome) for outcome in outcomes}
+        with pytest.raises(Closed):
+            start(batcher, 1)
+    assert ["the device fell off"] == [str(error) for error in told]
+
+
+async def test_a_runner_that_is_lost_on_the_loop_ends_the_thread_too() -> None:
+    """Nobody would ever compute for those who come later."""
+    told: list[Exception] = []
+    async with quick(on_lost=told.append) as (batcher, _):
+        with pytest.raises(Closed):
+            await start(batcher, "lost")
+        with pytest.raises(Closed):
+            start(batcher, 1)
+    assert 1 == len(told)
+
+
+async def test_a_thread_that_ends_after_a_batch_is_told() -> None:
+    """A fault in what surrounds the batcher leaves no caller waiting for ever."""
+    told: list[Exception] = []
+
+    def fail(_report: BatchReport) -> None:
+        raise LookupError("no such metric")
+
+    async with batching(Gate(is_open=True), on_batch=fail, on_lost=told.append) as batcher:
+        assert [[2]] == await rows_of(start(batcher, 1))
+        await asyncio.to_thread(batcher._thread.join, PATIENCE_S)
+        with pytest.raises(Closed):
+            start(batcher, 2)
+    assert [LookupError] == [type(error) for error in told]
+
+
+async def test_a_thread_that_cannot_form_a_batch_is_told() -> None:
+    """Whoever waits for one is answered."""
+    told: list[Exception] = []
+    here = threading.get_ident()
+
+    def clock() -> float:
+        if threading.get_ident() != here:
+            raise OverflowError
+        return 0.0
+
+    async with batching(Gate(), clock=clock, on_lost=told.append) as batcher:
+        with pytest.raises(Closed):
+            await start(batcher, 1)
+    assert [OverflowError] == [type(error) for error in told]
+
+
+def test_a_caller_whose_loop_has_ended_harms_nobody() -> None:
+    """The next loop is answered by the same batcher."""
+    gate = Gate()
+    batcher = Batcher({"q": Runner(gate, 4)})
+
+    async def leave() -> None:
+        start(batcher, 1)
+        await gate.running()
+
+    async def stay() -> list[list[Any]]:
+        return await rows_of(start(batcher, 2))
+
+    asyncio.run(leave())
+    gate.let(2)
+    assert [[4]] == asyncio.run(stay())
+    assert batcher.close(PATIENCE_S)
+
+
+@pytest.mark.parametrize("row_s", [1.0, 0.0], ids=["on the thread", "on the loop"])
+async def test_nothing_outlives_its_use(row_s: float) -> None:
+    """Rows go with their results, and the runner goes with the batcher, without a collector."""
+
+    class Row:
+        pass
+
+    gc.disable()
+    try:
+        gate = Gate(list, is_open=True)
+        batcher = Batcher({"q": Runner(gate, 4, row_s=lambda: row_s)})
+        row = Row()
+        await start(batcher, row)
+        gate.batches.clear()
+        await rows_of(start(batcher, 1))  # the thread has freed the first batch
+        left = [weakref.ref(one) for one in (row, gate, batcher)]
+        assert batcher.close(PATIENCE_S)
+        del row, gate, batcher
+        assert [None, None, None] == [reference() for reference in left]
+    finally:
+        gc.enable()
+
+
+async def test_preparations_are_made_on_the_thread_that_works() -> None:
+    """Before the constructor returns."""
+    prepared: list[int] = []
+    gate = Gate(is_open=True)
+    async with batching(gate, prepare=lambda: prepared.append(threading.get_ident())) as batcher:
+        assert 1 == len(prepared)
+        await start(batcher, 1)
+    assert gate.threads == set(prepared)
+    assert threading.get_ident() not in prepared
+
+
+async def test_what_the_preparations_raise_is_raised_by_the_constructor() -> None:
+    """And no thread is left."""
+    before = threading.active_count()
+
+    def fail() -> None:
+        raise OSError("the device is missing")
+
+    with pytest.raises(OSError, match="missing"):
+        Batcher({"q": Runner(Gate(), 1)}, prepare=fail)
+    for thread in threading.enumerate():
+        if thread.name == "inference":
+            thread.join(PATIENCE_S)
+    assert before == threading.active_count()
+
+
+# Quick rows
+
+
+@asynccontextmanager
+async def quick(**settings: Any) -> AsyncIterator[tuple[Batcher, Gate]]:
+    """A batcher whose rows take a millisecond and may be computed by any thread."""
+    gate = Gate(is_open=True)
+    async with batching(gate, "q", "other", row_s=0.001, **settings) as batcher:
+        yield batcher, gate
+
+
+async def test_a_lone_quick_caller_computes_on_the_loop() -> None:
+    """Nobody needs to be woken."""
+    async with quick() as (batcher, gate):
+        for row in (1, 2):
+            assert [2 * row] == (await batcher.submit("q", [row], Job(0.0))).rows
+    assert {threading.get_ident()} == gate.threads
+
+
+async def test_what_is_slow_never_holds_up_the_loop() -> None:
+    """However idle the service is."""
+    async with quick() as (batcher, gate):
+        await start(batcher, *range(11))
+    assert threading.get_ident() not in gate.threads
+
+
+@pytest.mark.parametrize("key", ["q", "other"])
+async def test_quick_callers_that_come_together_go_to_the_thread(key: str) -> None:
+    """The first of them does not compute its row before the others have spoken."""
+    async with quick() as (batcher, gate):
+        assert [[2], [4]] == await rows_of(start(batcher, 1), start(batcher, 2, key=key))
+    assert threading.get_ident() not in gate.threads
+    assert ([[1, 2]] if key == "q" else [[1], [2]]) == gate.batches
+
+
+async def test_a_quick_caller_waits_while_the_thread_computes() -> None:
+    """There are never two batches at once."""
+    gate = Gate()
+    async with batching(gate, row_s=0.001) as batcher:
+        calls = [start(batcher, 1), start(batcher, 2)]
+        await gate.running()
+        calls.append(start(batcher, 3))
+        gate.let(2)
+        await rows_of(*calls)
+    assert threading.get_ident() not in gate.threads
+    assert [[1, 2], [3]] == gate.batches
+
+
+async def test_a_quick_call_keeps_to_the_largest_batch() -> None:
+    """The thread computes the rest."""
+    async with quick() as (batcher, gate):
+        assert [[2 * row for row in range(10)]] == await rows_of(start(batcher, *range(10)))
+    assert [4, 4, 2] == [len(batch) for batch in gate.batches]
+
+
+async def test_a_quick_caller_that_leaves_before_its_turn_computes_nothing() -> None:
+    """And the next is alone, as if it had never been there."""
+    async with quick() as (batcher, gate):
+        leaver = asyncio.create_task(batcher.submit("q", [1], Job(0.0)))
+        await asyncio.sleep(0)
+        leaver.cancel()
+        await asyncio.wait([leaver])
+        assert [[4]] == await rows_of(start(batcher, 2))
+    assert [[2]] == gate.batches
+    assert {threading.get_ident()} == gate.threads
+
+
+async def test_a_quick_row_that_would_be_late_is_not_computed() -> None:
+    """The loop has no more time than the thread."""
+    clock = Clock()
+    async with quick(clock=clock) as (batcher, gate):
+        with pytest.raises(DeadlineExceeded):
+            await start(batcher, 1, job=Job(0.0, deadline=-1.0))
+    assert [] == gate.batches
+
+
+async def test_the_thread_does_not_compute_beside_the_loop() -> None:
+    """Not even at the end, when it is woken while the loop is inside."""
+    steps: list[str] = []
+
+    def run(rows: list[Any]) -> list[Any]:
+        steps.append("begun")
+        if threading.get_ident() == here:
+            batcher.close(0.05)
+        steps.append("ended")
+        return rows
+
+    here = threading.get_ident()
+    batcher = Batcher({"q": Runner(run, 4, row_s=lambda: 0.0)})
+    assert [list(range(6))] == await rows_of(start(batcher, *range(6)))
+    assert batcher.close(PATIENCE_S)
+    assert ["begun", "ended"] * 2 == steps
+
+
+async def test_closing_does_not_forget_quick_rows() -> None:
+    """Those that were accepted in this turn of the loop are computed."""
+    async with quick() as (batcher, _):
+        call = start(batcher, 1)
+        assert batcher.close(PATIENCE_S)
+        assert [[2]] == await rows_of(call)

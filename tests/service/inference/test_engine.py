@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model.bundle import Bundle
+from model.preprocess import Floats
+from model.runtime import DeviceError, DeviceLostError, Encoding, Runtime
+from service.inference.engine import Engine, open_engine
+from service.inference.job import Closed, DeadlineExceeded, Job
+from service.telemetry.timings import collect
+from tests.service.inference.gates import PATIENCE_S, Gate
+
+pytestmark = pytest.mark.anyio
+
+
+class Watched(Runtime):
+    """The real network, on the batcher's thread alone; at the gate it waits until it is let.
+
+    An image of ones breaks it, and with one of twos the device is lost.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__(bundle, device="cpu", threads=1)
+        self.gate = Gate(lambda rows: rows, is_open=True)
+
+    def row_s(self, graph: str) -> float:
+        """Too long for an event loop."""
+        del graph
+        return math.inf
+
+    def warm_up(self) -> None:
+        """Note the thread."""
+        self.gate.threads.add(threading.get_ident())
+
+    def encode(self, images: Floats) -> Encoding:
+        """Encode at the gate."""
+        self.gate(list(images))
+        if (images == 2).any():
+            raise DeviceLostError("the device fell off")
+        if (images == 1).all(axis=(1, 2, 3)).any():
+            raise RuntimeError("a bad image")
+        return super().encode(images)
+
+
+@pytest.fixture
+def watched(bundle_path: Path) -> Watched:
+    return Watched(Bundle.open(bundle_path))
+
+
+@pytest.fixture
+def engine(watched: Watched) -> Iterator[Engine]:
+    engine = open_engine({"mnist": watched})
+    yield engine
+    watched.gate.let(100)
+    assert engine.close(PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def images() -> Floats:
+    """Noise, (10, 1, 28, 28)."""
+    return np.random.default_rng(0).random((10, 1, 28, 28), np.float32)
+
+
+def job() -> Job:
+    return Job(0.0)
+
+
+async def test_images_are_encoded_as_the_runtime_does(
+    engine: Engine, runtime: Runtime, images: Floats
+) -> None:
+    """In their places, also where they fill several batches."""
+    order = [place % 7 for place in range(75)]
+    encodings = await engine.encode(job(), "mnist", [images[place] for place in order])
+    presence, poses = runtime.encode(images)
+    assert 75 == len(encodings)
+    for place, encoding in zip(order, encodings, strict=True):
+        assert isinstance(encoding, Encoding)
+        np.testing.assert_allclose(encoding.presence, presence[place], atol=1e-5)
+        np.testing.assert_allclose(encoding.poses, poses[place], atol=1e-5)
+
+
+async def test_poses_are_decoded_each_for_its_class(
+    engine: Engine, runtime: Runtime, images: Floats
+) -> None:
+    """As the runtime does, (M, C, H, W)."""
+    poses, classes = runtime.encode(images).poses[3], np.arange(10)
+    decoded = await engine.decode(job(), "mnist", poses, classes)
+    np.testing.assert_allclose(decoded, runtime.decode(poses, classes), atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["dynamic", "matrix"])
+async def test_routing_is_traced_as_the_runtime_does(
+    family_bundles: Path, images: Floats, family: str
+) -> None:
+    """Of one image, with every layer of capsules."""
+    runtime = Runtime(Bundle.open(family_bundles / f"tiny-{family}"), device="cpu", threads=1)
+    engine = open_engine({"tiny": runtime})
+    expected = runtime.trace(images[:1])
+    actual = await engine.trace(job(), "tiny", images[0])
+    assert engine.close(PATIENCE_S)
+    assert expected.hidden.keys() == actual.hidden.keys()
+    assert (family == "matrix") == bool(actual.hidden)
+    layers = [expected.classes, *expected.hidden.values()]
+    for one, other in zip(layers, [actual.classes, *actual.hidden.values()], strict=True):
+        for array, traced in zip(one, other, strict=True):
+            np.testing.assert_allclose(traced, array[0], atol=1e-5)
+
+
+async def test_callers_share_a_batch_and_get_their_own(
+    engine: Engine, watched: Watched, runtime: Runtime, images: Floats
+) -> None:
+    """A hundred calls at once are answered as the network answers them one by one."""
+    calls = (engine.encode(job(), "mnist", [images[place % 10]]) for place in range(100))
+    presence = runtime.encode(images).presence
+    for place, (encoding,) in enumerate(await asyncio.gather(*calls)):
+        assert isinstance(encoding, Encoding)
+        np.testing.assert_allclose(encoding.presence, presence[place % 10], atol=1e-5)
+    assert len(watched.gate.batches) < 10
+
+
+async def test_the_loop_is_free_while_a_network_works(bundle_path: Path, images: Floats) -> None:
+    """Inference waits for a gate that only the event loop opens, so it cannot be holding it up."""
+    watched = Watched(Bundle.open(bundle_path))
+    watched.gate = Gate(lambda rows: rows)
+    engine = open_engine({"mnist": watched})
+    call = asyncio.create_task(engine.encode(job(), "mnist", images[:1]))
+    await watched.gate.running()
+    assert not call.done()
+    watched.gate.let()
+    assert 1 == len(await call)
+    assert engine.close(PATIENCE_S)
+
+
+async def test_one_thread_owns_a_network_that_needs_it(
+    engine: Engine, watched: Watched, images: Floats
+) -> None:
+    """The one that has warmed it up, which is not the event loop's."""
+    await engine.encode(job(), "mnist", images)
+    assert 1 == len(watched.gate.threads)
+    assert threading.get_ident() not in watched.gate.threads
+
+
+async def test_a_bad_image_fails_alone(engine: Engine, images: Floats) -> None:
+    """The exception stands in its place, and the others get their encodings."""
+    bad = np.ones_like(images[0])
+    encodings = await engine.encode(job(), "mnist", [images[0], bad, images[1]])
+    assert [Encoding, RuntimeError, Encoding] == [type(one) for one in encodings]
+
+
+async def test_what_is_wrong_with_the_only_row_is_raised(engine: Engine) -> None:
+    """There is no image for a bad pose, and no trace of a bad image."""
+    with pytest.raises(Exception, match="poses"):
+        await engine.decode(job(), "mnist", np.zeros((1, 3), np.float32), np.zeros(1, np.int64))
+    with pytest.raises(Exception, match="images"):
+        await engine.trace(job(), "mnist", np.zeros((1, 3, 3), np.float32))
+
+
+async def test_a_lost_device_ends_the_engine(watched: Watched, images: Floats) -> None:
+    """Every further call would fail too, so whoever made the engine is told."""
+    told: list[Exception] = []
+    runtimes = {"mnist": watched}
+    engine = open_engine(runtimes, on_lost=told.append)
+    for image in (np.full_like(images[0], 2), images[0]):
+        with pytest.raises(Closed):
+            await engine.encode(job(), "mnist", [image])
+    assert engine.close(PATIENCE_S)
+    assert ["the device fell off"] == [str(error) for error in told]
+
+
+async def test_times_are_noted_for_the_request(engine: Engine, images: Floats) -> None:
+    """Of a call that was too late, the time in the queue alone."""
+    seconds = collect()
+    await engine.encode(job(), "mnist", images)
+    assert {"queue", "compute"} == seconds.keys()
+    seconds = collect()
+    with pytest.raises(DeadlineExceeded):
+        await engine.encode(Job(0.0, deadline=0.0), "mnist", images)
+    assert {"queue"} == seconds.keys()
+
+
+async def test_batches_are_reported_with_their_graph(runtime: Runtime, images: Floats) -> None:
+    """By bundle, for metrics."""
+    reports: list[Any] = []
+    engine = open_engine({"mnist": runtime}, on_batch=reports.append)
+    await engine.encode(job(), "mnist", images[:2])
+    assert engine.close(PATIENCE_S)
+    assert [(("mnist", "encode"), 2, 0)] == [(one.key, one.rows, one.padding) for one in reports]
+
+
+class Broken(Runtime):
+    """Its device works only until it is warmed up."""
+
+    def warm_up(self) -> None:
+        """Fail."""
+        raise DeviceError("CUDA was asked for and does not work")
+
+
+def test_a_device_that_fails_its_warm_up_stops_the_start(bundle_path: Path) -> None:
+    """Who makes an engine hears of it, although the warm-up is on another thread."""
+    with pytest.raises(DeviceError, match="asked for and does not work"):
+        open_engine({"mnist": Broken(Bundle.open(bundle_path), device="cpu", threads=1)})
+
+
+class FallenBack(Runtime):
+    """Any thread may use it only once its warm-up has left it on the CPU."""
+
+    warm = False
+
+    def row_s(self, graph: str) -> float:
+        """Infinite on a device that is not this one."""
+        del graph
+        return 0.0 if self.warm else math.inf
+
+    def warm_up(self) -> None:
+        """Fall back."""
+        self.warm = True
+
+    def encode(self, images: Floats) -> Encoding:
+        """Note the thread."""
+        self.thread = threading.get_ident()
+        return super().encode(images)
+
+
+async def test_threads_suit_the_device_that_is_left_after_the_warm_up(
+    bundle_path: Path, images: Floats
+) -> None:
+    """CUDA, which wants one for itself, may turn out not to work."""
+    runtime = FallenBack(Bundle.open(bundle_path), device="cpu", threads=1)
+    engine = open_engine({"mnist": runtime})
+    await engine.encode(job(), "mnist", images[:1])
+    assert engine.close(PATIENCE_S)
+    assert threading.get_ident() == runtime.thread
+
+
+def test_the_engine_names_what_it_holds(engine: Engine) -> None:
+    """Its repr is what the log says at start."""
+    assert "mnist" in repr(engine)
+    assert "CPUExecutionProvider" in repr(engine)

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from service.inference.job import LONGEST_RETRY_S, Admission, Job, QueueFull
+from service.server import KEEP_ALIVE_S
+from tests.service.inference.gates import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def admission(clock: Clock) -> Admission:
+    """Four rows may wait; nothing was measured."""
+    return Admission(4, clock=clock)
+
+
+@pytest.fixture
+def measured(admission: Admission, clock: Clock) -> Admission:
+    """Where two rows leave in a second."""
+    with admitted(admission, Job(0.0, cost=4)) as job:
+        clock.now = 2.0
+        admission.note(job, 4)
+    return admission
+
+
+@contextmanager
+def admitted(admission: Admission, job: Job) -> Iterator[Job]:
+    """As a route does it."""
+    admission.admit(job)
+    try:
+        yield job
+    finally:
+        admission.release(job)
+
+
+def refusal(admission: Admission, job: Job) -> QueueFull:
+    with pytest.raises(QueueFull) as refused, admitted(admission, job):
+        pass
+    return refused.value
+
+
+@pytest.mark.parametrize("cost", [1, 2])
+def test_jobs_are_admitted_up_to_the_limit(admission: Admission, cost: int) -> None:
+    """Rows are counted, not jobs."""
+    with admitted(admission, Job(0.0, cost=3)):
+        if cost == 1:
+            with admitted(admission, Job(0.0, cost=cost)):
+                assert 4 == admission.waiting
+        else:
+            refusal(admission, Job(0.0, cost=cost))
+            assert 3 == admission.waiting
+
+
+def test_a_job_larger_than_the_limit_needs_an_empty_queue(admission: Admission) -> None:
+    """Else nobody could ever send it."""
+    large = Job(0.0, cost=9)
+    with admitted(admission, Job(0.0)):
+        refusal(admission, large)
+    with admitted(admission, large):
+        assert 9 == admission.waiting
+
+
+def test_a_job_of_many_steps_counts_all_of_them() -> None:
+    """Sixty sweeps of 64 steps do not pile up where 64 rows may wait."""
+    admission = Admission(64)
+    with admitted(admission, Job(0.0, cost=64)) as first:
+        for _ in range(60):
+            refusal(admission, Job(0.0, cost=64))
+        admission.note(first, 1)
+        refusal(admission, Job(0.0, cost=64))
+        with admitted(admission, Job(0.0, cost=1)):
+            assert 64 == admission.waiting
+
+
+@pytest.mark.parametrize("computed", [0, 1, 3])
+def test_a_job_that_fails_gives_its_places_back(admission: Admission, computed: int) -> None:
+    """However many of its rows were computed."""
+
+    def fail() -> None:
+        with admitted(admission, Job(0.0, cost=3)) as job:
+            admission.note(job, computed)
+            assert 3 - computed == admission.waiting
+            raise ValueError("poison")
+
+    with pytest.raises(ValueError, match="poison"):
+        fail()
+    assert 0 == admission.waiting
+
+
+def test_a_job_may_compute_more_than_it_foresaw(admission: Admission) -> None:
+    """Its surplus frees no places of others."""
+    with admitted(admission, Job(0.0, cost=2)), admitted(admission, Job(0.0, cost=1)) as job:
+        admission.note(job, 3)
+        admission.note(job, 1)
+        assert 2 == admission.waiting
+    assert 0 == admission.waiting
+
+
+def test_the_rate_is_measured_while_rows_wait(measured: Admission, clock: Clock) -> None:
+    """Idle seconds do not count."""
+    assert 2.0 == measured.rate
+    clock.now += 100
+    with admitted(measured, Job(0.0, cost=4)) as job:
+        clock.now += 2
+        measured.note(job, 4)
+    assert pytest.approx(2.0) == measured.rate
+
+
+def test_the_rate_follows_what_is_measured_last(measured: Admission, clock: Clock) -> None:
+    """A service that became ten times slower says so."""
+    for _ in range(200):
+        with admitted(measured, Job(0.0, cost=4)) as job:
+            clock.now += 20
+            measured.note(job, 4)
+    assert pytest.approx(0.2, rel=0.05) == measured.rate
+
+
+@pytest.mark.parametrize(("left_s", "fits"), [(1.4, False), (1.6, True), (math.inf, True)])
+def test_a_job_that_would_wait_past_its_deadline_is_refused(
+    measured: Admission, clock: Clock, left_s: float, *, fits: bool
+) -> None:
+    """Three rows wait, which takes a second and a half."""
+    job = Job(clock.now, deadline=clock.now + left_s)
+    with admitted(measured, Job(0.0, cost=3)):
+        if not fits:
+            refusal(measured, job)
+        else:
+            with admitted(measured, job):
+                assert 4 == measured.waiting
+
+
+def test_a_job_that_has_nobody_before_it_is_admitted(measured: Admission, clock: Clock) -> None:
+    """Whatever its deadline: the queue is not why it would be late."""
+    with admitted(measured, Job(0.0, deadline=clock.now - 1)):
+        assert 1 == measured.waiting
+
+
+def test_nobody_is_refused_for_a_rate_that_is_not_known(admission: Admission) -> None:
+    """Until the first result."""
+    with admitted(admission, Job(0.0, cost=3)), admitted(admission, Job(0.0, deadline=0.001)):
+        assert 4 == admission.waiting
+
+
+@pytest.mark.parametrize(
+    ("rows_per_s", "shortest_s", "longest_s"),
+    [(2.0, 2.0, 3.0), (0.01, LONGEST_RETRY_S / 1.5, LONGEST_RETRY_S), (0.0, 1.0, 1.5)],
+    ids=["measured", "capped", "unknown"],
+)
+def test_refused_callers_come_back_one_after_the_other(
+    clock: Clock, rows_per_s: float, shortest_s: float, longest_s: float
+) -> None:
+    """When what waits is computed, and spread over half as long again."""
+    admission = Admission(4, clock=clock)
+    if rows_per_s:
+        with admitted(admission, Job(0.0)) as job:
+            clock.now = 1 / rows_per_s
+            admission.note(job, 1)
+    with admitted(admission, Job(0.0, cost=4)):
+        waits = {refusal(admission, Job(0.0)).retry_after_s for _ in range(100)}
+    assert shortest_s <= min(waits) < max(waits) <= longest_s
+    assert 50 < len(waits)
+
+
+def test_connections_are_kept_for_those_who_come_back() -> None:
+    """A client that waits as long as it is told does not meet a connection that is closing."""
+    assert LONGEST_RETRY_S < KEEP_ALIVE_S

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from model.preprocess import prepare
+from model.preprocess.grey import to_grey
+from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
+from service.pictures.decode import FORMATS, decode, encode_png, plain_png_size
+
+AMPLE = 10_000_000
+"""Pixels, more than any picture here has."""
+SHAPE = (1, 28, 28)
+"""Of a network's images."""
+
+
+@pytest.fixture(scope="module")
+def slope() -> NDArray[np.uint8]:
+    """(24, 40) pixels that every format keeps well: smooth, and no two corners alike."""
+    return (np.arange(24)[:, None] * 4 + np.arange(40) * 3).astype(np.uint8)
+
+
+def encode(pixels: NDArray[np.uint8], picture_format: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, picture_format, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("picture_format", FORMATS)
+def test_every_format_decodes(picture_format: str, slope: NDArray[np.uint8]) -> None:
+    """The picture comes out as it went in, but for what JPEG and WebP lose."""
+    picture = decode(encode(slope, picture_format, quality=100), max_pixels=AMPLE).picture
+    difference = np.asarray(picture.convert("L"), int) - slope
+    assert np.abs(difference).max() <= 8
+
+
+@pytest.mark.parametrize("picture_format", ["PNG", "WEBP", "GIF"])
+def test_the_first_frame_counts(picture_format: str, slope: NDArray[np.uint8]) -> None:
+    """Of an animation the first frame is taken."""
+    content = encode(
+        slope,
+        picture_format,
+        save_all=True,
+        append_images=[Image.fromarray(slope[::-1])],
+        quality=100,
+    )
+    picture = decode(content, max_pixels=AMPLE).picture
+    assert np.abs(np.asarray(picture.convert("L"), int) - slope).max() <= 8
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((2000, 1500), (1000, 750)),
+        ((1280, 720), (640, 360)),
+        ((2, 1300), (1, 650)),
+        ((1279, 1279), (1279, 1279)),
+    ],
+)
+def test_a_large_jpeg_comes_smaller(size: tuple[int, int], expected: tuple[int, int]) -> None:
+    """JPEGs are halved while their longer side keeps 640 pixels, which is more than enough."""
+    width, height = size
+    content = encode(np.zeros((height, width), np.uint8), "JPEG")
+    assert expected == decode(content, max_pixels=AMPLE).picture.size
+
+
+@pytest.mark.parametrize("picture_format", ["TIFF", "ICO", "PPM", "PDF"])
+def test_other_formats_are_refused(picture_format: str, slope: NDArray[np.uint8]) -> None:
+    """What Pillow could read besides is refused, and the problem names what is read."""
+    with pytest.raises(UnsupportedFormat, match="none of PNG, JPEG, WEBP, BMP, GIF"):
+        decode(encode(slope, picture_format), max_pixels=AMPLE)
+
+
+@pytest.mark.parametrize("content", [b"", b"seven", b"<svg/>", bytes(1000)])
+def test_what_is_no_picture_is_refused(content: bytes) -> None:
+    """Bytes of another kind are an unsupported format, not a broken picture."""
+    with pytest.raises(UnsupportedFormat):
+        decode(content, max_pixels=AMPLE)
+
+
+@pytest.mark.parametrize("picture_format", FORMATS)
+@pytest.mark.parametrize("kept", [0.3, 0.6])
+def test_a_truncated_picture_is_refused(
+    picture_format: str, kept: float, slope: NDArray[np.uint8]
+) -> None:
+    """A file that ends too early is told from one in another format."""
+    content = encode(slope, picture_format)
+    with pytest.raises(UnreadablePicture):
+        decode(content[: int(kept * len(content))], max_pixels=AMPLE)
+
+
+@pytest.mark.parametrize("picture_format", FORMATS)
+def test_a_picture_cut_in_its_header_is_refused(
+    picture_format: str, slope: NDArray[np.uint8]
+) -> None:
+    """The first 14 bytes tell the format, and that the rest is missing."""
+    with pytest.raises(UnreadablePicture):
+        decode(encode(slope, picture_format)[:14], max_pixels=AMPLE)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    body = kind + data
+    return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def png_header(width: int, height: int) -> bytes:
+    return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+
+
+def png(width: int, height: int) -> bytes:
+    end = chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + png_header(width, height) + end
+
+
+def jpeg(width: int, height: int) -> bytes:
+    content = encode(np.zeros((8, 8), np.uint8), "JPEG")
+    size = content.index(b"\xff\xc0") + 5
+    return content[:size] + struct.pack(">HH", height, width) + content[size + 4 :]
+
+
+def webp(width: int, height: int) -> bytes:
+    content = encode(np.zeros((8, 8), np.uint8), "WEBP", lossless=True)
+    size = content.index(b"VP8L") + 9
+    bits = int.from_bytes(content[size : size + 4], "little") >> 28 << 28
+    bits |= (height - 1) << 14 | (width - 1)
+    return content[:size] + bits.to_bytes(4, "little") + content[size + 4 :]
+
+
+def bmp(width: int, height: int) -> bytes:
+    header = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 24, 0, 0, 0, 0, 0, 0)
+    return b"BM" + struct.pack("<IHHI", 54, 0, 0, 54) + header
+
+
+def gif(width: int, height: int, *, canvas: tuple[int, int] | None = None) -> bytes:
+    screen = struct.pack("<HHBBB", *(canvas or (width, height)), 0x80, 0, 0) + bytes(6)
+    frame = b"," + struct.pack("<HHHHB", 0, 0, width, height, 0)
+    return b"GIF89a" + screen + frame + b"\x02\x02\x44\x01\x00;"
+
+
+def gif_beyond_its_canvas(width: int, height: int) -> bytes:
+    return gif(width, height, canvas=(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("width", "height"),
+    [
+        pytest.param(1001, 1000, id="just above the limit"),
+        pytest.param(11_000, 11_000, id="where Pillow would warn"),
+        pytest.param(16_383, 16_383, id="where Pillow would refuse"),
+    ],
+)
+@pytest.mark.parametrize("announce", [png, jpeg, webp, bmp, gif, gif_beyond_its_canvas])
+def test_a_huge_canvas_is_refused_unread(announce: Any, width: int, height: int) -> None:
+    """A few bytes that announce a huge picture are refused for their size, before decoding."""
+    content = announce(width, height)
+    assert len(content) < 1000
+    with pytest.raises(TooLarge, match=f"1,000,000 pixels, this one has {width} x {height}"):
+        decode(content, max_pixels=1_000_000)
+
+
+def test_a_picture_at_the_limit_is_taken(slope: NDArray[np.uint8]) -> None:
+    """The limit itself is allowed."""
+    assert (40, 24) == decode(encode(slope, "PNG"), max_pixels=40 * 24).picture.size
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow's, about damaged EXIF data
+@pytest.mark.parametrize("picture_format", FORMATS)
+def test_damaged_pictures_end_well(picture_format: str, slope: NDArray[np.uint8]) -> None:
+    """However a file is cut and flipped, it is read or refused; nothing else is raised."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    content = encode(slope, picture_format, exif=exif)
+    rng = np.random.default_rng(0)
+    outcomes = set()
+    for _ in range(300):
+        damaged = np.frombuffer(content, np.uint8)[
+            : rng.integers(len(content) // 2, 2 * len(content))
+        ]
+        damaged = damaged.copy()
+        # Half of the flips hit the first bytes, where the header is.
+        places = rng.integers(0, rng.choice([60, len(damaged)]), rng.integers(1, 6))
+        damaged[places] = rng.integers(0, 256, len(places))
+        try:
+            prepare(decode(damaged.tobytes(), max_pixels=100_000).picture, SHAPE)
+        except Problem as problem:
+            outcomes.add(problem.slug)
+        else:
+            outcomes.add("read")
+    assert {"read", "unreadable-picture"} <= outcomes
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow's, about damaged EXIF data
+@pytest.mark.parametrize("picture_format", ["PNG", "JPEG", "WEBP"])
+@pytest.mark.parametrize(
+    "exif",
+    [
+        pytest.param(b"Exif\0\0", id="empty"),
+        pytest.param(b"Exif\0\0XX\0*\0\0\0\x08", id="neither little nor big endian"),
+        pytest.param(b"Exif\0\0MM\0*\0\0", id="cut in its header"),
+        pytest.param(b"Exif\0\0MM\0*\0\0\0\x08\0\x05\x01\x12", id="cut in its directory"),
+    ],
+)
+def test_a_picture_with_damaged_exif_is_read(
+    picture_format: str, exif: bytes, slope: NDArray[np.uint8]
+) -> None:
+    """EXIF data that cannot be read turns nothing and hinders nothing."""
+    picture = decode(encode(slope, picture_format, exif=exif), max_pixels=AMPLE).picture
+    assert SHAPE == prepare(picture, SHAPE).image.shape
+
+
+def test_an_encoded_image_reads_back() -> None:
+    """All 256 levels survive, as a greyscale PNG."""
+    levels = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    picture = decode(encode_png(levels[None] / np.float32(255)), max_pixels=AMPLE).picture
+    assert "L" == picture.mode
+    assert levels.tolist() == np.asarray(picture).tolist()
+
+
+def test_an_encoded_image_is_clipped() -> None:
+    """Values outside [0, 1] become black and white."""
+    picture = decode(encode_png(np.array([[[-0.5, 1.5]]], np.float32)), max_pixels=AMPLE).picture
+    assert [[0, 255]] == np.asarray(picture).tolist()
+
+
+def test_an_encoded_image_is_enlarged_by_whole_pixels() -> None:
+    """At scale 3 each pixel becomes a square of nine like it."""
+    image = np.array([[[0, 1], [1, 0]]], np.float32)
+    picture = decode(encode_png(image, scale=3), max_pixels=AMPLE).picture
+    expected = np.kron(np.array([[0, 255], [255, 0]]), np.ones((3, 3), int))
+    assert expected.tolist() == np.asarray(picture).tolist()
+
+
+def test_an_encoded_image_of_three_channels_has_colours() -> None:
+    """Red, green and blue, in this order."""
+    image = np.zeros((3, 1, 3), np.float32)
+    image[[0, 1, 2], 0, [0, 1, 2]] = 1
+    picture = decode(encode_png(image), max_pixels=AMPLE).picture
+    assert "RGB" == picture.mode
+    assert [[[255, 0, 0], [0, 255, 0], [0, 0, 255]]] == np.asarray(picture).tolist()
+
+
+LARGE = {
+    "1": ("PNG", 255, 0),
+    "L": ("PNG", 200, 0),
+    "P": ("PNG", 1, 0),
+    "RGB": ("WEBP", (200, 200, 200), (0, 0, 0)),
+    "LA": ("PNG", (200, 255), (0, 255)),
+    "RGBA": ("PNG", (200, 200, 200, 255), (0, 0, 0, 255)),
+    "I;16": ("PNG", 200 * 257, 0),
+}
+"""For each mode a format, a light and a dark colour."""
+
+
+@pytest.mark.parametrize("mode", LARGE)
+def test_a_large_picture_is_made_smaller(mode: str) -> None:
+    """Whatever its mode, it keeps its shape, and a stroke stays where it was."""
+    picture_format, light, dark = LARGE[mode]
+    drawn = Image.new(mode, (2600, 1601), light)
+    if mode == "P":
+        drawn.putpalette([0, 0, 0, 200, 200, 200])
+    drawn.paste(dark, (650, 400, 1300, 1200))
+    decoded = decode(encode_image(drawn, picture_format), max_pixels=5_000_000)
+    assert (650, 401) == decoded.picture.size
+    assert 4 == decoded.shrink
+    grey = to_grey(decoded.picture)
+    assert 0.02 > grey[101:299, 164:324].max()
+    assert 0.7 < grey[:99].min()
+    assert 0.7 < grey[301:].min()
+
+
+def test_transparency_survives_shrinking() -> None:
+    """Colours under transparent pixels do not bleed into their neighbours."""
+    drawn = Image.new("RGBA", (2600, 1600), (0, 0, 0, 0))
+    drawn.paste((255, 255, 255, 255), (650, 400, 1301, 1201))
+    smaller = decode(encode_image(drawn, "PNG"), max_pixels=5_000_000).picture
+    white, alpha = np.asarray(smaller.convert("RGBA")).astype(int)[..., [0, 3]].transpose(2, 0, 1)
+    assert {0, 255} < set(np.unique(alpha).tolist())
+    assert 250 < white[alpha > 0].min()
+
+
+def encode_image(picture: Image.Image, picture_format: str) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, picture_format, lossless=True)
+    return file.getvalue()
+
+
+def test_a_plain_png_tells_its_size(slope: NDArray[np.uint8]) -> None:
+    """Width and height, as the header has them."""
+    assert (40, 24) == plain_png_size(encode(slope, "PNG"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(encode(np.zeros((8, 8), np.uint8), "JPEG"), id="another format"),
+        pytest.param(png(8, 8)[:12], id="cut in a chunk's head"),
+        pytest.param(png(8, 8)[:8], id="without a chunk"),
+        pytest.param(png(8, 8) + chunk(b"zTXt", b"a\0\0" + zlib.compress(b"b")), id="with a text"),
+        pytest.param(png(8, 8) + png_header(4000, 4000), id="with another header"),
+        pytest.param(png(8, 8) + chunk(b"IDAT", bytes(5000)), id="with many bytes"),
+        pytest.param(png(8, 8).replace(png_header(8, 8), b""), id="without a header"),
+    ],
+)
+def test_what_is_no_small_plain_png_has_no_size(content: bytes) -> None:
+    """Whatever else could make it slow to read."""
+    assert plain_png_size(content) is None

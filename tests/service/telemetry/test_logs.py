@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.telemetry import logs
+from service.telemetry.logs import JsonFormatter
+
+
+def format_record(message: str, **more: object) -> dict[str, object]:
+    record = logging.makeLogRecord({"name": "service", "levelname": "INFO", "msg": message, **more})
+    parsed: dict[str, object] = json.loads(JsonFormatter().format(record))
+    return parsed
+
+
+def test_an_event_is_one_line_of_json() -> None:
+    """Level, logger, message and fields, in UTC, even if the message has line breaks."""
+    line = format_record("two\nlines", fields={"rows": 3})
+    assert ("info", "service", "two\nlines", 3) == (
+        line["level"], line["logger"], line["message"], line["rows"],
+    )  # fmt: skip
+    assert str(line["time"]).endswith("+00:00")
+
+
+def test_lines_carry_the_id_of_the_request() -> None:
+    """What is logged while a request is handled can be found by its id."""
+    token = logs.request_id.set("abc")
+    try:
+        assert "abc" == format_record("hello")["request_id"]
+    finally:
+        logs.request_id.reset(token)
+    assert "request_id" not in format_record("hello")
+
+
+def test_text_ends_with_id_and_fields() -> None:
+    """People find the same things in the text format."""
+    token = logs.request_id.set("abc")
+    try:
+        record = logging.makeLogRecord({"msg": "done", "fields": {"status": 200}})
+        line = logs.TextFormatter("%(message)s%(context)s").format(record)
+    finally:
+        logs.request_id.reset(token)
+    assert "done request_id=abc status=200" == line
+
+
+def test_every_answer_is_logged_without_the_picture(
+    client: TestClient, digits: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """One event with route, status and times; probes leave none."""
+    with caplog.at_level(logging.INFO, logger="service.access"):
+        client.get("/livez")
+        client.post("/classify", files={"file": digits[3]})
+    (record,) = [one for one in caplog.records if one.name == "service.access"]
+    fields = record.__dict__["fields"]
+    assert ("/classify", 200) == (fields["route"], fields["status"])
+    assert {"preprocess_ms", "queue_ms", "compute_ms", "total_ms"} < fields.keys()
+
+
+def test_a_page_load_is_one_line(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    """The page's files are logged below INFO, unless one is missing; metrics know them as one."""
+    with caplog.at_level(logging.INFO, logger="service.access"):
+        for path in ("/", "/static/main.js", "/static/page.css", "/static/gone.js"):
+            client.get(path)
+    lines = [one.getMessage() for one in caplog.records if one.name == "service.access"]
+    assert ["GET / 200", "GET /static 404"] == lines
+    text = client.get("/metrics").text
+    assert 'capsnet_requests_total{method="GET",route="/static",status="200"}' in text
+    assert "main.js" not in text
+
+
+def test_server_timing_tells_where_the_time_went(client: TestClient, digits: list[bytes]) -> None:
+    """The stages are part of the total."""
+    answer = client.post("/classify", files={"file": digits[3]})
+    entries = dict(entry.split(";dur=") for entry in answer.headers["Server-Timing"].split(", "))
+    assert {"preprocess", "queue", "compute", "total"} == entries.keys()
+    total = float(entries.pop("total"))
+    assert sum(map(float, entries.values())) <= total + 0.1
+
+
+def test_metrics_count_requests_and_batches(client: TestClient, digits: list[bytes]) -> None:
+    """`/metrics` shows what was answered, by route template."""
+    client.post("/classify", files={"file": digits[3]})
+    client.get("/models/nothing")
+    client.get("/wp-admin.php")
+    text = client.get("/metrics").text
+    assert 'capsnet_requests_total{method="POST",route="/classify",status="200"}' in text
+    assert 'capsnet_requests_total{method="GET",route="/models/{name}",status="404"}' in text
+    assert 'capsnet_requests_total{method="GET",route="unknown",status="404"}' in text
+    assert "wp-admin" not in text
+
+
+@pytest.fixture
+def restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What `configure` changes is put back."""
+    root, handlers, level = logging.root, logging.root.handlers[:], logging.root.level
+    for name in ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing"):
+        monkeypatch.setattr(logging, name, getattr(logging, name))
+    monkeypatch.setattr(logging, "logAsyncioTasks", True, raising=False)
+    with warnings.catch_warnings():
+        yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("restored_logging")
+def test_warnings_are_events_and_those_of_pictures_are_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A picture with a broken tag would have a line of no format for each of them."""
+    logs.configure("json")
+    warnings.simplefilter("always", DeprecationWarning)
+    for message, category, module in (
+        ("something is old", DeprecationWarning, "somewhere"),
+        ("Corrupt EXIF data", UserWarning, "PIL.TiffImagePlugin"),
+    ):
+        warnings.warn_explicit(message, category, "a.py", 1, module=module)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "something is old" in json.loads(line)["message"]
