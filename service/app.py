@@ -95,7 +95,7 @@ def _opener(
     thread = ThreadPoolExecutor(1, "loading")
 
     def load(strict: bool) -> Engine:  # noqa: FBT001
-        runtimes = load_runtimes(settings, strict=strict)
+        runtimes = load_runtimes(settings, strict=strict, workers=max(1, settings.workers))
         return open_local(runtimes, on_batch=metrics.note_batch, on_lost=lifecycle.lose)
 
     async def open_engine(

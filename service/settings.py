@@ -87,12 +87,11 @@ class Settings(BaseSettings):
         return self
 
     def of_worker(self) -> Self:
-        """The settings of one of several workers: threads and limits are divided."""
+        """The settings of one of several workers: limits are divided."""
         workers = self.workers or cpu_quota()
         return self.model_copy(
             update={
                 "workers": workers,
-                "threads": max(1, (self.threads or cpu_quota()) // workers),
                 "decode_threads": max(1, self.decode_threads // workers),
                 "max_waiting_rows": max(
                     min(self.max_batch_rows, self.max_waiting_rows),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -20,35 +23,90 @@ from onnxruntime import (
 )
 
 from model.bundle import BundleError
-from model.runtime.sessions import DTYPES, PlainSession, load
+from model.runtime.sessions import DTYPES, Array, PlainSession, Session, load
 
 PROVIDER = "CPUExecutionProvider"
 QUICK_S = 0.002
 """An inference of one row that takes less on one thread is not divided among several."""
+_REMEMBERED, _TRY_EVERY = 5, 32
+"""Runs of each session that are compared, and runs between two tries of the slower one."""
 
 
 class CpuDevice:
-    """Plain sessions; batches run as they come.
+    """Sessions whose batches run as they come.
 
     Args:
         threads: of one inference; 0 takes this process's CPU quota.
+        lone_threads: of one inference of a graph that is used only while little else waits.
     """
 
-    def __init__(self, threads: int = 0) -> None:
+    def __init__(self, threads: int = 0, lone_threads: int = 0) -> None:
         self.threads = threads or cpu_quota()
+        self.lone_threads = max(self.threads, lone_threads)
 
-    def open(self, graph: Path) -> PlainSession:
-        """Load a graph and measure it, on all threads or on one where that is as quick.
+    def open(self, graph: Path, *, lone: bool = False) -> Session:
+        """Load a graph and measure it, on one thread where that is quick.
 
         Raises:
             BundleError: onnxruntime cannot load it or run it.
         """
-        session = open_session(graph, threads=1)
-        seconds = _seconds_of_a_row(graph, session)
-        if self.threads > 1 and seconds > QUICK_S:
-            session = open_session(graph, threads=self.threads)
-            seconds = _seconds_of_a_row(graph, session)
-        return PlainSession(session, seconds)
+        one = _measured(graph, 1)
+        most = self.lone_threads if lone else self.threads
+        if most == 1 or one.row_s <= QUICK_S:
+            return one
+        all_threads = _measured(graph, most)
+        return FasterSession([one, all_threads]) if lone else all_threads
+
+
+class FasterSession:
+    """Sessions of one graph with different numbers of threads: whichever was faster lately runs.
+
+    On a quiet machine that is the one with more threads. Beside another busy program it is the one
+    with a single thread, because threads of one inference wait for each other.
+
+    Args:
+        sessions: at least two.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, sessions: Sequence[Session], *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._sessions = sessions
+        self._clock = clock
+        self._seconds = [deque([one.row_s], _REMEMBERED) for one in sessions]
+        self._runs = 0
+
+    @property
+    def provider(self) -> str:
+        """The onnxruntime provider in use."""
+        return self._sessions[0].provider
+
+    @property
+    def row_s(self) -> float:
+        """Seconds of one row, lately."""
+        return min(map(statistics.median, self._seconds))
+
+    def run(self, **inputs: Array) -> list[Array]:
+        """All outputs."""
+        self._runs += 1
+        medians = [statistics.median(seconds) for seconds in self._seconds]
+        order = sorted(range(len(medians)), key=medians.__getitem__)
+        chosen = order[0 if self._runs % _TRY_EVERY else 1]
+        began = self._clock()
+        outputs = self._sessions[chosen].run(**inputs)
+        rows = len(next(iter(inputs.values())))
+        self._seconds[chosen].append((self._clock() - began) / rows)
+        return outputs
+
+    def padding(self, rows: int) -> int:
+        """None."""
+        return self._sessions[0].padding(rows)
+
+
+def _measured(graph: Path, threads: int) -> PlainSession:
+    session = open_session(graph, threads=threads)
+    return PlainSession(session, _seconds_of_a_row(graph, session))
 
 
 def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:

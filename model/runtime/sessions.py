@@ -23,8 +23,9 @@ _WARM_UP_RUNS = 4
 class Session(Protocol):
     """One graph, ready to run: on a CPU from any thread, on CUDA from one alone."""
 
-    row_s: float
-    """Seconds of one row, where any thread may run it; else infinite."""
+    @property
+    def row_s(self) -> float:
+        """Seconds of one row, where any thread may run it; else infinite."""
 
     @property
     def provider(self) -> str:

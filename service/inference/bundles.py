@@ -14,6 +14,7 @@ from pathlib import Path
 
 from model.bundle import MANIFEST, Bundle, BundleError
 from model.runtime import DeviceError, Runtime
+from model.runtime.cpu import cpu_quota
 from service.inference.engine import Backend, Engine
 from service.inference.job import Closed
 from service.settings import Settings
@@ -31,12 +32,15 @@ class ReloadRefused(Exception):
     """Not all bundles could be loaded, or a reload is under way; nothing has changed."""
 
 
-def load_runtimes(settings: Settings, *, strict: bool = False) -> dict[str, Runtime]:
+def load_runtimes(
+    settings: Settings, *, strict: bool = False, workers: int = 1
+) -> dict[str, Runtime]:
     """Load the bundles that the settings name. A broken one is left out.
 
     Args:
         settings: where bundles are, which of them to load and on what.
         strict: whether a broken one is an error.
+        workers: processes that share the threads.
 
     Raises:
         NothingToServe: the default bundle is not among the loaded ones.
@@ -50,6 +54,7 @@ def load_runtimes(settings: Settings, *, strict: bool = False) -> dict[str, Runt
         log.error("bundle refused: %s", reason)
 
     runtimes: dict[str, Runtime] = {}
+    threads = settings.threads or cpu_quota()
     named = [settings.bundles / name for name in settings.models]
     found = settings.bundles.glob(f"*/{MANIFEST}")
     for path in named or sorted(manifest.parent for manifest in found):
@@ -57,7 +62,8 @@ def load_runtimes(settings: Settings, *, strict: bool = False) -> dict[str, Runt
             runtime = Runtime(
                 Bundle.open(path),
                 device=settings.device,
-                threads=settings.threads,
+                threads=max(1, threads // workers),
+                lone_threads=threads,
                 cuda=settings.cuda,
                 max_encode_rows=settings.max_batch_rows,
             )
