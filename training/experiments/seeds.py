@@ -14,7 +14,7 @@ from model.capsnet.shared import SharedConfig
 from model.capsnet.stem import Conv, Stem, initialise
 from training.data.datasets import Examples
 from training.data.pairs import PairDraw
-from training.experiments.declare import CLOTHES, DIGITS, STRIDED, Column, Experiment, Row, count_of
+from training.experiments.declare import CLOTHES, DIGITS, Column, Experiment, Row, count_of
 
 SIDE_BY_SIDE = "side by side"
 _SEED = 2018
@@ -117,7 +117,7 @@ SEEDS = (
             Row(
                 f"frozen-{name}",
                 title,
-                replace(CLOTHES, network=STRIDED, warmup_steps=300, frozen=frozen),
+                replace(CLOTHES, frozen=frozen),
                 90_000,
                 curve_every=15_000,
             )
@@ -161,7 +161,7 @@ SEEDS = (
         "MNIST, the network of `mnist-compact`, with reconstruction.",
         _by_rounds(
             "dynamic",
-            replace(DIGITS, network=STRIDED, warmup_steps=300),
+            DIGITS,
             setting="routing_iterations",
             images=600_000,
             curve_every=60_000,

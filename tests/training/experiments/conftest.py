@@ -38,5 +38,5 @@ def results() -> list[Result]:
 @pytest.fixture(scope="session")
 def tiny_row(tiny: Recipe) -> Row:
     """Three steps of eight bars."""
-    row = ROWS["mnist-r3-text"]
+    row = ROWS["digits-r3-text"]
     return replace(row, recipe=tiny, images=24, tests=("plain", "turned"), split="validation")

@@ -30,15 +30,15 @@ def call(*arguments: str, runs: Path, docs: Path) -> Outcome:
 def test_rows_are_chosen_by_name_pattern_and_experiment() -> None:
     """In the order given, each once."""
     frozen = ["frozen-fixed", "frozen-trained", "frozen-decoder"]
-    names = ["mnist-r?-none", "frozen", "frozen-fixed"]
-    expected = ["mnist-r1-none", "mnist-r3-none", *frozen]
+    names = ["digits-r?-none", "frozen", "frozen-fixed"]
+    expected = ["digits-r1-none", "digits-r3-none", *frozen]
     assert expected == [row.name for row in choose_rows(names)]
 
 
 def test_an_unknown_name_is_refused() -> None:
     """With the experiments that there are."""
-    with pytest.raises(TrainingError, match=r"mnist-r5 is no row and no experiment; there are f"):
-        choose_rows(["mnist", "mnist-r5"])
+    with pytest.raises(TrainingError, match=r"digits-r5 is no row and no experiment; there are f"):
+        choose_rows(["digits", "digits-r5"])
 
 
 def test_seeds_must_be_numbers(small: str, tmp_path: Path) -> None:

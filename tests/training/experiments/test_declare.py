@@ -31,9 +31,9 @@ def test_experiments_measure_what_they_show(one: Experiment) -> None:
 @pytest.mark.parametrize(
     ("name", "iterations", "weight"),
     [
-        ("mnist-r1-none", 1, 0.0),
+        ("digits-r1-none", 1, 0.0),
         ("full-mnist-r3-text", 3, 0.0005),
-        ("mnist-r3-code", 3, 0.01),
+        ("digits-r3-code", 3, 0.01),
         ("multimnist-r1-text", 1, 0.0005),
     ],
 )
@@ -52,7 +52,7 @@ def test_baselines_have_no_capsules() -> None:
 
 def test_fewer_images_are_seen_as_often_in_all() -> None:
     """The budget of a row with fewer images is that of the whole set."""
-    few, whole = ROWS["mnist-r3-text-100"], ROWS["mnist-r3-text"]
+    few, whole = ROWS["digits-r3-text-100"], ROWS["digits-r3-text-all"]
     assert (100, whole.images) == (few.training_images, few.images)
 
 

@@ -25,7 +25,7 @@ def line_of(page: str, section: str, start: str) -> str:
 
 def test_errors_are_means_with_deviation_and_interval(results: list[Result]) -> None:
     """Of 20,000 answers 300 are wrong, and 1 % and 2 % of each seed's; one has no deviation."""
-    pair = [one for one in results if one.row == "mnist-r1-none"]
+    pair = [one for one in results if one.row == "digits-r1-none"]
     column = Column("plain", "error, %")
     assert "1.50 ± 0.71 [1.34, 1.68]" == describe(column, pair)
     assert "1.00 [0.82, 1.21]" == describe(column, pair[:1])
@@ -44,9 +44,9 @@ def test_a_line_tells_all_of_a_row(results: list[Result]) -> None:
 
 def test_rows_that_were_not_run_are_listed_in_the_end(results: list[Result]) -> None:
     """With the command, by experiment or by row; no table has them."""
-    some = [one for one in results if one.row not in ("mnist-r1-none", "em-1", "em-2", "em-3")]
+    some = [one for one in results if one.row not in ("digits-r1-none", "em-1", "em-2", "em-3")]
     page, _, missing = write_page(ALL, some).partition("## Not run yet")
-    assert "`python -m training experiment run mnist-r1-none`" in missing
+    assert "`python -m training experiment run digits-r1-none`" in missing
     assert "`python -m training experiment run em-iterations`" in missing
     assert "`python -m training experiment run full-mnist`" in missing
     assert EXPERIMENTS["em-iterations"].title not in page
@@ -55,7 +55,7 @@ def test_rows_that_were_not_run_are_listed_in_the_end(results: list[Result]) -> 
 
 def test_budgets_are_kept_apart(results: list[Result]) -> None:
     """A row of another budget has a line of its own."""
-    first = next(one for one in results if one.row == "mnist-baseline")
+    first = next(one for one in results if one.row == "digits-baseline")
     page = write_page(ALL, [*results, replace(first, images=999_999)])
     assert 2 == page.count("| baseline CNN | 999,999 | 0.39 ") + page.count(
         "| baseline CNN | 999,999 | 34 "
@@ -65,10 +65,13 @@ def test_budgets_are_kept_apart(results: list[Result]) -> None:
 def test_reads_of_test_splits_are_counted(results: list[Result]) -> None:
     """By data set, of rows that are no longer declared too; held-out images do not count."""
     rows = [row for row in ROWS.values() if not row.name.startswith("full") and row.split == "test"]
-    digits = sum(row.recipe.dataset == "mnist" for row in rows)
-    gone = replace(next(one for one in results if one.row == "mnist-baseline"), row="gone")
+    digits, clothes = (
+        2 * sum(row.recipe.dataset == name for row in rows) for name in ("mnist", "fashion-mnist")
+    )
+    gone = replace(next(one for one in results if one.row == "digits-baseline"), row="gone")
     page = write_page(ALL, [*results, gone])
-    assert f"`fashion-mnist` 6 times and `mnist` {2 * digits + 1} times" in " ".join(page.split())
+    expected = f"`fashion-mnist` {clothes} times and `mnist` {digits + 1} times"
+    assert expected in " ".join(page.split())
 
 
 def test_the_page_gives_digests_and_pictures(results: list[Result]) -> None:
