@@ -26,7 +26,7 @@ from service.telemetry.metrics import Metrics
 TIMEOUT_HEADER = "X-Request-Timeout"
 MODEL_HEADER = "X-Model"
 """Which bundle an image comes from: `name; version=...`."""
-PATIENCE_S = 0.001
+PATIENCE_S = 0.02
 """How long a request is handled before its client is watched."""
 CLIENT_LEFT = 499
 """Noted as the status of a request whose client did not wait for an answer, as nginx does."""
