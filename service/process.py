@@ -44,9 +44,7 @@ class Process:
         self.up = False
         """It runs an event loop."""
         self.ready = False
-        self._stopped = asyncio.Event()
-        self.wanted = True
-        """Whether another is to start when this one ends."""
+        self._stopping = asyncio.Event()
 
     def __repr__(self) -> str:
         state = "ready" if self.ready else "up" if self.up else "down"
@@ -76,7 +74,7 @@ class Process:
             failures = 0 if self.ready else failures + 1
             self.up = self.ready = False
             self._ended(self._pid)
-            if not self.wanted:
+            if self._stopping.is_set():
                 return code
             if failures == _STARTS:
                 raise RuntimeError(f"{self.name} ended {failures} times before it was ready")
@@ -91,19 +89,18 @@ class Process:
 
     def stop(self) -> None:
         """Have it end, and none start in its place."""
-        self.wanted = False
-        self._stopped.set()
+        self._stopping.set()
         self.send({"stop": True})
 
     def kill(self) -> None:
-        """End it at once."""
-        self.wanted = False
+        """End it at once, and start none in its place."""
+        self._stopping.set()
         if self._process and self._process.returncode is None:
             self._process.kill()
 
     async def _stops_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):
-            return await asyncio.wait_for(self._stopped.wait(), seconds)
+            return await asyncio.wait_for(self._stopping.wait(), seconds)
         return False
 
     async def _run_once(self) -> int:
@@ -115,7 +112,7 @@ class Process:
                 start_new_session=True,  # a terminal's signals reach the supervisor alone
             )
         self._control = Control(ours, self._note, lambda: None)
-        if not self.wanted:
+        if self._stopping.is_set():
             self.send({"stop": True})
         code = await self._process.wait()
         self._control.close()

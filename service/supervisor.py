@@ -132,7 +132,8 @@ class Supervisor:
         """It could not load."""
         waited_for = self._settle(process, reason)
         if process not in self._workers:
-            process.wanted = process.wanted and not waited_for
+            if waited_for:
+                process.stop()
         elif not any(worker.ready for worker in self._workers):
             self.fail(reason)
 

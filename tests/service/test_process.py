@@ -50,7 +50,8 @@ async def test_another_takes_the_place_of_one_that_was_ready(write: Write) -> No
         nonlocal starts
         assert {"ready": True} == message
         starts += 1
-        one.wanted = starts < 8
+        if starts == 8:
+            one.stop()
 
     child = Process("child", receive=receive, ended=lambda _pid: None)
     assert 0 == await asyncio.wait_for(child.run(), 60)
@@ -73,8 +74,7 @@ async def test_it_is_given_its_socket_and_arguments(write: Write) -> None:
     assert {"argument": "value"} == await received.get()
     assert child.up
     assert not child.ready
-    child.wanted = False
-    assert child.send({"stop": True})
+    child.stop()
     assert 0 == await run
 
 
