@@ -249,11 +249,16 @@ def _cell(one: PoseDimension | None) -> str:
 def _novelty(manifest: Manifest, shown: set[str]) -> str:
     rule = manifest.novelty
     assert rule is not None
+    features = ["presence of its class", "lead over the second", "error of its reconstruction"]
+    features += ["Mahalanobis distance of its poses"] if rule.distance else []
     text = f"""## Novelty
 
-`/classify?known=true` takes an image for known if neither the presence of its class, nor its lead
-over the second, nor the error of its reconstruction is odder than in all but 1 % of known images.
-Fitted on {rule.images}."""
+`/classify?known=true` compares an image with known ones: {", ".join(features)}.
+The novelty score is the lowest of its ranks among them; an image is known where the score reaches a
+threshold that 95 % of known images reach. The rule was fitted on one half of
+{rule.images}, and the threshold on the other."""
+    if not unseen_by(runs_of(manifest)):
+        text += " New images of the same kind look odder, so fewer than 95 % of them are known."
     if not rule.others:
         return text
     rows = "\n".join(

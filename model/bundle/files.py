@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 from model.bundle.atomic_file import replacing
 from model.bundle.manifest import GraphRole, Manifest
+from model.interpret.novelty import PoseGaussians
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
+NOVELTY = "novelty.npz"
 CARD = "CARD.md"
 _VERSION_DIGITS = 12
 
@@ -36,7 +38,9 @@ class Bundle:
             BundleError: something is missing, altered or unreadable.
         """
         manifest = _read_manifest(path)
-        missing = {*manifest.graphs.values(), WEIGHTS} - manifest.sha256.keys()
+        rule = manifest.novelty
+        distances = {NOVELTY} if rule and rule.distance else set()
+        missing = {*manifest.graphs.values(), WEIGHTS, *distances} - manifest.sha256.keys()
         if missing:
             raise BundleError(f"{path}: the manifest does not list {', '.join(sorted(missing))}")
         for name, expected in manifest.sha256.items():
@@ -46,6 +50,9 @@ class Bundle:
                 raise BundleError(f"{path}: {name} is not the file that the manifest describes")
         if manifest.version != version_of(manifest.sha256[WEIGHTS]):
             raise BundleError(f"{path}: version {manifest.version!r} is not that of its weights")
+        if rule and rule.distance:
+            gaussians = _read_gaussians(path, (manifest.num_classes, manifest.class_dim))
+            manifest = replace(manifest, novelty=replace(rule, gaussians=gaussians))
         return cls(path, manifest)
 
     def graph(self, role: GraphRole) -> Path:
@@ -76,6 +83,17 @@ def digest(file: Path, bundle: Path) -> str:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise BundleError(f"{bundle}: {file.name} cannot be read: {error.strerror}") from error
+
+
+def _read_gaussians(path: Path, poses: tuple[int, int]) -> PoseGaussians:
+    """Of a network with poses (K, D) for each image."""
+    try:
+        gaussians = PoseGaussians.load(path / NOVELTY)
+    except ValueError as error:
+        raise BundleError(f"{path}: {NOVELTY}: {error}") from error
+    if gaussians.means.shape != (poses[0], poses[0] * poses[1]):
+        raise BundleError(f"{path}: {NOVELTY} is of a network with other poses")
+    return gaussians
 
 
 def _read_manifest(path: Path) -> Manifest:

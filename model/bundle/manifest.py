@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args
 
 from model.interpret.dimensions import PoseDimension
@@ -150,7 +150,8 @@ class Manifest:
 
     def to_dict(self) -> dict[str, Any]:
         """The manifest as JSON-ready values."""
-        return asdict(self)
+        novelty = self.novelty and self.novelty.to_dict()
+        return {**asdict(replace(self, novelty=None)), "novelty": novelty}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

@@ -33,11 +33,14 @@ class FamiliarityReport(Report):
     look less odd.
     """
 
-    known: bool = Field(description="Whether the score is one that 99 % of known pictures reach.")
-    score: float = Field(description="The lowest of the three ranks.")
+    known: bool = Field(description="Whether the score is one that 95 % of known pictures reach.")
+    score: float = Field(description="The lowest of the ranks.")
     length_rank: float = Field(description="Of the longest capsule's length.")
     margin_rank: float = Field(description="Of its lead over the second longest.")
     error_rank: float = Field(description="Of the error of its reconstruction.")
+    distance_rank: float | None = Field(
+        None, description="Of the distance of the poses from those of known pictures."
+    )
     error: float = Field(description="Squared error of the reconstruction, as a share of the ink.")
 
 
@@ -111,5 +114,7 @@ async def _judge(call: Call, manifest: Manifest, encoded: list[Encoded | Problem
     labels = np.array([one.label for one in longest])
     drawn = await call.inspector.decode(manifest, np.stack([one.pose for one in longest]), labels)
     presence = np.stack([one.presence for one in images])
+    poses = np.stack([one.poses for one in images])
     seen = np.stack([one.prepared.image for one in images])
-    return manifest.novelty.judge(measure_features(presence, seen, drawn))
+    rule = manifest.novelty
+    return rule.judge(measure_features(presence, poses, seen, drawn, rule.gaussians))

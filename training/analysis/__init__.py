@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from model.bundle import Bundle, write_manifest
+from model.bundle import NOVELTY, Bundle, digest, write_manifest
+from model.bundle.atomic_file import replacing
 from model.capsnet import Network, build
 from model.capsnet.weights import load
 from model.preprocess import Floats, scale
@@ -114,16 +115,22 @@ def with_iterations(network: Network, iterations: int) -> Network:
 def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundle:
     """Fit the novelty rule on held-out images alone; report what it makes of other kinds."""
     manifest, runtime, images = bundle.manifest, Runtime(bundle), scale(examples.images)
-    described = f"{len(images):,} held-out training images, which were {seen_or_not(manifest)}"
+    described = f"{len(images):,} training images that the network was {seen_or_not(manifest)}"
     rule = fit_novelty(runtime, images, described=described)
-    known = rule.rank(find_features(runtime, images[len(images) // 2 :])).score
+    gaussians = rule.gaussians
+    known = rule.rank(find_features(runtime, images[len(images) // 2 :], gaussians)).score
     others = {
-        kind: rule.rank(find_features(runtime, novel)).score
+        kind: rule.rank(find_features(runtime, novel, gaussians)).score
         for kind, novel in draw_others(manifest, data_dir).items()
     }
     draw_roc({kind: roc(known, scores) for kind, scores in others.items()}, bundle.path / ROC)
     verdicts = tuple(judge(rule, known, kind, scores) for kind, scores in others.items())
-    return _record(bundle, novelty=replace(rule, others=verdicts))
+    digests = manifest.sha256
+    if gaussians:
+        with replacing(bundle.path / NOVELTY) as file:
+            gaussians.save(file)
+        digests = {**digests, NOVELTY: digest(bundle.path / NOVELTY, bundle.path)}
+    return _record(bundle, novelty=replace(rule, others=verdicts), sha256=digests)
 
 
 def _centre(examples: Examples, bundle: Bundle) -> Examples:

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from model.bundle import MANIFEST, WEIGHTS, Bundle, BundleError, digest, write_manifest
+from model.bundle import MANIFEST, NOVELTY, WEIGHTS, Bundle, BundleError, digest, write_manifest
+from model.interpret.novelty import NoveltyRule, PoseGaussians
 
 ALL = [
     *(
@@ -87,6 +89,50 @@ def test_a_file_that_is_not_listed_is_refused(name: str, copy: Path) -> None:
     del digests[name]
     rewrite(copy, sha256=digests)
     with pytest.raises(BundleError, match=f"does not list {name}"):
+        Bundle.open(copy)
+
+
+RULE = NoveltyRule(*((0.0, 1.0),) * 4, threshold=0.01, images="digits", distance=(0.0, 1.0))
+
+
+def write_rule(folder: Path, size: int, *, content: bytes = b"") -> None:
+    """Give a bundle a rule and the poses of known images, (10, size), or another content."""
+    with (folder / NOVELTY).open("wb") as file:
+        gaussians = PoseGaussians(np.zeros((10, size), np.float32), np.eye(size, dtype=np.float16))
+        gaussians.save(file)
+    if content:
+        (folder / NOVELTY).write_bytes(content)
+    digests = json.loads((folder / MANIFEST).read_text())["sha256"]
+    rewrite(
+        folder,
+        novelty=RULE.to_dict(),
+        sha256={**digests, NOVELTY: digest(folder / NOVELTY, folder)},
+    )
+
+
+def test_a_rule_comes_with_its_poses(copy: Path) -> None:
+    """They are read with the bundle, and are no part of what the manifest says."""
+    write_rule(copy, 160)
+    manifest = Bundle.open(copy).manifest
+    assert manifest.novelty is not None
+    assert manifest.novelty.gaussians is not None
+    assert (10, 160) == manifest.novelty.gaussians.means.shape
+    assert "gaussians" not in manifest.to_dict()["novelty"]
+
+
+def test_a_rule_without_its_poses_is_refused(copy: Path) -> None:
+    """Not listed, missing, unreadable, or of another network: each is said."""
+    rewrite(copy, novelty=RULE.to_dict())
+    with pytest.raises(BundleError, match=f"the manifest does not list {NOVELTY}"):
+        Bundle.open(copy)
+    write_rule(copy, 160, content=b"nothing")
+    with pytest.raises(BundleError, match=f"copy: {NOVELTY}: it is no .npz file"):
+        Bundle.open(copy)
+    write_rule(copy, 80)
+    with pytest.raises(BundleError, match=f"copy: {NOVELTY} is of a network with other poses"):
+        Bundle.open(copy)
+    (copy / NOVELTY).unlink()
+    with pytest.raises(BundleError, match=f"copy: {NOVELTY} cannot be read: No such file"):
         Bundle.open(copy)
 
 

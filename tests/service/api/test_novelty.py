@@ -13,9 +13,10 @@ from PIL import Image
 
 from model.bundle import Bundle
 from model.interpret.dimensions import PoseDimension
-from model.interpret.novelty import Features, NoveltyRule, measure_features
+from model.interpret.novelty import Features, NoveltyRule, PoseGaussians, measure_features
 from model.preprocess import scale
 from model.runtime import Runtime
+from service.api.classify import FamiliarityReport
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
@@ -27,6 +28,8 @@ RULE = NoveltyRule(
     error=(0.0, 0.5, 5.0),
     threshold=0.1,
     images="none",
+    distance=(0.0, 1.0, 10.0),
+    gaussians=PoseGaussians(np.zeros((10, 160), np.float32), np.eye(160, dtype=np.float16)),
 )
 NAMES = (PoseDimension(7, 4, "slant", -1, 0.625), PoseDimension(7, 5, "none"))
 
@@ -46,7 +49,7 @@ def expected_features(runtime: Runtime, picture: bytes) -> Features:
     presence, poses = runtime.encode(image)
     label = int(presence.argmax())
     drawn = runtime.decode(poses[:, label], np.array([label]))
-    return measure_features(presence, image, drawn)
+    return measure_features(presence, poses, image, drawn, RULE.gaussians)
 
 
 def test_each_picture_is_compared_with_known_ones(
@@ -62,10 +65,31 @@ def test_each_picture_is_compared_with_known_ones(
         ranks, found = RULE.rank(features), prediction["familiarity"]
         assert float(ranks.score[0]) == pytest.approx(found["score"], abs=1e-4)
         assert [float(rank[0]) for rank in ranks] == pytest.approx(
-            [found["length_rank"], found["margin_rank"], found["error_rank"]], abs=1e-4
+            [found[f"{name}_rank"] for name in ("length", "margin", "error", "distance")],
+            abs=1e-4,
         )
         assert float(features.error[0]) == pytest.approx(found["error"], abs=1e-4)
         assert (found["score"] >= RULE.threshold) == found["known"]
+
+
+def test_without_distances_none_is_told(
+    bundle_path: Path, settings: Settings, digits: list[bytes]
+) -> None:
+    """The score is the lowest of the other ranks."""
+    bundle = Bundle.open(bundle_path)
+    manifest = replace(bundle.manifest, novelty=replace(RULE, distance=(), gaussians=None))
+    runtime = Runtime(replace(bundle, manifest=manifest), device="cpu", threads=1)
+    with TestClient(create_app(settings, open_engine({"mnist": runtime}))) as client:
+        answer = client.post("/classify", params={"known": True}, files={"file": digits[3]})
+    found = answer.json()["predictions"][0]["familiarity"]
+    assert "distance_rank" not in found
+    assert found["score"] == min(found[f"{name}_rank"] for name in ("length", "margin", "error"))
+
+
+def test_every_field_is_in_the_docs() -> None:
+    """As code, in the page on the API."""
+    page = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
+    assert [] == [name for name in FamiliarityReport.model_fields if f"`{name}`" not in page]
 
 
 def test_nothing_is_compared_unless_asked(studied: TestClient, digits: list[bytes]) -> None:

@@ -62,9 +62,9 @@ def test_an_analysed_bundle_tells_what_was_found(bundle: Bundle, data_dir: Path)
         (one.label, one.dim) for one in manifest.pose_dimensions
     }
     assert manifest.novelty is not None
-    assert (
-        f"{HELD_OUT} held-out training images, which were not trained on" == manifest.novelty.images
-    )
+    expected = f"{HELD_OUT} training images that the network was not trained on"
+    assert expected == manifest.novelty.images
+    assert "fewer than 95 %" not in (bundle.path / CARD).read_text()
     assert {"noise", "blanks", "letters", "digits (toys)"} == {
         one["kind"] for one in manifest.novelty.others
     }
@@ -147,9 +147,28 @@ def test_a_network_that_saw_the_held_out_images_says_so(
 ) -> None:
     """The rule was fitted on images that it was trained on."""
     final = say_training(bundle_path, data_dir / "final", runs=(replace(RUN, held_out=0),))
-    rule = analyse_novelty(final, examples, data_dir).manifest.novelty
-    assert rule is not None
-    assert rule.images.endswith("which were trained on")
+    analysed = analyse_novelty(final, examples, data_dir)
+    write_card(analysed)
+    assert analysed.manifest.novelty is not None
+    assert analysed.manifest.novelty.images.endswith("that the network was trained on")
+    assert "fewer than 95 % of them are known" in (final.path / CARD).read_text()
+
+
+def test_the_poses_of_known_images_lie_in_the_bundle(bundle: Bundle, data_dir: Path) -> None:
+    """The bundle that is opened measures the same distances as the one that was fitted."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (200, 1, 28, 28), np.uint8)
+    # Both halves alike, so that no image lies further away than all others.
+    examples = Examples(np.tile(images, (2, 1, 1, 1)), np.zeros(400, np.int64))
+    fitted = analyse_novelty(bundle, examples, data_dir).manifest.novelty
+    opened = Bundle.open(bundle.path).manifest.novelty
+    assert fitted is not None
+    assert fitted == opened
+    assert fitted.gaussians is not None
+    assert opened is not None
+    assert opened.gaussians is not None
+    assert np.array_equal(fitted.gaussians.whitening, opened.gaussians.whitening)
+    assert np.array_equal(fitted.gaussians.means, opened.gaussians.means)
 
 
 def test_a_network_is_routed_for_longer_than_it_was_trained(

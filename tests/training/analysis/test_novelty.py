@@ -10,33 +10,54 @@ from model.bundle import Bundle, Manifest
 from model.runtime import Runtime
 from tests.training.published import write_toys
 from training.analysis import novelty
-from training.analysis.novelty import auc, draw_others, find_features, fit_novelty, judge, roc
+from training.analysis.novelty import (
+    RIDGE,
+    auc,
+    draw_others,
+    find_features,
+    fit_gaussians,
+    fit_novelty,
+    judge,
+    roc,
+)
 from training.data.datasets import DATASETS, NOVELTY_DATASETS
 
 COUNT = 8
 
 
+def sparse_noise(count: int) -> np.ndarray:
+    rng, shape = np.random.default_rng(0), (count, 1, 28, 28)
+    return (rng.random(shape) * (rng.random(shape) < 0.2)).astype(np.float32)
+
+
 @pytest.fixture
 def images() -> np.ndarray:
-    rng = np.random.default_rng(0)
-    return (rng.random((200, 1, 28, 28)) * (rng.random((200, 1, 28, 28)) < 0.2)).astype(np.float32)
+    return sparse_noise(200)
 
 
-def test_a_fitted_rule_knows_what_it_was_fitted_on(runtime: Runtime, images: np.ndarray) -> None:
-    """99 of 100 images of the threshold's half reach it, and the tables are of the other half."""
+@pytest.mark.parametrize(("count", "with_distances"), [(200, False), (4000, True)])
+def test_a_fitted_rule_knows_what_it_was_fitted_on(
+    runtime: Runtime, *, count: int, with_distances: bool
+) -> None:
+    """95 % of the threshold's half reach it, and the tables are of the other half.
+
+    From 100 images no covariance of 160 numbers can be told.
+    """
+    images, half = sparse_noise(count), count // 2
     rule = fit_novelty(runtime, images, described="noise")
-    features = find_features(runtime, images)
-    known = rule.rank(features).score[100:] >= rule.threshold
-    assert 0.99 == pytest.approx(np.mean(known), abs=0.011)
-    for feature, table in zip(features, (rule.length, rule.margin, rule.error), strict=True):
-        assert (feature[:100].min(), feature[:100].max()) == pytest.approx(
-            (table[0], table[-1]), rel=1e-5
-        )
+    assert with_distances == (rule.gaussians is not None) == bool(rule.distance)
+    features = find_features(runtime, images, rule.gaussians)
+    known = rule.rank(features).score[half:] >= rule.threshold
+    assert 0.95 == pytest.approx(np.mean(known), abs=0.011)
+    for name, feature in features._asdict().items():
+        table = getattr(rule, name)
+        extremes = () if feature is None else (feature[:half].min(), feature[:half].max())
+        assert extremes == pytest.approx((*table[:1], *table[-1:]), rel=1e-4)
 
 
 def test_features_are_of_the_most_present_class(runtime: Runtime, images: np.ndarray) -> None:
     """Image by image, without batches, they are the same."""
-    features = find_features(runtime, images[:70])
+    features = find_features(runtime, images[:70], None)
     place = 66
     presence, poses = runtime.encode(images[place : place + 1])
     label = presence[0].argmax()
@@ -44,6 +65,55 @@ def test_features_are_of_the_most_present_class(runtime: Runtime, images: np.nda
     error = np.square(drawn - images[place]).sum() / (np.square(images[place]).sum() + 1)
     assert presence.max() == pytest.approx(features.length[place], abs=1e-5)
     assert error == pytest.approx(features.error[place], rel=1e-4)
+
+
+def draw_poses(count: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Presence (N, 3) and poses (N, 3, 2) of two classes, which differ a little in length."""
+    rng = np.random.default_rng(seed)
+    poses = rng.normal(0, (0.02, 0.005), (count, 3, 2))
+    poses[np.arange(count), np.arange(count) % 2, 0] += 0.8
+    poses = poses.astype(np.float32)
+    return np.linalg.norm(poses, axis=2), poses
+
+
+def test_far_poses_get_rank_zero() -> None:
+    """Moved across the direction in which known ones differ, by twice what they do along it."""
+    gaussians = fit_gaussians(*draw_poses(400, seed=0))
+    known = gaussians.measure_distances(*draw_poses(400, seed=1))
+    _, poses = draw_poses(400, seed=2)
+    poses[..., 1] += 0.05
+    far = gaussians.measure_distances(np.linalg.norm(poses, axis=2), poses)
+    assert known.max() < far.min()
+
+
+def test_distances_are_those_of_mahalanobis() -> None:
+    """Up to a factor and what the regularisation does."""
+    presence, poses = draw_poses(400, seed=0)
+    flat, labels = poses.reshape(400, 6).astype(float), np.arange(400) % 2
+    away = flat - np.stack([flat[labels == label].mean(axis=0) for label in (0, 1)])[labels]
+    expected = np.sqrt(np.einsum("ni,ij,nj->n", away, np.linalg.inv(np.cov(away.T)), away))
+    ratios = fit_gaussians(presence, poses).measure_distances(presence, poses) / expected
+    assert ratios / ratios.mean() == pytest.approx(np.ones(400), rel=0.02)
+
+
+def test_the_covariance_is_regularised() -> None:
+    """Fewer images than numbers, one of which never changes: no distance is infinite."""
+    presence, poses = draw_poses(4, seed=0)
+    poses[:, 2] = 0
+    presence[:, 2] = 0
+    gaussians = fit_gaussians(presence, poses)
+    assert np.abs(gaussians.whitening).max() == pytest.approx(RIDGE**-0.5, rel=0.1)
+    moved = poses.copy()
+    moved[:, 2, 0] = 1
+    assert np.isfinite(gaussians.measure_distances(np.linalg.norm(moved, axis=2), moved)).all()
+
+
+def test_a_class_that_was_never_seen_has_the_mean_of_all() -> None:
+    """The third one is never the most present."""
+    presence, poses = draw_poses(400, seed=0)
+    means = fit_gaussians(presence, poses).means
+    assert poses.reshape(400, 6).mean(axis=0) == pytest.approx(means[2], abs=1e-5)
+    assert poses.reshape(400, 6)[::2].mean(axis=0) == pytest.approx(means[0], abs=1e-5)
 
 
 @pytest.mark.parametrize(
