@@ -15,6 +15,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from model import SHIPPED
+from model.bundle import MANIFEST, Bundle
 from training.device import choose_device
 from training.experiments.declare import COMPARISONS, Row
 from training.experiments.run import load_sets, read_results, result_key, run_row, write_results
@@ -115,7 +117,8 @@ def write_page(
     results = [kept[key] for key in sorted(kept)]
     write_results(results, docs_dir / RESULTS)
     experiments = tuple(EXPERIMENTS.values())
-    (docs_dir / PAGE).write_text(report.write_page(experiments, results))
+    manifests = [Bundle.open(path.parent).manifest for path in SHIPPED.glob(f"*/{MANIFEST}")]
+    (docs_dir / PAGE).write_text(report.write_page(experiments, results, manifests))
     report.draw_pictures(
         experiments, results, docs_dir / PICTURES, runs=runs_dir, data_dir=data_dir
     )

@@ -5,7 +5,10 @@ from pathlib import Path
 
 from PIL import Image
 
+from model import SHIPPED
+from model.bundle import MANIFEST, Bundle
 from model.capsnet import build
+from model.interpret.novelty import NoveltyRule
 from training.data.datasets import Examples
 from training.experiments import EXPERIMENTS, ROWS
 from training.experiments.declare import Column
@@ -85,6 +88,30 @@ def test_the_page_gives_digests_and_pictures(results: list[Result]) -> None:
     assert "](pictures/em-iterations.png)" not in write_page(ALL, some)
 
 
+def test_novelty_is_told_by_bundle_and_kind(bundle_path: Path, results: list[Result]) -> None:
+    """A kind that a bundle was not shown, its own, is left blank; no rule, no row."""
+    manifest = Bundle.open(bundle_path).manifest
+    kinds = [
+        {"kind": kind, "images": 1000, "auc": 0.98765, "known_percent": 1.25}
+        for kind in ("noise", "digits")
+    ]
+    rule = NoveltyRule(*((0.0, 1.0),) * 4, threshold=0.01, images="digits", others=(kinds[0],))
+    named = [
+        replace(manifest, name="two", novelty=replace(rule, others=tuple(kinds))),
+        replace(manifest, name="one", novelty=rule),
+        replace(manifest, name="none"),
+    ]
+    page = write_page(ALL, results, named)
+    table = [line for line in page.partition("## Novelty")[2].splitlines() if line[:1] == "|"][:4]
+    assert [
+        "| bundle | noise | digits |",
+        "|---|---|---|",
+        "| `one` | 0.9877, 1.2 % |  |",
+        "| `two` | 0.9877, 1.2 % | 0.9877, 1.2 % |",
+    ] == table
+    assert "## Novelty" not in write_page(ALL, results)
+
+
 def test_pictures_are_drawn_where_there_are_results(results: list[Result], tmp_path: Path) -> None:
     """As PNG files; those of what networks draw, only where their weights are."""
     pictures = tmp_path / "pictures"
@@ -103,7 +130,8 @@ def test_the_page_in_the_docs_is_what_its_results_give() -> None:
     """Nobody has edited it by hand, and its pictures are there."""
     results = read_results(DOCS / "results.json")
     page = (DOCS / "results.md").read_text()
-    assert write_page(ALL, results) == page
+    manifests = [Bundle.open(path.parent).manifest for path in SHIPPED.glob(f"*/{MANIFEST}")]
+    assert write_page(ALL, results, manifests) == page
     for one in ALL:
         assert (
             f"pictures/{one.name}.png" not in page or (DOCS / f"pictures/{one.name}.png").exists()
