@@ -1,36 +1,46 @@
-"""The encoders of the bundles that ship, in turn with that of `mnist`; and how fast they train.
+"""The networks of the experiment "Families on MNIST" and the paper's: size, speed, training speed.
 
 Images a second of one CPU thread, at two batch sizes, medians over rounds in which all take turns;
-ratios are to `mnist` in the same round. Training speed is that of each bundle's preset.
+ratios are to the paper's CapsNet in the same round. Weights are random and do not matter.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
+from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.encoder import choose_repeats, seconds
-from model.bundle import MANIFEST, Bundle
-from model.preprocess import Floats
-from model.runtime import Runtime
+from benchmarks.encoder import caller, choose_repeats, seconds
+from model.capsnet import Network, build
+from model.capsnet.winograd import WinogradConv2d
+from model.runtime.cpu import open_session
+from model.runtime.runtime import BATCH_ROWS
 from training.data.datasets import Examples
 from training.device import keep_freed_memory
-from training.recipes import PRESETS
+from training.experiments import EXPERIMENTS
+from training.graphs import round_weights, write_graphs
+from training.recipes import PRESETS, Recipe
 from training.state import Plan
 from training.trainer import Trainer
 
-REFERENCE = "mnist"
-BUNDLES = Path("model/bundles")
-_STEPS = 10
+REFERENCE = "paper's CapsNet"
+RECIPES: dict[str, Recipe] = {
+    REFERENCE: PRESETS["mnist"],
+    "paper's CNN": PRESETS["mnist-baseline"],
+    **{row.title: row.recipe for row in EXPERIMENTS["families-mnist"].rows},
+}
+BATCHES = (1, 32)
+_STEPS = 3
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -38,74 +48,99 @@ app = typer.Typer(pretty_exceptions_enable=False)
 @app.command()
 def compare(
     *,
-    bundles: Annotated[Path, typer.Option(help="The folder of the bundles.")] = BUNDLES,
-    batches: Annotated[tuple[int, int], typer.Option(help="Two batch sizes.")] = (1, 32),
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each encoder.")] = 9,
-    training: Annotated[bool, typer.Option(help="Also time ten training steps of each.")] = True,
+    write: Annotated[Path | None, typer.Option(help="A JSON file, for docs/results.md.")] = None,
 ) -> None:
     """Let all encoders take turns and print a row for each."""
     torch.set_num_threads(1)
     keep_freed_memory()
-    runtimes = {
-        path.parent.name: Runtime(Bundle.open(path.parent), device="cpu", threads=1)
-        for path in sorted(bundles.glob(f"*/{MANIFEST}"))
+    networks = {name: _network(recipe) for name, recipe in RECIPES.items()}
+    rates = measure(networks, rounds)
+    found = {
+        name: {
+            "parameters": count_parameters(network),
+            "multiplications": count_multiplications(network),
+            **{f"images/s at {batch}": describe(rates, name, batch) for batch in BATCHES},
+            "training images/s": f"{train(RECIPES[name]):,.0f}",
+        }
+        for name, network in networks.items()
     }
-    rates = {batch: measure(runtimes, batch, rounds) for batch in batches}
-    headings = [f"images/s at {batch} (x {REFERENCE}, min - max)" for batch in batches]
-    table = Table("bundle", "family", "encoder parameters", *headings, "training images/s")
-    for name, runtime in runtimes.items():
-        manifest = runtime.bundle.manifest
-        cells = [describe(rates[batch][name], rates[batch][REFERENCE]) for batch in batches]
-        speed = f"{train(manifest.training['recipe']['name'], name):,.0f}" if training else ""
-        table.add_row(name, manifest.family, f"{count(runtime.bundle):,}", *cells, speed)
-    table.title = f"one CPU thread, {rounds} rounds"
+    table = Table("network", *found[REFERENCE], title=f"one CPU thread, {rounds} rounds")
+    for name, cells in found.items():
+        table.add_row(
+            name, *(f"{one:,}" if isinstance(one, int) else one for one in cells.values())
+        )
     Console(width=160).print(table)
+    if write:
+        write.write_text(json.dumps({"rounds": rounds, "networks": found}, indent=1) + "\n")
 
 
-def measure(runtimes: dict[str, Runtime], batch: int, rounds: int) -> dict[str, list[float]]:
-    """Images a second of each encoder, round by round."""
+def measure(networks: dict[str, Network], rounds: int) -> dict[tuple[str, int], list[float]]:
+    """Images a second of each encoder at each batch size, round by round."""
     calls = {}
-    for name, runtime in runtimes.items():
-        shape = (batch, *runtime.bundle.manifest.image_shape)
-        calls[name] = _caller(runtime, np.random.default_rng(0).random(shape, dtype=np.float32))
-    repeats = {name: choose_repeats(call) for name, call in calls.items()}
-    rates: dict[str, list[float]] = {name: [] for name in calls}
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, network in networks.items():
+            folder = Path(scratch, name)
+            folder.mkdir()
+            write_graphs(network, folder)
+            for batch in BATCHES:
+                graph = folder / "encoder.batch.onnx"
+                if batch < BATCH_ROWS or not graph.exists():
+                    graph = folder / "encoder.onnx"
+                shape = (batch, *network.config.image_shape)
+                images = np.random.default_rng(0).random(shape, dtype=np.float32)
+                calls[name, batch] = caller(open_session(graph, threads=1), images)
+        repeats = {key: choose_repeats(call) for key, call in calls.items()}
+    rates: dict[tuple[str, int], list[float]] = {key: [] for key in calls}
     for number in range(rounds):
-        for name in list(calls) if number % 2 else reversed(calls):
-            rates[name].append(batch / seconds(calls[name], repeats[name]))
+        for key in list(calls) if number % 2 else reversed(calls):
+            rates[key].append(key[1] / seconds(calls[key], repeats[key]))
     return rates
 
 
-def describe(rates: list[float], reference: list[float]) -> str:
+def describe(rates: dict[tuple[str, int], list[float]], name: str, batch: int) -> str:
     """The median rate, and its ratio to the reference with the least and largest of a round."""
-    ratios = [one / other for one, other in zip(rates, reference, strict=True)]
-    return f"{median(rates):,.0f} ({median(ratios):.1f}, {min(ratios):.1f} - {max(ratios):.1f})"
+    ours, reference = rates[name, batch], rates[REFERENCE, batch]
+    ratios = [one / other for one, other in zip(ours, reference, strict=True)]
+    return f"{median(ours):,.0f} ({median(ratios):.1f}, {min(ratios):.1f} - {max(ratios):.1f})"
 
 
-def count(bundle: Bundle) -> int:
-    """Parameters of the encoder."""
-    from model.capsnet import load  # noqa: PLC0415  torch's network, for this number alone
+def count_parameters(network: Network) -> int:
+    """Those of the encoder."""
+    return sum(
+        one.numel() for name, one in network.named_parameters() if not name.startswith("decoder.")
+    )
 
-    named = load(bundle).named_parameters()
-    return sum(one.numel() for name, one in named if not name.startswith("decoder."))
+
+@torch.no_grad()
+def count_multiplications(network: Network) -> int:
+    """Of the encoder for one image, with plain convolutions."""
+    for module in network.modules():
+        if isinstance(module, WinogradConv2d):
+            module.direct = True
+    with FlopCounterMode(display=False) as counter:
+        network(torch.zeros(1, *network.config.image_shape))
+    return int(counter.get_total_flops()) // 2
 
 
-def train(preset: str, bundle: str) -> float:
-    """Images a second of ten steps of a preset, after three to warm up."""
-    recipe = PRESETS[preset if preset in PRESETS else bundle]
-    shape = (1000, 1, 28, 28) if recipe.task == "pairs" else (1000, *recipe.network.image_shape)
-    rng = np.random.default_rng(0)
+def train(recipe: Recipe) -> float:
+    """Images a second of three steps, after one to warm up."""
+    rng, shape = np.random.default_rng(0), (1000, *recipe.network.image_shape)
     images = rng.integers(0, 256, shape, dtype=np.uint8)
     labels = rng.integers(0, recipe.network.num_classes, len(images))
     with tempfile.TemporaryDirectory() as scratch:
         plan = Plan(replace(recipe, name="bench"), 1, Examples(images, labels), None, Path(scratch))
         trainer = Trainer(plan, device=torch.device("cpu"))
-        seconds(trainer.step, 3)
+        seconds(trainer.step, 1)
         return recipe.batch_size / seconds(trainer.step, _STEPS)
 
 
-def _caller(runtime: Runtime, images: Floats):  # noqa: ANN202  what `seconds` takes
-    return lambda: runtime.encode(images)
+@torch.no_grad()
+def _network(recipe: Recipe) -> Network:
+    torch.manual_seed(0)
+    network: Any = build(recipe.network).eval()
+    round_weights(network)
+    return network
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ The commands of `python -m training experiment` are here.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from dataclasses import replace
@@ -25,7 +26,7 @@ from training.state import TrainingError
 
 EXPERIMENTS = {one.name: one for one in (*SEEDS, *COMPARISONS)}
 ROWS = {row.name: row for one in EXPERIMENTS.values() for row in one.rows}
-RESULTS, PAGE, PICTURES = "results.json", "results.md", "pictures"
+RESULTS, PAGE, PICTURES, SPEEDS = "results.json", "results.md", "pictures", "speeds.json"
 
 app = typer.Typer(
     no_args_is_help=True, callback=register, help="Compare networks: docs/results.md."
@@ -118,7 +119,9 @@ def write_page(
     write_results(results, docs_dir / RESULTS)
     experiments = tuple(EXPERIMENTS.values())
     manifests = [Bundle.open(path.parent).manifest for path in SHIPPED.glob(f"*/{MANIFEST}")]
-    (docs_dir / PAGE).write_text(report.write_page(experiments, results, manifests))
+    speeds = docs_dir / SPEEDS
+    measured = json.loads(speeds.read_text()) if speeds.exists() else None
+    (docs_dir / PAGE).write_text(report.write_page(experiments, results, manifests, measured))
     report.draw_pictures(
         experiments, results, docs_dir / PICTURES, runs=runs_dir, data_dir=data_dir
     )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -56,11 +56,15 @@ def write_page(
     experiments: Sequence[Experiment],
     results: Sequence[Result],
     manifests: Sequence[Manifest] = (),
+    speeds: Mapping[str, Any] | None = None,
 ) -> str:
     """The page's Markdown: a section for each experiment with results, then what has none.
 
     Args:
+        experiments: in the order of the page.
+        results: of their rows.
         manifests: of bundles, whose novelty scores are told.
+        speeds: what `benchmarks.families --write` wrote.
     """
     reads = Counter(one.dataset for one in results if one.split == "test")
     counts = " and ".join(f"`{name}` {count} times" for name, count in sorted(reads.items()))
@@ -68,6 +72,8 @@ def write_page(
     parts += [_section(one, results) for one in experiments if _of(one.rows, results)]
     if rules := {one.name: one.novelty for one in manifests if one.novelty}:
         parts.append(_novelty(dict(sorted(rules.items()))))
+    if speeds:
+        parts.append(_speeds(speeds))
     digests = {name: sha for one in results for name, sha in one.digests.items()}
     if digests:
         lines = [_line(("set", "SHA-256")), "|---|---|"]
@@ -123,6 +129,23 @@ def _novelty(rules: Mapping[str, NoveltyRule]) -> str:
         ]
         lines.append(_line((f"`{name}`", *cells)))
     return "\n".join((*lines, "\n`python -m training analyse BUNDLE`\n"))
+
+
+def _speeds(speeds: Mapping[str, Any]) -> str:
+    """Size and speed of the families' networks."""
+    networks: dict[str, dict[str, Any]] = speeds["networks"]
+    columns = list(next(iter(networks.values())))
+    lines = [_line(("network", *columns)), "|---" * (1 + len(columns)) + "|"]
+    for name, cells in networks.items():
+        values = (f"{one:,}" if isinstance(one, int) else str(one) for one in cells.values())
+        lines.append(_line((name, *values)))
+    text = (
+        "Of the encoder, on one CPU thread; multiplications are those of plain convolutions for "
+        f"one image. Images a second are medians of {speeds['rounds']} rounds in which all took "
+        "turns; in brackets is the ratio to the paper's CapsNet in the same round, least - largest."
+    )
+    command = "`python -m benchmarks.families --write docs/speeds.json`"
+    return "\n".join(("## Families: size and speed\n", f"{text}\n", *lines, f"\n{command}\n"))
 
 
 def _missing(one: Experiment, results: Sequence[Result]) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,13 +130,22 @@ def test_pictures_are_drawn_where_there_are_results(results: list[Result], tmp_p
 def test_the_page_in_the_docs_is_what_its_results_give() -> None:
     """Nobody has edited it by hand, and its pictures are there."""
     results = read_results(DOCS / "results.json")
+    speeds = json.loads((DOCS / "speeds.json").read_text())
     page = (DOCS / "results.md").read_text()
     manifests = [Bundle.open(path.parent).manifest for path in SHIPPED.glob(f"*/{MANIFEST}")]
-    assert write_page(ALL, results, manifests) == page
+    assert write_page(ALL, results, manifests, speeds) == page
     for one in ALL:
         assert (
             f"pictures/{one.name}.png" not in page or (DOCS / f"pictures/{one.name}.png").exists()
         )
+
+
+def test_size_and_speed_are_a_table(results: list[Result]) -> None:
+    """A row for each network, whole numbers with commas."""
+    networks = {"one": {"parameters": 1234, "images/s at 1": "5 (1.0, 1.0 - 1.0)"}}
+    page = write_page(ALL, results, speeds={"rounds": 9, "networks": networks})
+    assert "\n| network | parameters | images/s at 1 |\n|---|---|---|\n| one | 1,234 | 5 " in page
+    assert "medians of 9 rounds" in page
 
 
 def test_pairs_are_drawn_with_what_networks_say(bars: Examples) -> None:
