@@ -10,8 +10,16 @@ from pydantic import BaseModel, Field
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.interpret.novelty import Novelty, measure_features
-from service.api.answers import BundleAnswer, FitReport, Lengths, Pose, Report, bundle, rounded
-from service.api.queries import PictureQuery
+from service.api.schemas import (
+    BundleAnswer,
+    FitReport,
+    Lengths,
+    Number,
+    PictureQuery,
+    Pose,
+    Report,
+    about,
+)
 from service.errors import InvalidParameter, Problem, checked
 from service.http.problems import ProblemDetails
 from service.http.route import Call
@@ -46,7 +54,7 @@ class Prediction(BaseModel):
 
     label: int
     class_name: str
-    length: float = Field(description="Of the label: how sure, in [0, 1].")
+    length: Number = Field(description="Of the label: how sure, in [0, 1].")
     lengths: Lengths
     poses: list[Pose] | None = Field(None, description="All K poses, with poses=true.")
     familiarity: FamiliarityReport | None = Field(None, description="With known=true.")
@@ -81,22 +89,23 @@ async def classify(call: Call, query: ClassifyQuery) -> ClassifyAnswer:
         else _predict(manifest, one, next(novelty), poses=query.poses)
         for one in encoded
     ]
-    return ClassifyAnswer(**bundle(manifest), predictions=predictions)
+    return ClassifyAnswer(**about(manifest, predictions=predictions))
 
 
 def _predict(
     manifest: Manifest, one: Encoded, novelty: Novelty | None, *, poses: bool
 ) -> Prediction:
-    label, lengths = int(one.presence.argmax()), rounded(one.presence)
-    return Prediction(
-        label=label,
-        class_name=manifest.class_names[label],
-        length=lengths[label],
-        lengths=lengths,
-        poses=rounded(one.poses) if poses else None,
-        familiarity=novelty and FamiliarityReport.model_validate(novelty),
-        fit=FitReport.model_validate(one.prepared),
-    )
+    label = int(one.presence.argmax())
+    found = {
+        "label": label,
+        "class_name": manifest.class_names[label],
+        "length": one.presence[label],
+        "lengths": one.presence,
+        "poses": list(one.poses) if poses else None,
+        "familiarity": novelty,
+        "fit": one.prepared,
+    }
+    return Prediction.model_validate(found)
 
 
 async def _judge(call: Call, manifest: Manifest, encoded: list[Encoded | Problem]) -> list[Novelty]:

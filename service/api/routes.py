@@ -5,15 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from service.api.classify import classify
-from service.api.decode import BODY, decode
 from service.api.equivariance import equivariance
-from service.api.models import list_models, reload_models, show_model
-from service.api.operations import livez, metrics, readyz
-from service.api.perturb import perturb, sweep
-from service.api.reconstruct import reconstruct
+from service.api.operations import list_models, livez, metrics, readyz, reload_models, show_model
+from service.api.pairs import overlay_pictures, overlay_samples, segment_picture, show_sample
+from service.api.poses import BODY, decode, perturb, reconstruct, sweep
 from service.api.routing import routing
-from service.api.samples import overlay_pictures, overlay_samples, show_sample
-from service.api.segment import segment_picture
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import PICTURE_BODY, TWO_PICTURES_BODY
 from service.http.route import Route

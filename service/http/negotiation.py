@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from service.errors import NotAcceptable
@@ -25,9 +25,14 @@ def choose_media_type(accept: str | None, offers: Sequence[str]) -> str:
         NotAcceptable: the client takes none of them.
     """
     ranges = _parse(accept or "*/*")
-    liking = {offer: _quality(offer, ranges) for offer in offers}
-    best = max(offers, key=lambda offer: liking[offer])
-    if liking[best] <= 0:
+
+    def liking(offer: str) -> float:
+        """How much the most specific range that covers an offer likes it."""
+        patterns = (offer, f"{offer.partition('/')[0]}/*", "*/*")
+        return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)
+
+    best = max(offers, key=liking)
+    if not liking(best):
         raise NotAcceptable(f"this route answers with {' or '.join(offers)}, not with {accept}")
     return best
 
@@ -43,9 +48,3 @@ def _parse(accept: str) -> dict[str, float]:
         liking = float(quality) if _QUALITY.fullmatch(quality) else 0.0
         ranges[media_range] = max(liking, ranges.get(media_range, 0.0))
     return ranges
-
-
-def _quality(offer: str, ranges: Mapping[str, float]) -> float:
-    """How much the most specific range that covers an offer likes it."""
-    patterns = (offer, f"{offer.partition('/')[0]}/*", "*/*")
-    return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)

@@ -1,28 +1,20 @@
-"""What FastAPI cannot read off the routes: request bodies, problems, and the page to try them."""
+"""What FastAPI cannot read off the routes: request bodies, problems and examples."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import re
-from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.docs import get_swagger_ui_html
-from starlette.requests import Request
-from starlette.responses import HTMLResponse
 
-from service.http.middleware import PAGE_POLICY, TIMEOUT_HEADER
+from service.http.middleware import TIMEOUT_HEADER
 from service.http.negotiation import PNG
 from service.http.problems import MEDIA_TYPE
 from service.http.uploads import FILE_FIELD
 from service.pictures import SAMPLES
 
 Json = dict[str, Any]
-_SWAGGER_FILES = "/static-offline-docs"
-"""Where `FastAPIOffline` serves what Swagger UI is made of."""
 _ENCODED = {"type": "string", "format": "byte", "description": "base64 or a data URL"}
 _FILES = {"type": "array", "items": {"type": "string", "format": "binary"}}
 
@@ -101,26 +93,3 @@ def _complete(path: str, operation: Json) -> None:
 
 def _sample(label: int) -> str:
     return base64.b64encode((SAMPLES / f"{label}.png").read_bytes()).decode()
-
-
-def docs_page(app: FastAPI) -> Callable[[Request], Awaitable[HTMLResponse]]:
-    """What answers with Swagger UI, from this service's own files."""
-    page = get_swagger_ui_html(
-        openapi_url=str(app.openapi_url),
-        title=app.title,
-        oauth2_redirect_url=None,
-        swagger_js_url=f"{_SWAGGER_FILES}/swagger-ui-bundle.js",
-        swagger_css_url=f"{_SWAGGER_FILES}/swagger-ui.css",
-        swagger_favicon_url=f"{_SWAGGER_FILES}/favicon.png",
-    )
-    # Swagger UI needs the page's own inline script, and inline styles.
-    (script,) = re.findall(rb"<script>(.*?)</script>", bytes(page.body), re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
-    policy = PAGE_POLICY.replace("script-src 'self'", f"script-src 'self' 'sha256-{digest}'")
-    policy = policy.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
-    page.headers["Content-Security-Policy"] = policy
-
-    async def docs(_request: Request) -> HTMLResponse:
-        return page
-
-    return docs
