@@ -25,7 +25,7 @@ from service.inference.engine import open_engine as open_local
 from service.inference.job import Admission
 from service.inference.remote import Remote
 from service.lifecycle import Lifecycle
-from service.pictures.prepare import Preparation
+from service.pictures import Preparation
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import telemetry

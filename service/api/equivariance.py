@@ -12,7 +12,7 @@ from model.interpret.equivariance import MAX_STEPS, Transform, Walk, angles_deg,
 from service.api.schemas import CapsuleAnswer, Pose, TargetQuery, Vector, about
 from service.errors import InvalidParameter
 from service.http.route import Call, View
-from service.views.equivariance import draw_equivariance
+from service.views import draw_equivariance
 
 Value = Annotated[float | None, Field(allow_inf_nan=False)]
 

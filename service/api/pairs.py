@@ -28,9 +28,7 @@ from service.errors import InvalidParameter, UnknownModel, checked
 from service.http.route import Call, Picture, Query, View
 from service.http.uploads import FILE_FIELD, read_picture, read_pictures
 from service.inference.inspector import Inspector
-from service.pictures import SAMPLES
-from service.pictures.decode import encode_png
-from service.pictures.prepare import Frame, Upload
+from service.pictures import SAMPLES, Frame, Upload, encode_png
 
 Distance = Annotated[int, Field(ge=-2 * MAX_SHIFT_PX, le=2 * MAX_SHIFT_PX)]
 Label = Annotated[int, Field(ge=0, le=9)]

@@ -32,7 +32,7 @@ from service.http.problems import invalid
 from service.http.route import Call, View
 from service.http.uploads import content_type
 from service.inference.inspector import check_label
-from service.pictures.decode import encode_png
+from service.pictures import encode_png
 
 MAX_POSES_BYTES = 500_000
 """Of a body of `/decode`; the most poses, of 16 numbers, take a fifth of it."""

@@ -25,7 +25,7 @@ from service.api.schemas import (
 from service.http.route import Call, View
 from service.http.uploads import read_picture
 from service.inference.inspector import Encoded, check_label
-from service.views.routing import RoutingView, draw_routing
+from service.views import RoutingView, draw_routing
 
 
 class RoutingQuery(TargetQuery):

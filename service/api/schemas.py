@@ -15,8 +15,7 @@ from model.preprocess.polarity import FoundPolarity
 from service.http.route import Call, Query
 from service.http.uploads import read_picture
 from service.inference.inspector import Capsule
-from service.pictures.decode import encode_png
-from service.pictures.prepare import Frame
+from service.pictures import Frame, encode_png
 
 DECIMALS = 6
 
