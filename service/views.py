@@ -208,8 +208,7 @@ def _fill_hidden(panels: Sequence[Axes], name: str, trace: LayerTrace) -> None:
     for step, maps in enumerate(trace.presence):
         range_ = f"from {maps.min():.2f} to {maps.max():.2f}"
         axes = _show(panels[step], f"{name}, iteration {step + 1}\nactivations\n{range_}")
-        mosaic = np.full((count * (rows + 1), count * (columns + 1)), np.nan)
-        for place, one in enumerate(maps):
-            top, left = place // count * (rows + 1), place % count * (columns + 1)
-            mosaic[top : top + rows, left : left + columns] = one
+        squares = np.pad(maps, ((0, count**2 - types), (0, 1), (0, 1)), constant_values=np.nan)
+        lines = squares.reshape(count, count, rows + 1, columns + 1).swapaxes(1, 2)
+        mosaic = lines.reshape(count * (rows + 1), count * (columns + 1))
         axes.imshow(mosaic, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")

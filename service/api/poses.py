@@ -69,10 +69,9 @@ async def reconstruct(call: Call, query: ReconstructQuery) -> View[ReconstructAn
     return View(manifest, partial(ReconstructAnswer, **found), draw)
 
 
-class PerturbQuery(TargetQuery):
+class PerturbQuery(ReconstructQuery):
     """Of `/perturb`."""
 
-    scale: Scale = 1
     dim: int = Field(ge=0, description="The pose dimension to move, below D.", examples=[4])
     delta: Delta = Field(description="How far; the paper shows -0.25 to 0.25.", examples=[0.1])
 
@@ -208,11 +207,7 @@ class DecodeAnswer(BundleAnswer):
     images: list[DataUrl] = Field(description="One for each pose, in order.")
 
 
-BODY = json_body(DecodeBody.model_json_schema())
-BODY["requestBody"]["content"]["application/json"]["example"] = {
-    "pose": [0.25, -0.25] * 8,
-    "label": 7,
-}
+POSES_BODY = json_body(DecodeBody.model_json_schema(), {"pose": [0.25, -0.25] * 8, "label": 7})
 
 
 async def decode(call: Call, query: DecodeQuery) -> View[DecodeAnswer]:

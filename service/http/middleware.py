@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
@@ -58,39 +59,26 @@ def cross_origin(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     )
 
 
+@dataclass
 class Exchange:
     """Takes a request from its id to its line in the log, and answers errors.
 
     HEAD is answered as GET without the body (RFC 9110, section 9.3.2), and `/v1/...` as `/...`.
-
-    Args:
-        app: what is wrapped.
-        access: asks for keys.
-        settings: limit the size of one body, the bytes of all, and the time for one to arrive.
-        metrics: count the request.
-        lifecycle: says when to close connections.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        access: Access,
-        settings: Settings,
-        *,
-        metrics: Metrics,
-        lifecycle: Lifecycle,
-    ) -> None:
-        self._app = app
-        self._access = access
-        self.settings = settings
-        self._metrics = metrics
-        self._lifecycle = lifecycle
-        self.held_bytes = 0
+    app: ASGIApp
+    access: Access
+    settings: Settings
+    """Limit the size of one body, the bytes of all, and the time for one to arrive."""
+    metrics: Metrics
+    lifecycle: Lifecycle
+    held_bytes: int = 0
+    """Of the bodies of all requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; what is not HTTP (the lifespan) passes."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         started, seconds = time.perf_counter(), timings.collect()
         method, status = scope["method"], 0
@@ -113,10 +101,10 @@ class Exchange:
             await send(message)
 
         body = _Body(self, receive, headers.get(b"content-length", b""))
-        self._metrics.begin_request()
+        self.metrics.begin_request()
         try:
-            self._access.check(scope)
-            await self._app(scope, body.receive, send_with_headers)
+            self.access.check(scope)
+            await self.app(scope, body.receive, send_with_headers)
         except (asyncio.CancelledError, ClientDisconnect) as end:
             if not isinstance(end, ClientDisconnect) and not body.was_abandoned():
                 raise
@@ -124,12 +112,12 @@ class Exchange:
         except Exception as error:
             if status:
                 raise
-            await answer(scope, error, self._metrics)(scope, receive, send_with_headers)
+            await answer(scope, error, self.metrics)(scope, receive, send_with_headers)
         finally:
             body.stop_watching()
             self.held_bytes -= body.size
             seconds["total"] = seconds["total"] or time.perf_counter() - started
-            self._metrics.end_request()
+            self.metrics.end_request()
             if status:  # the client need not wait for this
                 self._note(method, scope, status, seconds)
 
@@ -147,7 +135,7 @@ class Exchange:
         ]
         if own.get(b"content-type", b"").startswith(b"text/html"):
             headers += ((name, _PAGE_HEADERS[name]) for name in _PAGE_HEADERS.keys() - own.keys())
-        if self._lifecycle.draining:
+        if self.lifecycle.draining:
             headers.append((b"connection", b"close"))
         return headers
 
@@ -157,7 +145,7 @@ class Exchange:
             route = scope["root_path"].removeprefix(scope[_MOUNTED])
         else:
             route = getattr(scope.get("route"), "path", "unknown")
-        self._metrics.note_request(method, route, status, seconds)
+        self.metrics.note_request(method, route, status, seconds)
         if route not in PROBES:
             times = {f"{stage}_ms": round(1000 * s, 2) for stage, s in seconds.items()}
             level = logging.DEBUG if _MOUNTED in scope and status < 400 else logging.INFO
@@ -183,11 +171,11 @@ class _Body:
     def __init__(self, exchange: Exchange, receive: Receive, announced: bytes) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._task = task
+        self._task, self._loop = task, task.get_loop()
         self._exchange = exchange
         self._receive = receive
         self._announced = announced
-        self._deadline = task.get_loop().time() + exchange.settings.upload_timeout_s
+        self._deadline = self._loop.time() + exchange.settings.upload_timeout_s
         self.size = 0
         self._watching: asyncio.TimerHandle | asyncio.Task[None] | None = None
         """Set once the body is complete."""
@@ -215,7 +203,7 @@ class _Body:
         self.size += size
         exchange.held_bytes += size
         if not self._watching and not message.get("more_body"):
-            self._watching = self._task.get_loop().call_later(PATIENCE_S, self._begin_watching)
+            self._watching = self._loop.call_later(PATIENCE_S, self._begin_watching)
         return message
 
     def was_abandoned(self) -> bool:
@@ -233,7 +221,7 @@ class _Body:
             raise TooLarge(f"a request body may have {limit:,} bytes")
 
     def _begin_watching(self) -> None:
-        self._watching = self._task.get_loop().create_task(self._watch())
+        self._watching = self._loop.create_task(self._watch())
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
