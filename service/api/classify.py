@@ -13,12 +13,11 @@ from model.interpret.novelty import Novelty, measure_features
 from service.api.schemas import (
     BundleAnswer,
     FitReport,
-    Lengths,
-    Number,
     PictureQuery,
     Pose,
     Report,
     about,
+    rounded,
 )
 from service.errors import InvalidParameter, Problem, checked
 from service.http.problems import ProblemDetails
@@ -54,8 +53,10 @@ class Prediction(BaseModel):
 
     label: int
     class_name: str
-    length: Number = Field(description="Of the label: how sure, in [0, 1].")
-    lengths: Lengths
+    length: float = Field(description="Of the label: how sure, in [0, 1].")
+    lengths: list[float] = Field(
+        description="Presence of all K classes, by label: see `presence` of `GET /models`."
+    )
     poses: list[Pose] | None = Field(None, description="All K poses, with poses=true.")
     familiarity: FamiliarityReport | None = Field(None, description="With known=true.")
     fit: FitReport
@@ -95,12 +96,12 @@ async def classify(call: Call, query: ClassifyQuery) -> ClassifyAnswer:
 def _predict(
     manifest: Manifest, one: Encoded, novelty: Novelty | None, *, poses: bool
 ) -> Prediction:
-    label = int(one.presence.argmax())
+    label, lengths = int(one.presence.argmax()), rounded(one.presence)
     found = {
         "label": label,
         "class_name": manifest.class_names[label],
-        "length": one.presence[label],
-        "lengths": one.presence,
+        "length": lengths[label],
+        "lengths": lengths,
         "poses": list(one.poses) if poses else None,
         "familiarity": novelty,
         "fit": one.prepared,

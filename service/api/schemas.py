@@ -35,10 +35,6 @@ Number = Annotated[float, Rounded]
 Vector = Annotated[list[float], Rounded]
 Matrix = Annotated[list[list[float]], Rounded]
 Maps = Annotated[list[list[list[float]]], Rounded]
-Lengths = Annotated[
-    Vector,
-    Field(description="Presence of all K classes, by label: see `presence` of `GET /models`."),
-]
 Pose = Annotated[Vector, Field(description="The class capsule, D numbers.")]
 DataUrl = Annotated[
     str, BeforeValidator(data_url), Field(description="A PNG as data:image/png;base64,…")

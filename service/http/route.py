@@ -94,12 +94,13 @@ class Route(APIRoute):
         answer = hints["return"]
         self._handler = handler
         self._query: type[Query] | None = hints.get("query")
-        self._offers, png = ([JSON] if method == "POST" else []), {}
+        self._offers: tuple[str, ...] = (JSON,) if method == "POST" else ()
+        png: dict[int | str, Any] = {}
         if get_origin(answer) is View:
             (answer,) = get_args(answer)
-            self._offers, png = [JSON, PNG], png_answer("Where `Accept` prefers image/png.")
+            self._offers, png = (JSON, PNG), png_answer("Where `Accept` prefers image/png.")
         elif answer is Picture:
-            self._offers, png = [PNG], png_answer("There is no other answer.")
+            self._offers, png = (PNG,), png_answer("There is no other answer.")
         timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_networks else {}
         plain = isinstance(answer, type) and issubclass(answer, Response)
         super().__init__(
