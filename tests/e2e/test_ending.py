@@ -46,7 +46,7 @@ def test_a_closed_terminal_ends_it(container: object) -> None:
     if container:
         pytest.skip("a container has no terminal of ours")
     port = free_port()
-    environment = {**os.environ, "PORT": str(port), "CAPSNET_DRAIN_GRACE_S": "0"}
+    environment = {**os.environ, "CAPSNET_PORT": str(port), "CAPSNET_DRAIN_GRACE_S": "0"}
     ours, its = os.openpty()
     take = [sys.executable, "-c", TAKE_TERMINAL, *SOURCE]
     process = subprocess.Popen(take, env=environment, stdin=its, start_new_session=True)
