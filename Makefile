@@ -29,7 +29,7 @@ help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 serve: $(VENV)/.serve ## Serve the shipped bundles on http://HOST:PORT.
-	HOST=$(HOST) PORT=$(PORT) $(BIN)/python -m service
+	CAPSNET_HOST=$(HOST) CAPSNET_PORT=$(PORT) $(BIN)/python -m service
 
 test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
 	$(BIN)/python -m pytest $(ARGS)

@@ -13,12 +13,11 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from service import VERSION
-from service.api.decode import MAX_POSES_BYTES
 from service.api.routes import api_routes
 from service.http.keys import Access
-from service.http.middleware import Exchange, Guard, cross_origin
-from service.http.openapi import complete, docs_page
-from service.http.page import FOLDER, StaticFiles, show_page
+from service.http.middleware import Exchange, cross_origin
+from service.http.openapi import complete
+from service.http.pages import FOLDER, StaticFiles, show_docs, show_page
 from service.http.route import Route
 from service.inference.bundles import Bundles, load_runtimes
 from service.inference.engine import Engine
@@ -26,7 +25,7 @@ from service.inference.engine import open_engine as open_local
 from service.inference.job import Admission
 from service.inference.remote import Remote
 from service.lifecycle import Lifecycle
-from service.pictures.prepare import Preparation
+from service.pictures import Preparation
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import telemetry
@@ -45,11 +44,10 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     Raises:
         service.settings.SettingsError: the API keys cannot be used, or traces cannot be sent.
     """
-    lifecycle, metrics = Lifecycle(), Metrics()
+    lifecycle, admission = Lifecycle(), Admission(settings.max_waiting_rows)
+    metrics = Metrics(lambda: admission.waiting)
     preparation = Preparation(max_pixels=settings.max_pixels, threads=settings.decode_threads)
-    admission = Admission(settings.max_waiting_rows)
     bundles = Bundles(_opener(settings, lifecycle, metrics), metrics.note_engine)
-    metrics.watch_waiting(lambda: admission.waiting)
     access = Access(settings)
 
     @asynccontextmanager
@@ -73,16 +71,13 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app.state.admission, app.state.preparation = admission, preparation
     app.state.metrics, app.state.lifecycle = metrics, lifecycle
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
-    pages = [page("/", show_page), page("/docs", docs_page(app))]
+    pages = [page("/", show_page), page("/docs", show_docs)]
     app.router.routes[:0] = [*api_routes(access), *pages]
     app.mount("/static", StaticFiles(directory=FOLDER), name="static")
     complete(app)
-    of_paths = {"/decode": min(MAX_POSES_BYTES, settings.max_body_bytes)}
-    guard = Guard(app.router, access, settings, of_paths)
-    # Instead of Starlette's and FastAPI's own middleware: Guard answers all errors.
-    app.middleware_stack = Exchange(
-        cross_origin(guard, settings.cors_origins), metrics=metrics, lifecycle=lifecycle
-    )
+    # Instead of Starlette's and FastAPI's own middleware: Exchange answers all errors.
+    exchange = Exchange(app.router, access, settings, metrics=metrics, lifecycle=lifecycle)
+    app.middleware_stack = cross_origin(exchange, settings.cors_origins)
     if engine is not None:
         bundles.use(engine)
     return app

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from http import HTTPStatus
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 Error = TypeVar("Error", bound=BaseException)
 T = TypeVar("T")
@@ -17,36 +17,37 @@ class Problem(Exception):
         detail: what is wrong with this request, for its sender.
         parameter: name of the parameter at fault.
         retry_after_s: when trying again may help, in seconds.
+        headers: of the answer.
     """
 
-    status: ClassVar[int] = 500
-    slug: ClassVar[str] = "internal-error"
-    title: ClassVar[str] = "Internal server error"
-    headers: ClassVar[dict[str, str]] = {}
+    status: int = 500
+    slug: str = "internal-error"
+    title: str = "Internal server error"
+    headers: Mapping[str, str] = {}
 
     def __init__(
-        self, detail: str, *, parameter: str | None = None, retry_after_s: float | None = None
+        self,
+        detail: str,
+        *,
+        parameter: str | None = None,
+        retry_after_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.parameter = parameter
+        self.headers = headers or self.headers
         if retry_after_s is not None:
-            self.headers = {**self.headers, "Retry-After": str(math.ceil(retry_after_s))}  # type: ignore[misc]
+            self.headers = {**self.headers, "Retry-After": str(math.ceil(retry_after_s))}
 
     def __init_subclass__(cls, status: int, slug: str, title: str) -> None:
-        cls.status, cls.slug, cls.title = HTTPStatus(status), slug, title
+        cls.status, cls.slug, cls.title = status, slug, title
 
     def to_dict(self) -> dict[str, Any]:
-        """Problem details; members that are None are left out."""
-        return details(
-            self.status, self.slug, self.title, detail=self.detail, parameter=self.parameter
-        )
-
-
-def details(status: int, slug: str, title: str, **more: Any) -> dict[str, Any]:
-    """Problem details; members that are None are left out."""
-    members = {"type": f"urn:capsnet:problem:{slug}", "title": title, "status": int(status), **more}
-    return {key: value for key, value in members.items() if value is not None}
+        """Problem details; `parameter` is left out where there is none."""
+        members = {"type": f"urn:capsnet:problem:{self.slug}", "title": self.title}
+        found = {**members, "status": self.status, "detail": self.detail}
+        return {**found, "parameter": self.parameter} if self.parameter else found
 
 
 def checked(outcome: T | Problem) -> T:
@@ -76,7 +77,7 @@ class MalformedRequest(Problem, status=400, slug="malformed-request", title="Mal
 class Unauthorized(Problem, status=401, slug="unauthorized", title="API key required"):
     """No API key, or one that the service does not know (RFC 9110, section 11.6.1)."""
 
-    headers: ClassVar = {"WWW-Authenticate": 'Bearer realm="capsnet-service"'}
+    headers: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="capsnet-service"'}
 
 
 class Forbidden(Problem, status=403, slug="forbidden", title="Admin key required"):
@@ -87,6 +88,14 @@ class UnknownModel(Problem, status=404, slug="unknown-model", title="Model not f
     """No bundle of that name is loaded."""
 
 
+class NotFound(Problem, status=404, slug="not-found", title="Not found"):
+    """No such route."""
+
+
+class MethodNotAllowed(Problem, status=405, slug="method-not-allowed", title="Method not allowed"):
+    """A route, but not with this method."""
+
+
 class NotAcceptable(Problem, status=406, slug="not-acceptable", title="Not acceptable"):
     """The answer does not exist in any of the media types that were asked for."""
 
@@ -94,7 +103,7 @@ class NotAcceptable(Problem, status=406, slug="not-acceptable", title="Not accep
 class UploadTimeout(Problem, status=408, slug="upload-timeout", title="Upload timed out"):
     """The body did not arrive in time."""
 
-    headers: ClassVar = {"Connection": "close"}
+    headers: Mapping[str, str] = {"Connection": "close"}
 
 
 class BundleRefused(Problem, status=409, slug="bundle-refused", title="Bundle cannot be loaded"):

@@ -18,7 +18,8 @@ def main() -> None:
 
     Runs every few seconds beside the service, so it reads its address without loading the settings.
     """
-    host, port = _read("HOST", "127.0.0.1"), int(_read("PORT", "8000"))
+    host = os.environ.get("CAPSNET_HOST") or "127.0.0.1"
+    port = int(os.environ.get("CAPSNET_PORT") or 8000)
     with closing(HTTPConnection(_LOOPBACK.get(host, host), port, timeout=TIMEOUT_S)) as connection:
         try:
             connection.request("GET", "/readyz")
@@ -26,10 +27,6 @@ def main() -> None:
         except (OSError, HTTPException) as error:
             sys.exit(f"not ready: {error}")
     sys.exit(None if status == HTTPStatus.OK else f"not ready: {status}")
-
-
-def _read(name: str, default: str) -> str:
-    return os.environ.get(f"CAPSNET_{name}") or os.environ.get(name) or default
 
 
 if __name__ == "__main__":

@@ -108,24 +108,16 @@ class Settings(BaseSettings):
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Read the settings, and `HOST` and `PORT` without prefix as a convenience.
+        """Read the settings.
 
         Raises:
             SettingsError: an unknown `CAPSNET_` variable, or a value out of range.
         """
         known = {f"{_PREFIX}{name.upper()}" for name in cls.model_fields} | _FOREIGN
-        unknown = sorted(
-            name for name in os.environ if name.startswith(_PREFIX) and name not in known
-        )
-        if unknown:
+        if unknown := sorted({name for name in os.environ if name.startswith(_PREFIX)} - known):
             raise SettingsError(f"unknown settings: {', '.join(unknown)}")
-        short = {
-            name.lower(): os.environ[name]
-            for name in ("HOST", "PORT")
-            if name in os.environ and f"{_PREFIX}{name}" not in os.environ
-        }
         try:
-            return cls(**short)  # type: ignore[arg-type]
+            return cls()  # type: ignore[call-arg]  # the environment has the arguments
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False, include_input=False)
             raise SettingsError("; ".join(_describe(fault) for fault in faults)) from None

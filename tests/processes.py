@@ -53,7 +53,7 @@ def running(
 ) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
     """A service in a process of its own, from when the probe says 200."""
     port = free_port()
-    settings = {"CAPSNET_DRAIN_GRACE_S": "0", "PORT": str(port), **environment}
+    settings = {"CAPSNET_DRAIN_GRACE_S": "0", "CAPSNET_PORT": str(port), **environment}
     process = subprocess.Popen(command(settings), env={**os.environ, **settings})
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:

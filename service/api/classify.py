@@ -10,8 +10,15 @@ from pydantic import BaseModel, Field
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.interpret.novelty import Novelty, measure_features
-from service.api.answers import BundleAnswer, FitReport, Lengths, Pose, Report, bundle, rounded
-from service.api.queries import PictureQuery
+from service.api.schemas import (
+    BundleAnswer,
+    FitReport,
+    PictureQuery,
+    Pose,
+    Report,
+    about,
+    rounded,
+)
 from service.errors import InvalidParameter, Problem, checked
 from service.http.problems import ProblemDetails
 from service.http.route import Call
@@ -50,7 +57,9 @@ class Prediction(BaseModel):
     label: int
     class_name: str
     length: float = Field(description="Of the label: how sure, in [0, 1].")
-    lengths: Lengths
+    lengths: list[float] = Field(
+        description="Presence of all K classes, by label: see `presence` of `GET /models`."
+    )
     poses: list[Pose] | None = Field(None, description="All K poses, with poses=true.")
     familiarity: FamiliarityReport | None = Field(None, description="With known=true.")
     fit: FitReport
@@ -84,22 +93,23 @@ async def classify(call: Call, query: ClassifyQuery) -> ClassifyAnswer:
         else _predict(manifest, one, next(novelty), poses=query.poses)
         for one in encoded
     ]
-    return ClassifyAnswer(**bundle(manifest), predictions=predictions)
+    return ClassifyAnswer(**about(manifest, predictions=predictions))
 
 
 def _predict(
     manifest: Manifest, one: Encoded, novelty: Novelty | None, *, poses: bool
 ) -> Prediction:
     label, lengths = int(one.presence.argmax()), rounded(one.presence)
-    return Prediction(
-        label=label,
-        class_name=manifest.class_names[label],
-        length=lengths[label],
-        lengths=lengths,
-        poses=rounded(one.poses) if poses else None,
-        familiarity=novelty and FamiliarityReport.model_validate(novelty),
-        fit=FitReport.model_validate(one.prepared),
-    )
+    found = {
+        "label": label,
+        "class_name": manifest.class_names[label],
+        "length": lengths[label],
+        "lengths": lengths,
+        "poses": list(one.poses) if poses else None,
+        "familiarity": novelty,
+        "fit": one.prepared,
+    }
+    return Prediction.model_validate(found)
 
 
 async def _judge(call: Call, manifest: Manifest, encoded: list[Encoded | Problem]) -> list[Novelty]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
 
 from model.interpret.equivariance import MAX_STEPS, Transform, Walk, angles_deg, plan_walk
-from service.api.answers import CapsuleAnswer, Pose, about, rounded
-from service.api.queries import TargetQuery
+from service.api.schemas import CapsuleAnswer, Pose, TargetQuery, Vector, about
 from service.errors import InvalidParameter
 from service.http.route import Call, View
-from service.views.equivariance import draw_equivariance
+from service.views import draw_equivariance
 
 Value = Annotated[float | None, Field(allow_inf_nan=False)]
 
@@ -47,9 +47,9 @@ class EquivarianceAnswer(CapsuleAnswer):
 
     transform: Transform
     values: list[float]
-    lengths: list[float] = Field(description="Of the class.")
+    lengths: Vector = Field(description="Of the class.")
     labels: list[int] = Field(description="The most present class at each step.")
-    angles_deg: list[float] | None = Field(description="From the unmoved pose; null without poses.")
+    angles_deg: Vector | None = Field(description="From the unmoved pose; null without poses.")
     poses: list[Pose] | None = Field(description="Of the class; likewise.")
 
 
@@ -62,24 +62,17 @@ async def equivariance(call: Call, query: EquivarianceQuery) -> View[Equivarianc
     images = await asyncio.to_thread(walk.images, capsule.prepared.image)
     presence, all_poses = await call.inspector.encode_images(manifest, images)
     poses = all_poses[:, label]
-    angles = angles_deg(poses, capsule.pose)
-
-    def answer() -> EquivarianceAnswer:
-        return EquivarianceAnswer(
-            **about(manifest, capsule),
-            transform=walk.transform,
-            values=list(walk.values),
-            lengths=rounded(presence[:, label]),
-            labels=presence.argmax(axis=1).tolist(),
-            angles_deg=rounded(angles) if manifest.class_dim else None,
-            poses=rounded(poses) if manifest.class_dim else None,
-        )
-
-    return View(
+    angles, has_poses = angles_deg(poses, capsule.pose), manifest.class_dim > 0
+    found = about(
         manifest,
-        answer,
-        lambda: draw_equivariance(
-            manifest, walk, images, label=label, presence=presence, poses=poses, angles_deg=angles
-        ),
-        large=True,
+        capsule,
+        transform=walk.transform,
+        values=walk.values,
+        lengths=presence[:, label],
+        labels=presence.argmax(axis=1).tolist(),
+        angles_deg=angles if has_poses else None,
+        poses=list(poses) if has_poses else None,
     )
+    draw = partial(draw_equivariance, manifest, walk, images, label=label)
+    draw = partial(draw, presence=presence, poses=poses, angles_deg=angles)
+    return View(manifest, partial(EquivarianceAnswer, **found), draw, large=True)

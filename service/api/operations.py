@@ -1,16 +1,52 @@
-"""`GET /livez`, `GET /readyz` and `GET /metrics`."""
+"""What operators ask: bundles and their reload, probes and metrics."""
 
 from __future__ import annotations
 
-from typing import Literal
+import asyncio
+from dataclasses import asdict
+from typing import Any, Literal
 
 from fastapi import Request
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from service.errors import Unavailable
-from service.lifecycle import Lifecycle
+from model.bundle.manifest import Offer, PresenceKind
+from service.errors import BundleRefused, Unavailable
+from service.http.route import Call, Query
+from service.inference.bundles import ReloadRefused
+from service.inference.engine import Engine
 from service.telemetry.metrics import CONTENT_TYPE
+
+
+class ModelSummary(BaseModel):
+    """One loaded bundle."""
+
+    name: str
+    version: str = Field(description="Of the weights.")
+    family: str = Field(description="The kind of network.")
+    dataset: str
+    class_names: list[str]
+    channels: int = Field(description="Of the network's images: 1 for grey, 3 for colour.")
+    height: int = Field(description="Of the network's images, in pixels.")
+    width: int
+    class_dim: int = Field(description="D, the size of a pose; 0 where there are none.")
+    presence: PresenceKind = Field(description="What `length` and `lengths` in answers are.")
+    offers: list[Offer] = Field(description="`decode` for all that is drawn, `trace` for /routing.")
+    default: bool = Field(description="Whether requests that name no model are answered by it.")
+    metrics: dict[str, Any]
+
+
+class ModelsAnswer(BaseModel):
+    """All loaded bundles."""
+
+    provider: str = Field(description="The onnxruntime provider in use.")
+    models: list[ModelSummary]
+
+
+class ModelQuery(Query):
+    """Of `/models/{name}`."""
+
+    name: str = Field(examples=["mnist"])
 
 
 class Liveness(BaseModel):
@@ -27,17 +63,47 @@ class Readiness(BaseModel):
     models: list[str]
 
 
+async def list_models(call: Call) -> ModelsAnswer:
+    """Name the loaded bundles."""
+    return _summarise(call.inspector.engine, call.inspector.default_model)
+
+
+async def show_model(call: Call, query: ModelQuery) -> dict[str, Any]:
+    """Give one bundle's whole manifest, and what its pose dimensions do in words."""
+    manifest = call.inspector.manifest(query.name)
+    dimensions = [{**asdict(one), "effect": one.effect} for one in manifest.pose_dimensions]
+    return {**manifest.to_dict(), "pose_dimensions": dimensions}
+
+
+async def reload_models(request: Request) -> ModelsAnswer:
+    """Load all bundles anew and exchange them between requests, or leave all as they are."""
+    reload = asyncio.ensure_future(request.app.state.reload())
+    try:
+        await asyncio.shield(reload)  # it goes on if the client leaves
+    except ReloadRefused as error:
+        raise BundleRefused(str(error)) from error
+    with request.app.state.bundles.engine() as engine:
+        return _summarise(engine, request.app.state.settings.default_model)
+
+
+def _summarise(engine: Engine, default: str) -> ModelsAnswer:
+    models = [
+        ModelSummary.model_validate({**vars(one), "default": name == default})
+        for name, one in sorted(engine.manifests.items())
+    ]
+    return ModelsAnswer(provider=engine.provider, models=models)
+
+
 async def livez(request: Request) -> Liveness:
     """Say that the process is up and can infer; if not, it should be restarted."""
-    lifecycle: Lifecycle = request.app.state.lifecycle
-    if lifecycle.failure:
-        raise Unavailable(lifecycle.failure)
+    if failure := request.app.state.lifecycle.failure:
+        raise Unavailable(failure)
     return Liveness(status="alive")
 
 
 async def readyz(request: Request) -> Readiness:
     """Say that requests are taken, and on which device."""
-    lifecycle: Lifecycle = request.app.state.lifecycle
+    lifecycle = request.app.state.lifecycle
     with request.app.state.bundles.engine() as engine:
         if lifecycle.failure or lifecycle.draining:
             raise Unavailable(lifecycle.failure or "the service is draining", retry_after_s=1)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from service.api.classify import classify
-from service.api.decode import BODY, decode
 from service.api.equivariance import equivariance
-from service.api.models import list_models, reload_models, show_model
-from service.api.operations import livez, metrics, readyz
-from service.api.perturb import perturb, sweep
-from service.api.reconstruct import reconstruct
+from service.api.operations import list_models, livez, metrics, readyz, reload_models, show_model
+from service.api.pairs import overlay_pictures, overlay_samples, segment_picture, show_sample
+from service.api.poses import POSES_BODY, decode, perturb, reconstruct, sweep
 from service.api.routing import routing
-from service.api.samples import overlay_pictures, overlay_samples, show_sample
-from service.api.segment import segment_picture
 from service.http.keys import SECURITY_SCHEMES, Access
-from service.http.openapi import PICTURE_BODY, TWO_PICTURES_BODY
+from service.http.openapi import picture_body, two_pictures_body
 from service.http.route import Route
 
 
@@ -26,18 +22,19 @@ def api_routes(access: Access) -> list[Route]:
     """
     schemes = SECURITY_SCHEMES if access.api else []
     post = partial(Route, "POST", dependencies=schemes)
+    with_picture = partial(post, openapi=picture_body())
     get = partial(Route, "GET", dependencies=schemes)
     at_once = partial(Route, "GET", needs_networks=False)
     routes = [
-        post("/classify", classify, openapi=PICTURE_BODY),
-        post("/reconstruct", reconstruct, openapi=PICTURE_BODY),
-        post("/perturb", perturb, openapi=PICTURE_BODY),
-        post("/decode", decode, openapi=BODY),
-        post("/perturb/sweep", sweep, openapi=PICTURE_BODY),
-        post("/routing", routing, openapi=PICTURE_BODY),
-        post("/equivariance", equivariance, openapi=PICTURE_BODY),
-        post("/segment", segment_picture, openapi=PICTURE_BODY),
-        post("/overlay", overlay_pictures, openapi=TWO_PICTURES_BODY),
+        with_picture("/classify", classify),
+        with_picture("/reconstruct", reconstruct),
+        with_picture("/perturb", perturb),
+        post("/decode", decode, openapi=POSES_BODY),
+        with_picture("/perturb/sweep", sweep),
+        with_picture("/routing", routing),
+        with_picture("/equivariance", equivariance),
+        with_picture("/segment", segment_picture),
+        post("/overlay", overlay_pictures, openapi=two_pictures_body()),
         get("/overlay", overlay_samples),
         get("/models", list_models),
         get("/models/{name}", show_model),

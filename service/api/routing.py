@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
 from model.interpret.routing import by_type, on_grid, project, trace_agreement
-from model.preprocess import Prepared
-from model.runtime import LayerTrace, Trace
-from service.api.answers import CapsuleAnswer, about, rounded
-from service.api.queries import TargetQuery
+from model.preprocess import Floats, Prepared
+from model.runtime import Trace
+from service.api.schemas import (
+    CapsuleAnswer,
+    Maps,
+    Matrix,
+    Number,
+    Rounded,
+    TargetQuery,
+    Vector,
+    about,
+)
 from service.http.route import Call, View
 from service.http.uploads import read_picture
 from service.inference.inspector import Encoded, check_label
-from service.views.routing import RoutingView, draw_routing
+from service.views import RoutingView, draw_routing
 
 
 class RoutingQuery(TargetQuery):
@@ -35,34 +42,34 @@ class RoutingQuery(TargetQuery):
 class RoutingIteration(BaseModel):
     """The state after one iteration. Lists over classes are by label."""
 
-    lengths: list[float] = Field(description="(K,), presence of the classes.")
-    agreement: list[float] = Field(description="(K,), -1 to 1: how alike votes are.")
-    entropy: float = Field(description="How undecided the input capsules are, from 0 to 1.")
-    couplings: list[list[float]] | None = Field(None, description="(K, I); with detail=true.")
-    logits: list[list[float]] | None = Field(None, description="(K, I); likewise.")
+    lengths: Vector = Field(description="(K,), presence of the classes.")
+    agreement: Vector = Field(description="(K,), -1 to 1: how alike votes are.")
+    entropy: Number = Field(description="How undecided the input capsules are, from 0 to 1.")
+    couplings: Matrix | None = Field(None, description="(K, I); with detail=true.")
+    logits: Matrix | None = Field(None, description="(K, I); likewise.")
 
 
 class HeatMaps(BaseModel):
     """Support: how much of a class's length before its squash comes from where; may be negative."""
 
-    grid: list[list[list[list[float]]]] = Field(description="(R, K, rows, columns), from the top.")
-    types: list[list[list[float]]] = Field(description="(R, K, T): summed over the grid.")
+    grid: Annotated[list[Maps], Rounded] = Field(description="(R, K, rows, columns), from the top.")
+    types: Maps = Field(description="(R, K, T): summed over the grid.")
 
 
 class Votes(BaseModel):
     """The votes for the label in the plane in which they differ most."""
 
-    explained: list[float] = Field(description="Share of their variance along x and along y.")
-    points: list[list[float]] | None = Field(None, description="(I, 2), centred; likewise.")
-    couplings: list[float] | None = Field(None, description="(I,), their last weights; likewise.")
+    explained: Vector = Field(description="Share of their variance along x and along y.")
+    points: Matrix | None = Field(None, description="(I, 2), centred; likewise.")
+    couplings: Vector | None = Field(None, description="(I,), their last weights; likewise.")
 
 
 class HiddenIteration(BaseModel):
     """A layer of convolutional capsules after one iteration."""
 
-    activations: list[float] = Field(description="(T',): means over the layer's grid.")
-    maps: list[list[list[float]]] | None = Field(None, description="(T', rows, columns); likewise.")
-    assignments: list[list[float]] = Field(description="(T', T): shares of each type of input.")
+    activations: Vector = Field(description="(T',): means over the layer's grid.")
+    maps: Maps | None = Field(None, description="(T', rows, columns); likewise.")
+    assignments: Matrix = Field(description="(T', T): shares of each type of input.")
 
 
 class HiddenLayer(BaseModel):
@@ -112,47 +119,49 @@ def _view(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | No
 
 def _answer(manifest: Manifest, view: RoutingView, *, detail: bool) -> RoutingAnswer:
     layer, classes, agreement = manifest.layers[-1], view.trace.classes, view.agreement
-    large = rounded if detail else _leave_out
-    steps = [
-        RoutingIteration(
-            lengths=rounded(classes.presence[step]),
-            agreement=rounded(agreement.agreement[step]),
-            entropy=rounded(agreement.entropy[step]),
-            couplings=large(classes.couplings[step]),
-            logits=large(classes.logits[step]),
-        )
+
+    def large(values: Floats) -> Any:
+        return values if detail else None
+
+    iterations = [
+        {
+            "lengths": classes.presence[step],
+            "agreement": agreement.agreement[step],
+            "entropy": agreement.entropy[step],
+            "couplings": large(classes.couplings[step]),
+            "logits": large(classes.logits[step]),
+        }
         for step in range(layer.iterations)
     ]
-    return RoutingAnswer(
-        **about(manifest, view.capsule),
+    hidden = [
+        {
+            "name": name,
+            "iterations": [
+                {
+                    "activations": maps.mean(axis=(1, 2)),
+                    "maps": large(maps),
+                    "assignments": shares,
+                }
+                for maps, shares in zip(trace.presence, trace.couplings, strict=True)
+            ],
+        }
+        for name, trace in view.trace.hidden.items()
+    ]
+    grid, types = on_grid(agreement.support, layer), by_type(agreement.support, layer)
+    votes = {
+        "explained": view.votes.explained,
+        "points": large(view.votes.points),
+        "couplings": large(agreement.weights[-1, view.capsule.label]),
+    }
+    found = about(
+        manifest,
+        view.capsule,
         types=layer.types,
         rows=layer.rows,
         columns=layer.columns,
-        iterations=steps,
-        heat_maps=HeatMaps(
-            grid=rounded(on_grid(agreement.support, layer)),
-            types=rounded(by_type(agreement.support, layer)),
-        ),
-        votes=Votes(
-            explained=rounded(view.votes.explained),
-            points=large(view.votes.points),
-            couplings=large(agreement.weights[-1, view.capsule.label]),
-        ),
-        layers=[_layer(*one, large) for one in view.trace.hidden.items()],
+        iterations=iterations,
+        heat_maps={"grid": grid, "types": types},
+        votes=votes,
+        layers=hidden,
     )
-
-
-def _layer(name: str, trace: LayerTrace, large: Callable[[Any], Any]) -> HiddenLayer:
-    steps = [
-        HiddenIteration(
-            activations=rounded(maps.mean(axis=(1, 2))),
-            maps=large(maps),
-            assignments=rounded(shares),
-        )
-        for maps, shares in zip(trace.presence, trace.couplings, strict=True)
-    ]
-    return HiddenLayer(name=name, iterations=steps)
-
-
-def _leave_out(_values: Any) -> None:
-    """What has no place in an answer without detail."""
+    return RoutingAnswer(**found)

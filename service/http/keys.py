@@ -56,7 +56,9 @@ class Access:
         for_admin = path == ADMIN_PATH and bool(self.admin)
         if not (self.api or for_admin) or path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
             return
-        offered = _offered(Headers(scope=scope))
+        headers = Headers(scope=scope)
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        offered = token.strip() if scheme.lower() == "bearer" else headers.get(KEY_HEADER)
         if offered is None:
             raise Unauthorized(f"send an API key: Authorization: Bearer ... or {KEY_HEADER}")
         digest = _digest(offered)
@@ -86,8 +88,3 @@ def _read(kind: str, keys: Iterable[SecretStr], path: Path | None) -> frozenset[
 
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
-
-
-def _offered(headers: Headers) -> str | None:
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else headers.get(KEY_HEADER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from service.errors import NotAcceptable
@@ -14,8 +13,11 @@ _QUALITY = re.compile(r"0(\.\d*)?|1(\.0*)?")
 """A malformed one counts as 0."""
 
 
-def choose_media_type(accept: str | None, offers: Sequence[str]) -> str:
+@lru_cache
+def choose_media_type(accept: str | None, offers: tuple[str, ...]) -> str:
     """The offer that the client likes best; the first of those it likes equally.
+
+    Clients send few different headers.
 
     Args:
         accept: the header's value; None or empty takes anything.
@@ -24,28 +26,20 @@ def choose_media_type(accept: str | None, offers: Sequence[str]) -> str:
     Raises:
         NotAcceptable: the client takes none of them.
     """
-    ranges = _parse(accept or "*/*")
-    liking = {offer: _quality(offer, ranges) for offer in offers}
-    best = max(offers, key=lambda offer: liking[offer])
-    if liking[best] <= 0:
-        raise NotAcceptable(f"this route answers with {' or '.join(offers)}, not with {accept}")
-    return best
-
-
-@lru_cache
-def _parse(accept: str) -> dict[str, float]:
-    """Media ranges and how much each is liked; clients send few different headers."""
     ranges: dict[str, float] = {}
-    for part in filter(str.strip, accept.lower().split(",")):
+    for part in filter(str.strip, (accept or "*/*").lower().split(",")):
         media_range, *parameters = (piece.strip() for piece in part.split(";"))
         pairs = (parameter.partition("=") for parameter in parameters)
         quality = next((value.strip() for name, _, value in pairs if name.strip() == "q"), "1")
         liking = float(quality) if _QUALITY.fullmatch(quality) else 0.0
         ranges[media_range] = max(liking, ranges.get(media_range, 0.0))
-    return ranges
 
+    def like(offer: str) -> float:
+        """How much the most specific range that covers an offer likes it."""
+        patterns = (offer, f"{offer.partition('/')[0]}/*", "*/*")
+        return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)
 
-def _quality(offer: str, ranges: Mapping[str, float]) -> float:
-    """How much the most specific range that covers an offer likes it."""
-    patterns = (offer, f"{offer.partition('/')[0]}/*", "*/*")
-    return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)
+    best = max(offers, key=like)
+    if not like(best):
+        raise NotAcceptable(f"this route answers with {' or '.join(offers)}, not with {accept}")
+    return best

@@ -1,28 +1,19 @@
-"""What FastAPI cannot read off the routes: request bodies, problems, and the page to try them."""
+"""What FastAPI cannot read off the routes: request bodies, problems and examples."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import re
-from collections.abc import Awaitable, Callable
-from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.docs import get_swagger_ui_html
-from starlette.requests import Request
-from starlette.responses import HTMLResponse
 
-from service.http.middleware import PAGE_POLICY, TIMEOUT_HEADER
+from service.http.middleware import TIMEOUT_HEADER
 from service.http.negotiation import PNG
 from service.http.problems import MEDIA_TYPE
 from service.http.uploads import FILE_FIELD
 from service.pictures import SAMPLES
 
 Json = dict[str, Any]
-_SWAGGER_FILES = "/static-offline-docs"
-"""Where `FastAPIOffline` serves what Swagger UI is made of."""
 _ENCODED = {"type": "string", "format": "byte", "description": "base64 or a data URL"}
 _FILES = {"type": "array", "items": {"type": "string", "format": "binary"}}
 
@@ -35,10 +26,25 @@ def _binary(description: str) -> Json:
     return {"schema": {"type": "string", "format": "binary", "description": description}}
 
 
-def json_body(schema: Json, **more: Json) -> Json:
+def json_body(schema: Json, example: Json, **more: Json) -> Json:
     """A request body of JSON or, by media type, of something else."""
-    content = {"application/json": {"schema": schema}, **more}
+    content = {"application/json": {"schema": schema, "example": example}, **more}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def picture_body() -> Json:
+    """A request body with images, in each way to send one."""
+    example = {"image": _sample(7)}
+    return json_body({"oneOf": [_ONE, _SEVERAL]}, example, **_FORM, **_RAW)
+
+
+def two_pictures_body() -> Json:
+    """A request body with two images."""
+    return json_body(_SEVERAL, {"images": [_sample(3), _sample(5)]}, **_FORM)
+
+
+def _sample(label: int) -> str:
+    return base64.b64encode((SAMPLES / f"{label}.png").read_bytes()).decode()
 
 
 def png_answer(description: str) -> dict[int | str, Json]:
@@ -50,8 +56,6 @@ _ONE = _object("image", _ENCODED)
 _SEVERAL = _object("images", {"type": "array", "minItems": 1, "items": _ENCODED})
 _FORM = {"multipart/form-data": {"schema": _object(FILE_FIELD, _FILES)}}
 _RAW = {"image/*": _binary("PNG, JPEG, WebP, BMP or GIF; the first frame counts.")}
-PICTURE_BODY = json_body({"oneOf": [_ONE, _SEVERAL]}, **_FORM, **_RAW)
-TWO_PICTURES_BODY = json_body(_SEVERAL, **_FORM)
 TIMEOUT_PARAMETER = {
     "name": TIMEOUT_HEADER,
     "in": "header",
@@ -73,54 +77,16 @@ PROBLEMS: dict[int | str, Json] = {
 
 
 def complete(app: FastAPI) -> None:
-    """Add what FastAPI left out of the OpenAPI document when it is first asked for."""
+    """Have the OpenAPI document say which parameters are in the path, not in the query string."""
     plain = app.openapi
 
-    @cache
     def openapi() -> Json:
         document = plain()
         for path, operations in document["paths"].items():
             for operation in operations.values():
-                _complete(path, operation)
+                for parameter in operation.get("parameters", ()):
+                    if f"{{{parameter['name']}}}" in path:
+                        parameter.update({"in": "path", "required": True})
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation says
-
-
-def _complete(path: str, operation: Json) -> None:
-    """Say which parameters are in the path, and make requests with an image runnable."""
-    for parameter in operation.get("parameters", ()):
-        if f"{{{parameter['name']}}}" in path:
-            parameter.update({"in": "path", "required": True})
-    content = operation.get("requestBody", {}).get("content", {})
-    if "image/*" in content:
-        content["application/json"]["example"] = {"image": _sample(7)}
-    elif "multipart/form-data" in content:
-        content["application/json"]["example"] = {"images": [_sample(3), _sample(5)]}
-
-
-def _sample(label: int) -> str:
-    return base64.b64encode((SAMPLES / f"{label}.png").read_bytes()).decode()
-
-
-def docs_page(app: FastAPI) -> Callable[[Request], Awaitable[HTMLResponse]]:
-    """What answers with Swagger UI, from this service's own files."""
-    page = get_swagger_ui_html(
-        openapi_url=str(app.openapi_url),
-        title=app.title,
-        oauth2_redirect_url=None,
-        swagger_js_url=f"{_SWAGGER_FILES}/swagger-ui-bundle.js",
-        swagger_css_url=f"{_SWAGGER_FILES}/swagger-ui.css",
-        swagger_favicon_url=f"{_SWAGGER_FILES}/favicon.png",
-    )
-    # Swagger UI needs the page's own inline script, and inline styles.
-    (script,) = re.findall(rb"<script>(.*?)</script>", bytes(page.body), re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
-    policy = PAGE_POLICY.replace("script-src 'self'", f"script-src 'self' 'sha256-{digest}'")
-    policy = policy.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
-    page.headers["Content-Security-Policy"] = policy
-
-    async def docs(_request: Request) -> HTMLResponse:
-        return page
-
-    return docs

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
-from typing import Any
 
-from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Scope
 
 from service.errors import (
     Busy,
     InvalidParameter,
     MalformedRequest,
+    MethodNotAllowed,
+    NotFound,
     Problem,
     TooLate,
     Unauthorized,
     Unavailable,
-    details,
     release,
 )
 from service.inference.job import Closed, DeadlineExceeded, QueueFull
+from service.telemetry.metrics import Metrics
 
 MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-ID"
@@ -46,25 +47,20 @@ class ProblemDetails(BaseModel):
     request_id: str | None = None
 
 
-def answer(request: Request, error: Exception) -> JSONResponse:
+def answer(scope: Scope, error: Exception, metrics: Metrics) -> JSONResponse:
     """The answer to a request whose handling raised something, which is released."""
-    problem = to_problem(error)
-    if problem is None and not isinstance(error, HTTPException):
-        log.error("request %s failed", request.state.request_id, exc_info=error)
+    problem, request_id = to_problem(error, scope), scope["state"]["request_id"]
+    if problem is None:
+        log.error("request %s failed", request_id, exc_info=error)
         problem = Problem("The failure was logged under this request's id.")
     release(error)
-    if isinstance(problem, _REJECTIONS) and request.url.path not in PROBES:
-        request.app.state.metrics.note_rejection(problem.slug)
-    if problem is None:
-        assert isinstance(error, HTTPException)
-        members, headers = _describe(request, error)
-    else:
-        members, headers = problem.to_dict(), problem.headers
-    members["request_id"] = request.state.request_id
-    return JSONResponse(members, members["status"], headers=headers, media_type=MEDIA_TYPE)
+    if isinstance(problem, _REJECTIONS) and scope["path"] not in PROBES:
+        metrics.note_rejection(problem.slug)
+    members = {**problem.to_dict(), "request_id": request_id}
+    return JSONResponse(members, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
-def to_problem(error: Exception) -> Problem | None:
+def to_problem(error: Exception, scope: Scope) -> Problem | None:
     """The problem that an error is; None if nobody foresaw it."""
     match error:
         case Problem():
@@ -75,6 +71,8 @@ def to_problem(error: Exception) -> Problem | None:
             return TooLate(str(error))
         case Closed():
             return Unavailable(str(error), retry_after_s=1)
+        case HTTPException():
+            return _unrouted(error, scope)
     return None
 
 
@@ -88,19 +86,13 @@ def invalid(error: ValidationError) -> Problem:
     return InvalidParameter(f"{where}: {fault['msg']}", parameter=names[0])
 
 
-def _describe(request: Request, error: HTTPException) -> tuple[dict[str, Any], dict[str, str]]:
-    """Members and headers where there is no such route, or not with this method."""
-    phrase = HTTPStatus(error.status_code).phrase
-    detail = error.detail if error.detail != phrase else None
-    headers = dict(error.headers or {})
-    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(sorted(_methods(request)))
-    slug = phrase.lower().replace(" ", "-")
-    return details(error.status_code, slug, phrase, detail=detail), headers
-
-
-def _methods(request: Request) -> set[str]:
-    """All methods of the routes of a path; those of files where it has no route."""
-    fitting = [one for one in request.app.routes if one.matches(request.scope)[0] != Match.NONE]
+def _unrouted(error: HTTPException, scope: Scope) -> Problem:
+    """What is wrong where no route has this path, or none of its routes this method."""
+    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        return NotFound("there is nothing at this path")
+    fitting = [one for one in scope["app"].routes if one.matches(scope)[0] != Match.NONE]
     methods = {method for route in fitting for method in getattr(route, "methods", ())}
-    return methods | {"HEAD"} if "GET" in methods else methods or {"GET", "HEAD"}
+    if "GET" in methods or not methods:  # a folder of files has none
+        methods |= {"GET", "HEAD"}
+    allowed = ", ".join(sorted(methods))
+    return MethodNotAllowed(f"this path takes {allowed}", headers={"Allow": allowed})

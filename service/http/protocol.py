@@ -30,10 +30,9 @@ class Http1(HttpToolsProtocol):
         super().__init__(*args, **more)
         self._upload_timeout_s = upload_timeout_s
         self._timer: asyncio.TimerHandle | None = None
-        self._begun = False
-        """A request has begun and is not complete."""
-        self._headed = False
-        """The head of that request is complete."""
+        """Runs until a request is complete."""
+        self._headed = True
+        """No head is incomplete."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request."""
@@ -48,30 +47,24 @@ class Http1(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse what came."""
         self._unset_keepalive_if_required()
-        self._parse(data)
-        if not self._begun:
-            self._stop_timer()
-        elif self._timer is None:
-            self._start_timer()
-
-    def _parse(self, data: bytes) -> None:
         while data:
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserError:
                 self._refuse(400, "the request is not HTTP/1.1")
             except httptools.HttpParserUpgrade as stop:
-                if self.parser.get_method() == b"CONNECT":
-                    self._refuse(400, "there is no CONNECT here")
-                    return
-                data = self._head() + data[stop.args[0] :]
-                self.parser = httptools.HttpRequestParser(self)
-                continue
+                if self.parser.get_method() != b"CONNECT":
+                    data = self._head() + data[stop.args[0] :]
+                    self.parser = httptools.HttpRequestParser(self)
+                    continue
+                self._refuse(400, "there is no CONNECT here")
             return
 
     def on_message_begin(self) -> None:
         """Begin to read a head."""
-        self._begun, self._headed = True, False
+        self._headed = False
+        if self._timer is None:
+            self._start_timer()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -83,7 +76,7 @@ class Http1(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Take the body for complete, unless it was not read."""
         if not self.parser.should_upgrade():
-            self._begun = False
+            self._stop_timer()
             super().on_message_complete()
 
     def _start_timer(self) -> None:
@@ -98,7 +91,7 @@ class Http1(HttpToolsProtocol):
         """End a connection on which nothing is being answered."""
         if self.cycle and not self.cycle.response_complete:
             self._start_timer()
-        elif self._begun and not self._headed:
+        elif not self._headed:
             self._refuse(408, "the head of the request did not arrive in time")
         else:
             self.transport.close()

@@ -9,12 +9,13 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from fastapi import Query, Request, Response
+import fastapi
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from model.bundle import Manifest
@@ -28,6 +29,14 @@ from service.inference.job import Job
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Handler = Callable[..., Awaitable[Any]]
+
+
+class Query(BaseModel):
+    """A query string and the parameters of the path. Unknown ones are refused: typos must show."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    lists: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that may be repeated; of any other the last value counts."""
 
 
 class Call(Request):
@@ -58,9 +67,8 @@ class View(Generic[Answer]):
 class Route(APIRoute):
     """Documented by FastAPI, but run without its dependencies.
 
-    A handler takes the request and, perhaps, a query, read from the query string and the path. Its
-    annotations tell the route what to read, which media types it has and what to document. An
-    answer may be a model, a View or a response.
+    A handler takes the request and, perhaps, a query. Its annotations tell the route what to read,
+    which media types it has and what to document. An answer may be a model, a View or a response.
 
     Args:
         method: GET or POST.
@@ -85,13 +93,15 @@ class Route(APIRoute):
         hints = get_type_hints(handler, include_extras=True)
         answer = hints["return"]
         self._handler = handler
-        self._query: type[BaseModel] | None = hints.get("query")
-        self._lists = _lists(self._query) if self._query else frozenset()
-        self._needs_networks = needs_networks
-        self._offers, responses = _offers(answer, method)
-        timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_networks else {}
+        self._query: type[Query] | None = hints.get("query")
+        self._offers: tuple[str, ...] = (JSON,) if method == "POST" else ()
+        png: dict[int | str, Any] = {}
         if get_origin(answer) is View:
             (answer,) = get_args(answer)
+            self._offers, png = (JSON, PNG), png_answer("Where `Accept` prefers image/png.")
+        elif answer is Picture:
+            self._offers, png = (PNG,), png_answer("There is no other answer.")
+        timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_networks else {}
         plain = isinstance(answer, type) and issubclass(answer, Response)
         super().__init__(
             path,
@@ -99,26 +109,26 @@ class Route(APIRoute):
             methods=[method],
             response_model=None if plain else answer,
             response_class=answer if plain else JSONResponse,
-            responses={**PROBLEMS, **responses},
+            responses={**PROBLEMS, **png},
             openapi_extra={**timeout, **(openapi or {})},
             **more,
         )
-        self.app = self._run
+        self.app = self._run_in_time if needs_networks else self._run
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route as an ASGI app."""
-        call = Call(scope, receive, send)
-        response = await (self._in_time(call) if self._needs_networks else self._respond(call))
+        response = await self._respond(Call(scope, receive, send))
         await response(scope, receive, send)
 
-    async def _in_time(self, call: Call) -> Response:
-        """Respond with the networks that are loaded.
+    async def _run_in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The route as an ASGI app, with the networks that are loaded.
 
         Raises:
             InvalidParameter: the request's time limit is none.
-            Unavailable: nothing is loaded yet.
+            Closed: nothing is loaded yet.
             TooLate: it takes longer than it may.
         """
+        call = Call(scope, receive, send)
         limit_s = _limit_s(call)
         state, now = call.app.state, time.monotonic()
         job = Job(now, now + limit_s)
@@ -132,14 +142,15 @@ class Route(APIRoute):
             )
             try:
                 async with asyncio.timeout(limit_s):
-                    return await self._respond(call)
+                    response = await self._respond(call)
             except TimeoutError as error:
                 raise TooLate(f"no answer within {limit_s:g} s") from error
             finally:
                 state.admission.release(job)
+        await response(scope, receive, send)
 
     async def _respond(self, call: Call) -> Response:
-        query = () if self._query is None else (self._read(self._query, call),)
+        query = () if self._query is None else (_read(self._query, call),)
         if self._offers:
             accept = ", ".join(call.headers.getlist("accept"))
             call.media_type = choose_media_type(accept, self._offers)
@@ -153,47 +164,31 @@ class Route(APIRoute):
                 return _to_json(found)
         return JSONResponse(found)
 
-    def _read(self, model: type[BaseModel], call: Call) -> BaseModel:
-        """The query; of a parameter that is no list, the last value counts."""
-        given = call.query_params
-        lists = {name: given.getlist(name) for name in self._lists & given.keys()}
-        try:
-            return model.model_validate({**given, **lists, **call.path_params})
-        except ValidationError as error:
-            raise invalid(error) from error
+
+def _read(model: type[Query], call: Call) -> Query:
+    """The query.
+
+    Raises:
+        InvalidParameter: a parameter is missing, unknown or wrong.
+    """
+    given = call.query_params
+    lists = {name: given.getlist(name) for name in model.lists & given.keys()}
+    try:
+        return model.model_validate({**given, **lists, **call.path_params})
+    except ValidationError as error:
+        raise invalid(error) from error
 
 
-def _lists(query: type[BaseModel]) -> frozenset[str]:
-    """Names of the parameters that may be repeated."""
-    return frozenset(
-        field.alias or name
-        for name, field in query.model_fields.items()
-        if list in [get_origin(one) for one in (field.annotation, *get_args(field.annotation))]
-    )
-
-
-def _offers(answer: Any, method: str) -> tuple[list[str], dict[int | str, Any]]:
-    """The media types that the sender may choose from, and how a PNG is documented."""
-    if get_origin(answer) is View:
-        return [JSON, PNG], png_answer("Where `Accept` prefers image/png.")
-    if answer is Picture:
-        return [PNG], png_answer("There is no other answer.")
-    return ([JSON] if method == "POST" else []), {}
-
-
-def _documented(handler: Handler, query: type[BaseModel] | None) -> Handler:
+def _documented(handler: Handler, query: type[Query] | None) -> Handler:
     """What FastAPI documents a handler by; it is never called."""
 
     @wraps(handler)
     async def endpoint() -> None:
         raise NotImplementedError
 
-    parameters = []
-    if query:
-        annotation = Annotated[query, Query()]  # type: ignore[valid-type]
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters = [inspect.Parameter("query", kind, annotation=annotation)]
-    endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    annotation = Annotated[query, fastapi.Query()] if query else None
+    parameter = inspect.Parameter("query", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+    endpoint.__signature__ = inspect.Signature([parameter] if query else [])  # type: ignore[attr-defined]
     return endpoint
 
 

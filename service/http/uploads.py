@@ -19,7 +19,7 @@ from service.errors import (
     UnsupportedFormat,
     checked,
 )
-from service.pictures.prepare import Upload
+from service.pictures import Upload
 
 FILE_FIELD = "file"
 _LARGE = 100_000

@@ -17,7 +17,7 @@ from model.runtime import Encoding, Trace
 from service.errors import InvalidParameter, NotOffered, Problem, UnknownModel, checked
 from service.inference.engine import Engine, result
 from service.inference.job import Admission, Job
-from service.pictures.prepare import Frame, Preparation, Upload
+from service.pictures import Frame, Preparation, Upload
 from service.telemetry import timings
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,13 @@ class Metrics:
     """A registry of its own or, where workers share a folder, the sum of all workers'.
 
     The children of a metric are remembered: prometheus_client finds each anew, behind a lock.
+
+    Args:
+        waiting_rows: how many rows wait for a batch now.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, waiting_rows: Callable[[], int] = lambda: 0) -> None:
+        self._waiting_rows = waiting_rows
         folder = os.environ.get(SHARED_FOLDER)
         own = CollectorRegistry()
         self._shown = CollectorRegistry() if folder else own
@@ -60,11 +64,6 @@ class Metrics:
         self._providers = info("capsnet_provider_info", "1: what runs the networks.", provider)
         self._provider: Gauge | None = None
         info("capsnet_build_info", "What is running.", ("version",))(VERSION).set(1)
-        self._read_waiting: Callable[[], int] = lambda: 0
-
-    def watch_waiting(self, rows: Callable[[], int]) -> None:
-        """Say where the gauge of waiting rows reads."""
-        self._read_waiting = rows
 
     def note_engine(self, engine: Engine) -> None:
         """Say what is loaded now."""
@@ -80,17 +79,25 @@ class Metrics:
     def end_request(self) -> None:
         """Count it no more."""
         self._in_flight.dec()
-        self._waiting.set(self._read_waiting())
+        self._waiting.set(self._waiting_rows())
 
-    def note_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request. `route` is the path's template, never what the client typed."""
+    def note_request(
+        self, method: str, route: str, status: int, seconds: Mapping[str, float]
+    ) -> None:
+        """Count a request.
+
+        Args:
+            method: of the request.
+            route: the path's template, never what the client typed.
+            status: of the answer.
+            seconds: `total`, and the time in each stage.
+        """
         method = method if method in _METHODS else "other"
         self._requests(method, route, status).inc()
-        self._seconds(method, route).observe(seconds)
-
-    def note_stage(self, stage: str, seconds: float) -> None:
-        """Count one request's time in a stage."""
-        self._stages(stage).observe(seconds)
+        self._seconds(method, route).observe(seconds["total"])
+        for stage, spent in seconds.items():
+            if stage != "total":
+                self._stages(stage).observe(spent)
 
     def note_rejection(self, reason: str) -> None:
         """Count a request that was not taken or not answered in time."""
@@ -105,7 +112,7 @@ class Metrics:
 
     def render(self) -> bytes:
         """All metrics in Prometheus' text format."""
-        self._waiting.set(self._read_waiting())
+        self._waiting.set(self._waiting_rows())
         return generate_latest(self._shown)
 
 

@@ -46,7 +46,7 @@ def test_a_closed_terminal_ends_it(container: object) -> None:
     if container:
         pytest.skip("a container has no terminal of ours")
     port = free_port()
-    environment = {**os.environ, "PORT": str(port), "CAPSNET_DRAIN_GRACE_S": "0"}
+    environment = {**os.environ, "CAPSNET_PORT": str(port), "CAPSNET_DRAIN_GRACE_S": "0"}
     ours, its = os.openpty()
     take = [sys.executable, "-c", TAKE_TERMINAL, *SOURCE]
     process = subprocess.Popen(take, env=environment, stdin=its, start_new_session=True)
@@ -168,7 +168,7 @@ def test_a_reload_that_hangs_does_not_hold_up_the_end(
         ({"CAPSNET_BUNDLES": "/nowhere"}, "there is no folder of bundles /nowhere"),
         ({"CAPSNET_MODELS": "mnist"}, "CAPSNET_MODELS: a JSON list is needed"),
         ({"CAPSNET_PROT": "1"}, "unknown settings: CAPSNET_PROT"),
-        ({"PORT": "70000"}, "CAPSNET_PORT: Input should be less than or equal to 65535"),
+        ({"CAPSNET_PORT": "70000"}, "CAPSNET_PORT: Input should be less than or equal to 65535"),
         ({"CAPSNET_API_KEYS": '["short"]'}, "API key 1 is not 16 or more visible ASCII"),
         ({"CAPSNET_API_KEYS_FILE": "/dev/null"}, "the file of API keys is empty"),
         ({"CAPSNET_API_KEYS_FILE": "/nowhere"}, "the file of API keys cannot be read"),

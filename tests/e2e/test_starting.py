@@ -56,7 +56,7 @@ def test_a_port_that_is_taken_ends_the_process(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        result = run_service(PORT=str(taken.getsockname()[1]))
+        result = run_service(CAPSNET_PORT=str(taken.getsockname()[1]))
     assert result.returncode != 0
     assert "address already in use" in result.stderr.lower()
     assert "Traceback" not in result.stderr

@@ -252,7 +252,7 @@ def test_sigterm_is_not_lost_in_a_slow_log(bundles: Path, workers: str) -> None:
     plain = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     port = free_port()
     settings = {**few(bundles), "CAPSNET_WORKERS": workers, "CAPSNET_DRAIN_GRACE_S": "0"}
-    environment = {**plain, **settings, "PORT": str(port)}
+    environment = {**plain, **settings, "CAPSNET_PORT": str(port)}
     process = subprocess.Popen(SOURCE, env=environment, stderr=slow.stdin)
     over = threading.Event()
 

@@ -15,8 +15,8 @@ Read = Callable[..., Settings]
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Read:
     """`read(CAPSNET_THREADS="2")` gives the settings of that environment."""
-    for name in ("HOST", "PORT", *(f"CAPSNET_{field.upper()}" for field in Settings.model_fields)):
-        monkeypatch.delenv(name, raising=False)
+    for field in Settings.model_fields:
+        monkeypatch.delenv(f"CAPSNET_{field.upper()}", raising=False)
 
     def read_with(**variables: str) -> Settings:
         for name, value in variables.items():
@@ -60,20 +60,13 @@ def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
         ("CAPSNET_CUDA_CONV_SEARCH", "exhaustive", "cuda_conv_search", "exhaustive"),
         ("CAPSNET_CUDA_ARENA_GROWTH", "power-of-two", "cuda_arena_growth", "power-of-two"),
         ("CAPSNET_CUDA_MEMORY_LIMIT_BYTES", "1000", "cuda_memory_limit_bytes", 1000),
-        ("HOST", "::1", "host", "::1"),
-        ("PORT", "9000", "port", 9000),
     ],
 )
 def test_a_variable_sets_its_field(
     variable: str, value: str, field: str, expected: object, read: Read
 ) -> None:
-    """Each field is read from the variable of its name, host and port from the short one too."""
+    """Each field is read from the variable of its name."""
     assert expected == getattr(read(**{variable: value}), field)
-
-
-def test_the_prefixed_variable_wins_over_the_short_one(read: Read) -> None:
-    """PORT may be set for another program; CAPSNET_PORT is meant for this one."""
-    assert 9001 == read(PORT="9000", CAPSNET_PORT="9001").port
 
 
 def test_an_unknown_variable_is_refused_by_name(read: Read) -> None:
@@ -92,7 +85,7 @@ def test_the_variable_of_training_is_tolerated(read: Read) -> None:
     [
         ("CAPSNET_PORT", "0"),
         ("CAPSNET_PORT", "65536"),
-        ("PORT", "http"),
+        ("CAPSNET_PORT", "http"),
         ("CAPSNET_DEVICE", "tpu"),
         ("CAPSNET_THREADS", "-1"),
         ("CAPSNET_MODELS", "mnist"),
@@ -105,7 +98,6 @@ def test_the_variable_of_training_is_tolerated(read: Read) -> None:
         ("CAPSNET_DECODE_THREADS", "0"),
         ("CAPSNET_CUDA_PRECISION", "int8"),
         ("CAPSNET_HOST", ""),
-        ("HOST", ""),
         ("CAPSNET_CUDA_CONV_SEARCH", "quick"),
         ("CAPSNET_CUDA_MEMORY_LIMIT_BYTES", "-1"),
     ],

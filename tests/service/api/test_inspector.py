@@ -11,7 +11,7 @@ from service.errors import Problem, UnsupportedFormat
 from service.inference.engine import Engine, open_engine
 from service.inference.inspector import Encoded, Inspector
 from service.inference.job import Admission, Job, QueueFull
-from service.pictures.prepare import Frame, Preparation
+from service.pictures import Frame, Preparation
 
 FRAME = Frame((1, 28, 28), "digit")
 Open = Callable[..., Inspector]

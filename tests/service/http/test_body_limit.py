@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from service.http.keys import Access
-from service.http.middleware import Guard
+from service.http.middleware import Exchange
+from service.lifecycle import Lifecycle
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 
@@ -19,7 +19,6 @@ POST: Scope = {
     "method": "POST",
     "path": "/classify",
     "headers": [],
-    "state": {"request_id": "mine"},
 }
 RAW = {"content-type": "image/png"}
 FORM = {"content-type": "multipart/form-data; boundary=x"}
@@ -119,16 +118,16 @@ def test_bodies_that_do_not_fit_beside_others_are_refused() -> None:
 
     async def scenario() -> None:
         settings = Settings(max_body_bytes=100, max_waiting_bytes=100)
-        limited = Guard(app, Access(settings), settings, {})
-        scope = {**POST, "app": FastAPI()}
-        scope["app"].state.metrics = Metrics()
-        first = asyncio.create_task(limited(scope, body, send))
+        limited = Exchange(
+            app, Access(settings), settings, metrics=Metrics(), lifecycle=Lifecycle()
+        )
+        first = asyncio.create_task(limited({**POST}, body, send))
         await holding.wait()
-        await limited(scope, body, send)
+        await limited({**POST}, body, send)
         assert [429] == statuses
         release.set()
         await first
-        await limited(scope, body, send)
+        await limited({**POST}, body, send)
         assert [429] == statuses
 
     asyncio.run(scenario())

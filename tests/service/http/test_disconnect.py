@@ -9,18 +9,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http import middleware
 from service.http.keys import Access
-from service.http.middleware import Guard
+from service.http.middleware import Exchange
+from service.lifecycle import Lifecycle
 from service.settings import Settings
+from service.telemetry.metrics import Metrics
 
-POST: Scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "state": {}}
+POST: Scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
 BODY: Message = {"type": "http.request", "body": b"picture", "more_body": False}
 LEFT: Message = {"type": "http.disconnect"}
 
 
-def guard(app: ASGIApp, *, upload_timeout_s: float = 60) -> Guard:
-    """Around an app, without keys."""
+def wrap(app: ASGIApp, *, upload_timeout_s: float = 60) -> Exchange:
+    """What is around an app, without keys."""
     settings = Settings(upload_timeout_s=upload_timeout_s)
-    return Guard(app, Access(settings), settings, {})
+    return Exchange(app, Access(settings), settings, metrics=Metrics(), lifecycle=Lifecycle())
 
 
 class Client:
@@ -64,7 +66,7 @@ class App:
 def handle(app: App, client: Client) -> None:
     async def within_a_second() -> None:
         async with asyncio.timeout(1):
-            await guard(app)(POST, client.receive, client.send)
+            await wrap(app)({**POST}, client.receive, client.send)
 
     asyncio.run(within_a_second())
 
@@ -95,20 +97,20 @@ def test_a_quick_answer_needs_no_watching(monkeypatch: pytest.MonkeyPatch) -> No
         await send({"type": "http.response.start", "status": 200})
 
     client = Client([BODY, LEFT])
-    asyncio.run(guard(answer)(POST, client.receive, client.send))
+    asyncio.run(wrap(answer)({**POST}, client.receive, client.send))
     assert [200] == [message["status"] for message in client.answers]
 
 
 def test_errors_after_the_answer_has_begun_pass_through() -> None:
     """Nothing else can be answered any more."""
 
-    async def broken(scope: Scope, _receive: Receive, _send: Send) -> None:
-        scope["state"]["begun"] = True
+    async def broken(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200})
         raise LookupError
 
     async def call() -> None:
         client = Client([])
-        await guard(broken)({**POST, "state": {}}, client.receive, client.send)
+        await wrap(broken)({**POST}, client.receive, client.send)
 
     with pytest.raises(LookupError):
         asyncio.run(call())
@@ -123,8 +125,7 @@ def test_a_body_that_stalls_is_answered_with_408() -> None:
 
     async def call() -> list[Message]:
         client = Client([{**BODY, "more_body": True}])
-        scope = {**POST, "state": {"request_id": "mine"}}
-        await guard(read, upload_timeout_s=0.05)(scope, client.receive, client.send)
+        await wrap(read, upload_timeout_s=0.05)({**POST}, client.receive, client.send)
         return client.answers
 
     start, body = asyncio.run(call())
@@ -143,7 +144,7 @@ def test_a_body_that_has_arrived_is_not_timed() -> None:
 
     async def call() -> list[Message]:
         client = Client([BODY])
-        await guard(work, upload_timeout_s=0.05)(POST, client.receive, client.send)
+        await wrap(work, upload_timeout_s=0.05)({**POST}, client.receive, client.send)
         return client.answers
 
     assert [200] == [one["status"] for one in asyncio.run(call())]

@@ -25,7 +25,7 @@ from service.http.negotiation import JSON, PNG, choose_media_type
 )
 def test_what_is_accepted_is_chosen(accept: str | None, expected: str) -> None:
     """The first offer that the header covers is chosen; JSON where it says nothing."""
-    assert expected == choose_media_type(accept, [JSON, PNG])
+    assert expected == choose_media_type(accept, (JSON, PNG))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_is_accepted_is_chosen(accept: str | None, expected: str) -> None:
 )
 def test_the_higher_quality_is_chosen(accept: str, expected: str) -> None:
     """Quality values order the offers."""
-    assert expected == choose_media_type(accept, [JSON, PNG])
+    assert expected == choose_media_type(accept, (JSON, PNG))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_higher_quality_is_chosen(accept: str, expected: str) -> None:
 )
 def test_the_most_specific_range_counts(accept: str, expected: str) -> None:
     """A range that names the type outweighs a wildcard, whatever their order and quality."""
-    assert expected == choose_media_type(accept, [JSON, PNG])
+    assert expected == choose_media_type(accept, (JSON, PNG))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_most_specific_range_counts(accept: str, expected: str) -> None:
 def test_nothing_acceptable_is_refused(accept: str) -> None:
     """The problem names what there is and what was asked for."""
     with pytest.raises(NotAcceptable, match=r"application/json or image/png, not with") as refusal:
-        choose_media_type(accept, [JSON, PNG])
+        choose_media_type(accept, (JSON, PNG))
     assert accept in refusal.value.detail
 
 
@@ -72,19 +72,19 @@ def test_nothing_acceptable_is_refused(accept: str) -> None:
 def test_a_malformed_quality_counts_as_zero(quality: str) -> None:
     """A type whose quality cannot be read is not chosen, and nothing fails."""
     accept = f"image/png;q={quality}, application/json;q=0.1"
-    assert JSON == choose_media_type(accept, [JSON, PNG])
+    assert JSON == choose_media_type(accept, (JSON, PNG))
 
 
 def test_a_malformed_quality_alone_is_refused() -> None:
     """`nan` is no number between 0 and 1, so the only offer is not acceptable."""
     with pytest.raises(NotAcceptable):
-        choose_media_type("application/json;q=nan", [JSON])
+        choose_media_type("application/json;q=nan", (JSON,))
 
 
 def test_an_offer_that_is_not_made_cannot_be_chosen() -> None:
     """image/png is refused where the route has JSON alone."""
     with pytest.raises(NotAcceptable):
-        choose_media_type("image/png", [JSON])
+        choose_media_type("image/png", (JSON,))
 
 
 def test_several_headers_are_one_list(client: TestClient, digits: list[bytes]) -> None:

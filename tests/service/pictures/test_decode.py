@@ -13,7 +13,7 @@ from PIL import Image
 from model.preprocess import prepare
 from model.preprocess.grey import to_grey
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
-from service.pictures.decode import FORMATS, decode, encode_png, plain_png_size
+from service.pictures import FORMATS, Frame, decode, encode_png, is_quick
 
 AMPLE = 10_000_000
 """Pixels, more than any picture here has."""
@@ -291,9 +291,15 @@ def encode_image(picture: Image.Image, picture_format: str) -> bytes:
     return file.getvalue()
 
 
-def test_a_plain_png_tells_its_size(slope: NDArray[np.uint8]) -> None:
-    """Width and height, as the header has them."""
-    assert (40, 24) == plain_png_size(encode(slope, "PNG"))
+def test_a_plain_png_of_the_network_s_size_is_quick(slope: NDArray[np.uint8]) -> None:
+    """It is taken pixel by pixel; where another fit or size is asked for, it is not."""
+    content = encode(slope, "PNG")
+    assert is_quick(content, Frame((1, 24, 40), "digit"))
+    assert not is_quick(content, Frame((1, 40, 24), "digit"))
+    assert not is_quick(content, Frame((1, 24, 40), "digit", "digit"))
+
+
+TEXT = chunk(b"zTXt", b"a\0\0" + zlib.compress(b"b"))
 
 
 @pytest.mark.parametrize(
@@ -303,12 +309,16 @@ def test_a_plain_png_tells_its_size(slope: NDArray[np.uint8]) -> None:
         pytest.param(encode(np.zeros((8, 8), np.uint8), "JPEG"), id="another format"),
         pytest.param(png(8, 8)[:12], id="cut in a chunk's head"),
         pytest.param(png(8, 8)[:8], id="without a chunk"),
-        pytest.param(png(8, 8) + chunk(b"zTXt", b"a\0\0" + zlib.compress(b"b")), id="with a text"),
-        pytest.param(png(8, 8) + png_header(4000, 4000), id="with another header"),
+        pytest.param(png(8, 8).replace(b"\0\0\0\0IDAT", TEXT + b"\0\0\0\0IDAT"), id="with a text"),
+        pytest.param(
+            png(8, 8).replace(png_header(8, 8), png_header(8, 8) + png_header(4000, 4000)),
+            id="with another header",
+        ),
         pytest.param(png(8, 8) + chunk(b"IDAT", bytes(5000)), id="with many bytes"),
         pytest.param(png(8, 8).replace(png_header(8, 8), b""), id="without a header"),
     ],
 )
-def test_what_is_no_small_plain_png_has_no_size(content: bytes) -> None:
+def test_what_is_no_small_plain_png_is_not_quick(content: bytes) -> None:
     """Whatever else could make it slow to read."""
-    assert plain_png_size(content) is None
+    assert is_quick(png(8, 8), Frame((1, 8, 8), "digit"))
+    assert not is_quick(content, Frame((1, 8, 8), "digit"))

@@ -13,7 +13,7 @@ from model.bundle import Manifest
 from model.preprocess import Fit, Prepared
 from model.runtime import Runtime
 from service.errors import MalformedRequest, Problem, UnsupportedFormat
-from service.pictures.prepare import Frame, Preparation
+from service.pictures import Frame, Preparation
 
 
 @pytest.fixture

@@ -31,12 +31,10 @@ def read(metrics: Metrics, sample: str, **labels: str) -> float:
 @pytest.fixture
 def metrics() -> Metrics:
     """A registry with something to read in every metric."""
-    made = Metrics()
-    made.watch_waiting(lambda: 7)
+    made = Metrics(lambda: 7)
     made.note_engine(Engine(None, Loaded({"mnist": None}, "CPUExecutionProvider")))  # type: ignore[arg-type,dict-item]
-    made.note_request("POST", "/classify", 200, 0.02)
+    made.note_request("POST", "/classify", 200, {"queue": 0.003, "total": 0.02})
     made.begin_request()
-    made.note_stage("queue", 0.003)
     made.note_rejection("busy")
     made.note_batch(BatchReport(("mnist", "encode"), 12, 0.04, padding=4))
     return made
@@ -86,12 +84,11 @@ WORKER = """
 import sys
 from service.telemetry.metrics import Metrics
 from service.inference.batcher import BatchReport
-metrics = Metrics()
-metrics.watch_waiting(lambda: 7)
+metrics = Metrics(lambda: 7)
 metrics.begin_request()
 metrics.begin_request()
 metrics.end_request()
-metrics.note_request("POST", "/classify", 200, 0.02)
+metrics.note_request("POST", "/classify", 200, {"total": 0.02})
 metrics.note_batch(BatchReport(("mnist", "encode"), 12, 0.04))
 print(flush=True)
 sys.stdin.readline()

@@ -1,31 +1,108 @@
-"""Routing, drawn: where a class's support comes from, its votes, and the layers before."""
+"""What routes draw by matplotlib, from what the networks say; nothing of HTTP."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from model.bundle import Layer, Manifest
-from model.canvas import enlarge
+from model.canvas import enlarge, png
+from model.interpret.equivariance import Transform, Walk
 from model.interpret.routing import Agreement, Projection, on_grid
 from model.preprocess import Floats, Prepared
 from model.runtime import LayerTrace, Trace
 from service.inference.inspector import Capsule
-from service.views.figure import draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_DPI = 100
+_one_at_a_time = threading.Lock()
+"""Matplotlib is not safe for threads."""
+_THUMBNAILS = 13
+"""At most so many images are shown, evenly spaced."""
+_UNITS: dict[Transform, str] = {
+    "shift-x": "pixels to the right",
+    "shift-y": "pixels down",
+    "turn": "degrees counter-clockwise",
+    "scale": "times the size",
+}
 _SUPPORTING, _OPPOSING = np.array([214, 84, 0]) / 255, np.array([9, 105, 218]) / 255
 _VOTE, _MEAN = "#1b1f24", "#d65400"
 _STROKE = 0.45
 """How dark the image is, under the heat."""
 _GAP, _HEAD = 16, 56
 """Pixels between panels, and for the titles above them."""
+
+
+def _draw(fill: Callable[[Figure], None], *, width_px: float, height_px: float) -> bytes:
+    """What `fill` draws into a figure of this size."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  takes half a second
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with _one_at_a_time:
+        canvas = FigureCanvasAgg(Figure((width_px / _DPI, height_px / _DPI), dpi=_DPI))
+        fill(canvas.figure)
+        canvas.draw()  # type: ignore[no-untyped-call]
+        pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+        return png(Image.fromarray(pixels[..., :3]))
+
+
+def draw_equivariance(
+    manifest: Manifest,
+    walk: Walk,
+    images: list[Floats],
+    *,
+    label: int,
+    presence: Floats,
+    poses: Floats,
+    angles_deg: Floats,
+) -> bytes:
+    """Images on top, then presence and, where there are poses, angle and numbers, as a PNG.
+
+    Args:
+        manifest: of the network.
+        walk: its S values are the axis.
+        images: S images (C, H, W).
+        label: the class that is followed.
+        presence: (S, K).
+        poses: (S, D), of the class.
+        angles_deg: (S,), of its poses with that of the unmoved image.
+    """
+    name, steps = manifest.class_names[label], len(images)
+    others = np.delete(presence, label, axis=1).max(axis=1)
+    charts: list[tuple[str, Floats]] = [
+        (manifest.presence, np.column_stack((presence[:, label], others)))
+    ]
+    if manifest.class_dim:
+        angle = f"degrees between the pose of {name} and that of the unmoved picture"
+        charts += [(angle, angles_deg), (f"the {manifest.class_dim} numbers of the pose", poses)]
+    shown = np.unique(np.linspace(0, steps - 1, min(steps, _THUMBNAILS)).round().astype(int))
+    heights = (100, 240 * len(charts))
+
+    def fill(figure: Figure) -> None:
+        figure.set_layout_engine("constrained")
+        strip, curves = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+        places = strip.subplots(1, len(shown), squeeze=False)[0]
+        for axes, step in zip(places, shown, strict=True):
+            axes.imshow(enlarge(images[step], 1).convert("RGB"), interpolation="nearest")
+            axes.set(xticks=[], yticks=[], xlabel=f"{walk.values[step]:.3g}")
+        rows = curves.subplots(len(charts), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (title, values) in zip(rows, charts, strict=True):
+            axes.plot(walk.values, values)
+            axes.set_title(title, loc="left", fontsize="medium")
+            axes.grid(alpha=0.4)
+        rows[0].legend([name, "most present other class"], fontsize="small")
+        rows[0].set_ylim(0, 1)
+        rows[-1].set_xlabel(_UNITS[walk.transform])
+
+    return _draw(fill, width_px=900, height_px=sum(heights))
 
 
 class RoutingView(NamedTuple):
@@ -71,7 +148,7 @@ def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:
         for row, (name, trace) in zip(panels[1:], hidden.items(), strict=True):
             _fill_hidden(row, name, trace)
 
-    return draw(fill, width_px=width_px, height_px=height_px)
+    return _draw(fill, width_px=width_px, height_px=height_px)
 
 
 def _show(axes: Axes, title: str) -> Axes:
@@ -131,8 +208,7 @@ def _fill_hidden(panels: Sequence[Axes], name: str, trace: LayerTrace) -> None:
     for step, maps in enumerate(trace.presence):
         range_ = f"from {maps.min():.2f} to {maps.max():.2f}"
         axes = _show(panels[step], f"{name}, iteration {step + 1}\nactivations\n{range_}")
-        mosaic = np.full((count * (rows + 1), count * (columns + 1)), np.nan)
-        for place, one in enumerate(maps):
-            top, left = place // count * (rows + 1), place % count * (columns + 1)
-            mosaic[top : top + rows, left : left + columns] = one
+        squares = np.pad(maps, ((0, count**2 - types), (0, 1), (0, 1)), constant_values=np.nan)
+        lines = squares.reshape(count, count, rows + 1, columns + 1).swapaxes(1, 2)
+        mosaic = lines.reshape(count * (rows + 1), count * (columns + 1))
         axes.imshow(mosaic, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")

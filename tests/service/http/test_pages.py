@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.http.middleware import PAGE_POLICY
-from service.http.page import FOLDER
+from service.http.pages import FOLDER
 
 FILES = sorted(path.name for path in FOLDER.iterdir())
 KINDS = {".css": "text/css", ".js": "javascript", ".svg": "image/svg+xml", ".html": "text/html"}

@@ -1,4 +1,4 @@
-"""The playground: one page and its files, from this service alone."""
+"""The playground and Swagger UI: pages whose files come from this service alone."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from starlette import staticfiles
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
+from service.http.middleware import PAGE_POLICY
+
 FOLDER = Path(__file__).parents[1] / "static"
-_ASK_AGAIN = "no-cache"
+_ASK_AGAIN = {"Cache-Control": "no-cache"}
 """Kept, but not used without asking: the page's modules have to be of one release."""
+_DOCS_POLICY = PAGE_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+"""Swagger UI has inline styles."""
 
 
 class StaticFiles(staticfiles.StaticFiles):
@@ -20,10 +24,16 @@ class StaticFiles(staticfiles.StaticFiles):
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         """Answer with one file, or with 304."""
         answer = super().file_response(*args, **kwargs)
-        answer.headers["Cache-Control"] = _ASK_AGAIN
+        answer.headers.update(_ASK_AGAIN)
         return answer
 
 
 async def show_page(_request: Request) -> FileResponse:
-    """Give the page; its files are under `/static`."""
-    return FileResponse(FOLDER / "index.html", headers={"Cache-Control": _ASK_AGAIN})
+    """Give the playground; its files are under `/static`."""
+    return FileResponse(FOLDER / "index.html", headers=_ASK_AGAIN)
+
+
+async def show_docs(_request: Request) -> FileResponse:
+    """Give the page to try the API on."""
+    headers = {**_ASK_AGAIN, "Content-Security-Policy": _DOCS_POLICY}
+    return FileResponse(FOLDER / "docs.html", headers=headers)

@@ -1,0 +1,173 @@
+"""Two digits in one image: `POST /segment`, `POST` and `GET /overlay`, `GET /samples/...`."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Annotated, Literal
+
+import numpy as np
+from fastapi import Request
+from fastapi.responses import FileResponse
+from pydantic import BaseModel, Field
+
+from model.bundle import Manifest
+from model.interpret.overlay import DIGIT_SIZE, MAX_SHIFT_PX, overlay
+from model.interpret.segmentation import candidates, paint, segment
+from service.api.schemas import (
+    BundleAnswer,
+    DataUrl,
+    FitQuery,
+    FitReport,
+    Number,
+    PictureQuery,
+    Scale,
+    about,
+)
+from service.errors import InvalidParameter, UnknownModel, checked
+from service.http.route import Call, Picture, Query, View
+from service.http.uploads import FILE_FIELD, read_picture, read_pictures
+from service.inference.inspector import Inspector
+from service.pictures import SAMPLES, Frame, Upload, encode_png
+
+Distance = Annotated[int, Field(ge=-2 * MAX_SHIFT_PX, le=2 * MAX_SHIFT_PX)]
+Label = Annotated[int, Field(ge=0, le=9)]
+_FRAME = Frame((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
+
+
+class SegmentQuery(PictureQuery):
+    """Of `/segment`."""
+
+    model: str | None = Field(None, description="A bundle for overlapping digits.")
+    count: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        2,
+        description="So many classes are taken for present, those of the longest capsules; `auto` "
+        "takes all whose capsules are at least 0.5 long and that explain at least 5 % of the ink "
+        "beside the longer ones, which may be none.",
+    )
+    scale: Scale = 1
+
+
+class Segment(BaseModel):
+    """One class that is taken for present."""
+
+    label: int
+    class_name: str
+    length: Number = Field(description="Of its capsule: how sure, in [0, 1).")
+    mask: DataUrl = Field(
+        description="White where the picture has ink and the reconstruction is bright; a pixel may "
+        "belong to several digits."
+    )
+    reconstruction: DataUrl = Field(description="Its capsule, decoded alone.")
+    ink_share: Number = Field(description="How much of the ink is in the mask, shared ink too.")
+
+
+class SegmentAnswer(BundleAnswer):
+    """A picture of overlapping digits, taken apart."""
+
+    segments: list[Segment] = Field(description="The longest capsule first.")
+    explained_ink: Number = Field(description="How much of the picture's ink lies in any mask.")
+    fit: FitReport
+
+
+async def segment_picture(call: Call, query: SegmentQuery) -> View[SegmentAnswer]:
+    """Take overlapping digits apart: which strokes are whose (paper, section 6)."""
+    manifest, threshold = _manifest(call.inspector, query.model)
+    upload, count = await read_picture(call), query.count
+    call.inspector.admit(3 if count == "auto" else 1 + count)
+    encoded = checked((await call.inspector.encode([upload], manifest, query.frame(manifest)))[0])
+    if count != "auto" and count > manifest.num_classes:
+        raise InvalidParameter(f"count is at most {manifest.num_classes}", parameter="count")
+    labels = candidates(encoded.presence, count)
+    drawn = await call.inspector.decode(manifest, encoded.poses[labels], labels)
+    image = encoded.prepared.image
+    found = segment(image[0], labels, drawn[:, 0], threshold=threshold, count=count)
+    segments = [
+        {
+            "label": label,
+            "class_name": manifest.class_names[label],
+            "length": encoded.presence[label],
+            "mask": mask[None].astype(np.float32),
+            "reconstruction": one[None],
+            "ink_share": share,
+        }
+        for label, mask, one, share in zip(*found[:4], strict=True)
+    ]
+    fit, ink = encoded.prepared, found.explained_ink
+    answer = partial(
+        SegmentAnswer, **about(manifest, segments=segments, explained_ink=ink, fit=fit)
+    )
+    painted = paint(image, found.reconstructions)
+    return View(manifest, answer, partial(encode_png, painted, scale=query.scale))
+
+
+def _manifest(inspector: Inspector, model: str | None) -> tuple[Manifest, float]:
+    """The bundle for overlapping digits that was asked for or the first by name; its threshold."""
+    suited = sorted(
+        name for name, one in inspector.engine.manifests.items() if one.mask_threshold is not None
+    )
+    if model is None and not suited:
+        raise UnknownModel("no model for overlapping digits is loaded", parameter="model")
+    manifest = inspector.manifest(model or suited[0], needs="decode")
+    if manifest.mask_threshold is None:
+        raise InvalidParameter(
+            f"{model!r} was trained on single digits; loaded for overlapping ones: "
+            f"{', '.join(suited) or 'none'}",
+            parameter="model",
+        )
+    return manifest, manifest.mask_threshold
+
+
+class PlaceQuery(Query):
+    """How two digits lie in one picture."""
+
+    dx: Distance = Field(4, description="Pixels by which the second digit lies right of the first.")
+    dy: Distance = Field(4, description="Pixels by which the second digit lies below the first.")
+    scale: Scale = 1
+
+
+class OverlayQuery(FitQuery, PlaceQuery):
+    """Of `POST /overlay`."""
+
+
+class OverlaySamplesQuery(PlaceQuery):
+    """Of `GET /overlay`."""
+
+    first: Label = Field(description="A sample digit.", examples=[3])
+    second: Label = Field(description="A sample digit.", examples=[5])
+
+
+async def overlay_pictures(call: Call, query: OverlayQuery) -> Picture:
+    """Lay the second of two pictures of a digit over the first, as a picture for `/segment`."""
+    uploads = await read_pictures(call, max_pictures=2)
+    if len(uploads) != 2:
+        raise InvalidParameter("send two pictures, one of each digit", parameter=FILE_FIELD)
+    frame = _FRAME._replace(fit=query.fit, polarity=query.polarity)
+    return await _overlay(call, uploads, query, frame)
+
+
+async def overlay_samples(call: Call, query: OverlaySamplesQuery) -> Picture:
+    """Lay one sample digit over another, as a picture for `/segment`."""
+    labels = (query.first, query.second)
+    uploads: list[Upload] = [(SAMPLES / f"{label}.png").read_bytes() for label in labels]
+    return await _overlay(call, uploads, query, _FRAME)
+
+
+async def _overlay(call: Call, uploads: list[Upload], place: PlaceQuery, frame: Frame) -> Picture:
+    call.inspector.admit(len(uploads))
+    first, second = map(checked, await call.inspector.prepare(uploads, frame))
+    image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
+    return Picture(await asyncio.to_thread(partial(encode_png, image, scale=place.scale)))
+
+
+class SampleQuery(Query):
+    """Of `/samples/{label}.png`."""
+
+    label: Label = Field(examples=[7])
+    dataset: Literal["mnist", "fashion-mnist"] = Field("mnist", description="As in a manifest.")
+
+
+async def show_sample(_request: Request, query: SampleQuery) -> FileResponse:
+    """Give a real picture of a class to try the routes on."""
+    folder = SAMPLES if query.dataset == "mnist" else SAMPLES / query.dataset
+    return FileResponse(folder / f"{query.label}.png")

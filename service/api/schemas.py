@@ -1,0 +1,141 @@
+"""What routes share of their queries and of their JSON answers."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from model.bundle import Manifest
+from model.interpret.dimensions import DimensionName
+from model.preprocess import Fit, Floats, Polarity
+from model.preprocess.polarity import FoundPolarity
+from service.http.route import Call, Query
+from service.http.uploads import read_picture
+from service.inference.inspector import Capsule
+from service.pictures import Frame, encode_png
+
+DECIMALS = 6
+
+
+def rounded(values: Any) -> Any:
+    """A float32 array or scalar as Python floats, without the digits that float32 never had."""
+    return None if values is None else np.asarray(values, np.float64).round(DECIMALS).tolist()
+
+
+def data_url(image: Floats) -> str:
+    """An image (C, H, W) in [0, 1] as a PNG data URL."""
+    return f"data:image/png;base64,{base64.b64encode(encode_png(image)).decode()}"
+
+
+Rounded = BeforeValidator(rounded)
+Number = Annotated[float, Rounded]
+Vector = Annotated[list[float], Rounded]
+Matrix = Annotated[list[list[float]], Rounded]
+Maps = Annotated[list[list[list[float]]], Rounded]
+Pose = Annotated[Vector, Field(description="The class capsule, D numbers.")]
+DataUrl = Annotated[
+    str, BeforeValidator(data_url), Field(description="A PNG as data:image/png;base64,…")
+]
+Scale = Annotated[int, Field(ge=1, le=32, description="PNG: each pixel becomes scale x scale.")]
+
+
+class ModelQuery(Query):
+    """What every route with a network understands."""
+
+    model: str | None = Field(None, description="A bundle of `GET /models`.", examples=["mnist"])
+
+
+class FitQuery(Query):
+    """How images are fitted."""
+
+    fit: Fit = Field(
+        "auto",
+        description="`none` takes pictures of the network's size as they are, `stretch` scales the "
+        "whole picture, `crop` its middle, `digit` and `pair` find the strokes of one and of two "
+        "digits; `auto` is `none` where the size is right and the model's own rule elsewhere.",
+    )
+    polarity: Polarity = Field("auto", description="`auto` finds it; photographs have none.")
+
+
+class PictureQuery(FitQuery, ModelQuery):
+    """What every route with an image and a network understands."""
+
+    def frame(self, manifest: Manifest) -> Frame:
+        """What uploads are made into."""
+        return Frame(manifest.image_shape, manifest.preprocess, self.fit, self.polarity)
+
+
+class TargetQuery(PictureQuery):
+    """What every route for one class of an image understands."""
+
+    target: int | None = Field(None, ge=0, description="A label; by default the longest capsule's.")
+
+    async def read_capsule(self, call: Call, manifest: Manifest, *, further: int) -> Capsule:
+        """Encode the upload and take the target class, or the most present one.
+
+        Args:
+            call: with the upload.
+            manifest: of the network.
+            further: rows that are needed after it.
+
+        Raises:
+            QueueFull: see `Inspector.admit`.
+        """
+        upload, frame = await read_picture(call), self.frame(manifest)
+        call.inspector.admit(1 + further)
+        return await call.inspector.capsule(upload, manifest, frame, target=self.target)
+
+
+class Report(BaseModel):
+    """A part of an answer that is read off an object, by its attributes."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class FitReport(Report):
+    """What was done to the picture before the network saw it."""
+
+    fit: Literal["none", "stretch", "crop", "digit", "pair"]
+    polarity: FoundPolarity | None = Field(description="As it came; null for photographs.")
+    box: tuple[int, int, int, int] | None = Field(
+        description="Left, top, right and bottom of the strokes, in pixels of the decoded picture; "
+        "null where they were not looked for or nothing was found."
+    )
+
+
+class BundleAnswer(BaseModel):
+    """Which bundle answers."""
+
+    model: str
+    version: str = Field(description="Of the weights.")
+
+
+class CapsuleAnswer(BundleAnswer):
+    """Which class of a picture the answer is about."""
+
+    label: int
+    class_name: str
+    length: Number = Field(description="How present the class is, in [0, 1].")
+    fit: FitReport
+
+
+class Meaning(Report):
+    """What a pose dimension was found to do; measured when the bundle was made."""
+
+    name: DimensionName
+    sign: int = Field(description="1: growing gives more of it; -1: less; 0: neither.")
+    strength: float = Field(description="Share of the picture's change that the name explains.")
+    effect: str = Field(description="What the picture does as the dimension grows; may be empty.")
+
+
+def about(manifest: Manifest, capsule: Capsule | None = None, **more: Any) -> dict[str, Any]:
+    """The fields of a BundleAnswer or, with a capsule, of a CapsuleAnswer; and more."""
+    fields = {"model": manifest.name, "version": manifest.version, **more}
+    if capsule is None:
+        return fields
+    name = manifest.class_names[capsule.label]
+    found = {"label": capsule.label, "class_name": name, "length": capsule.presence}
+    return {**fields, **found, "fit": capsule.prepared}
