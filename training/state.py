@@ -19,6 +19,7 @@ from torch import nn
 
 from model.bundle.atomic_file import replacing
 from model.capsnet import Network, build
+from model.capsnet.votes import Votes
 from training.data.datasets import Examples
 from training.device import device_name
 from training.learning_set import Pictures
@@ -153,6 +154,9 @@ class TrainingState:
         torch.manual_seed(plan.seed)
         self.network = build(recipe.network).to(device)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for module in self.network.modules():
+            if isinstance(module, Votes):
+                module.training_dtype = getattr(torch, recipe.votes)
         self._frozen = freeze(self.network, recipe.frozen)
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
         self.optimiser = torch.optim.Adam(trained, lr=recipe.learning_rate, eps=1e-8, fused=True)
