@@ -9,9 +9,7 @@ RUN ?= runs/$(PRESET)-1
 BUNDLE ?= model/bundles/$(PRESET)
 ARGS ?=
 SEEDS ?= 1 2 3
-MINUTES ?= 25
-PARTS ?=
-OPTIONS ?=
+RESULTS ?= runs/gpu/results
 ENGINE ?= $(notdir $(shell command -v docker || command -v podman || echo docker))
 BASE ?= docker.io/library/python:3.13-slim
 TARGET ?= cpu
@@ -54,8 +52,8 @@ train-seeds: $(VENV)/.dev ## Train PRESET with each of SEEDS at once, logs in ru
 			>runs/$(PRESET)-$$seed.log 2>&1 & pids="$$pids $$!"; \
 	done; status=0; for pid in $$pids; do wait $$pid || status=1; done; exit $$status
 
-gpu-run: $(VENV)/.dev ## Measure a GPU and train on it the networks that ship (PARTS=... MINUTES=...).
-	MINUTES=$(MINUTES) OPTIONS="$(OPTIONS)" sh tools/gpu_run.sh $(BIN)/python $(PARTS)
+gpu-run: $(VENV)/.dev ## Measure a GPU and train on it for half an hour (ARGS="--minutes 9 ..."); again: go on.
+	$(BIN)/python -m training gpu-run $(RESULTS) $(ARGS)
 
 export: $(VENV)/.dev ## Write the bundle of RUN to model/bundles.
 	$(BIN)/python -m training export $(RUN) $(ARGS)

@@ -28,9 +28,9 @@ from rich.table import Table
 from benchmarks.plain_loop import PlainLoop
 from model.capsnet import family_of
 from model.capsnet.dynamic import DynamicCapsNet
-from training.data.datasets import Examples
 from training.device import choose_device, keep_freed_memory
 from training.recipes import PRESETS
+from training.speed import draw_noise
 from training.state import Plan
 from training.trainer import Trainer
 
@@ -41,8 +41,6 @@ COMPARED = [
     if family_of(recipe.network).name == "dynamic" and recipe.reconstruction_weight == 0.0005
 ]
 """Presets that the plain loop knows how to train."""
-DIGITS = 10_000
-"""Pictures of noise that batches are made of."""
 WARM_UP_STEPS = 3
 TOLERANCE = {"cpu": 1e-3, "cuda": 3e-2}
 """How far the first losses may lie apart, of one; convolutions are in bfloat16 on CUDA."""
@@ -140,11 +138,7 @@ def _work(side: str, options: Options, pipe: Connection) -> None:
 
 def _make_trainer(options: Options, device: torch.device, scratch: Path) -> Trainer:
     recipe = replace(PRESETS[options.preset], batch_size=options.batch)
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (DIGITS, 1, 28, 28), dtype=np.uint8)
-    images[rng.random(images.shape) < 0.8] = 0
-    labels = rng.integers(0, recipe.network.num_classes, DIGITS)
-    return Trainer(Plan(recipe, 1, Examples(images, labels), None, scratch), device=device)
+    return Trainer(Plan(recipe, 1, draw_noise(recipe), None, scratch), device=device)
 
 
 def _ours(trainer: Trainer) -> Step:

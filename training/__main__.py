@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,14 +18,16 @@ from model.capsnet import build, family_of
 from training.data.datasets import DATASETS, load
 from training.data.pairs import validation_pairs
 from training.data.source import DatasetError, DownloadError
-from training.device import DeviceError, choose_device, joined_processes
+from training.device import DeviceError, choose_device, device_name, joined_processes
 from training.experiments import DataDir
 from training.experiments import app as experiments
+from training.gpu_run import RUNS, GpuRun, preset_of
 from training.learning_set import for_pictures, load_pictures, load_published
 from training.provenance import ProvenanceError
 from training.recipes import PRESETS, Recipe, SettingError, override
+from training.speed import measure_options
 from training.state import CHECKPOINT, Checkpoint, Plan, TrainingError
-from training.trainer import Trainer
+from training.trainer import Trainer, stop_signals
 
 EXPECTED = (TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError)
 """Failures that are told in a line."""
@@ -41,18 +44,21 @@ BundleDir = Annotated[Path, typer.Argument(help="A folder that `export` wrote.")
 DataFolder = Annotated[
     Path | None, typer.Option("--data", help="Where the folder of pictures that it learnt is now.")
 ]
+Preset = Annotated[str, typer.Argument(help="See `presets`.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Another value of a recipe's field."),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 _DATA = Path("data")
 
 
 @app.command()
 def train(
-    preset: Annotated[str, typer.Argument(help="See `presets`.")],
+    preset: Preset,
     *,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 1,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Another value of a recipe's field."),
-    ] = None,
+    settings: Settings = None,
     data: Annotated[
         Path | None, typer.Option(help="Learn a folder of pictures: a folder for each class.")
     ] = None,
@@ -79,7 +85,7 @@ def train(
     max_minutes: Annotated[
         float, typer.Option(min=0, help="Save and stop after this long; --resume goes on.")
     ] = math.inf,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    device: Device = "auto",
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 takes them all.")] = 0,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write metrics to <run-dir>/tensorboard as well.")
@@ -118,6 +124,8 @@ def train(
                 tensorboard=tensorboard,
             )
             tell = Console(quiet=not processes.leads).print
+            if trainer.done_steps and not (trainer.complete or trainer.state.optimiser.state):
+                tell("the checkpoint has weights alone: Adam starts anew")
             if (source := weights or transfer) and not goes_on:
                 other = Checkpoint.load(source / CHECKPOINT)
                 taken = trainer.state.start_from(other, fitting=transfer is not None)
@@ -127,6 +135,61 @@ def train(
                 tell(f"{name} is trained: {plan.checkpoint_path}")
             else:
                 tell(f"stopped at step {trainer.done_steps}; --resume goes on")
+
+
+@app.command()
+def speed(
+    preset: Preset,
+    *,
+    settings: Settings = None,
+    device: Device = "auto",
+    seconds: Annotated[float, typer.Option(help="For each of six measurements.")] = 3,
+    output: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
+) -> None:
+    """Measure how fast PRESET trains, by size of the batch and precision of the votes."""
+    where = choose_device(device)
+    rates = measure_options(_recipe(preset, settings or []), where, seconds=seconds)
+    for option, rate in rates.items():
+        console.print(f"{preset} on {device_name(where)}, {option}: {rate:,.0f} images/s")
+    if output is not None:
+        output.write_text(json.dumps(rates))
+
+
+@app.command("gpu-run")
+def run_gpu(
+    results: Annotated[Path, typer.Argument(help="Folder for what is to be carried away.")],
+    runs: Annotated[
+        list[str] | None, typer.Argument(help=f"PRESET-SEED; by default {' '.join(RUNS)}.")
+    ] = None,
+    *,
+    minutes: Annotated[float, typer.Option(help="Of this call.")] = 27,
+    total_minutes: Annotated[float, typer.Option(help="Of all calls: sets budgets.")] = 27,
+    folder: Annotated[Path, typer.Option(help="Kept from call to call.")] = Path("runs/gpu"),
+    data_dir: DataDir = _DATA,
+    device: Device = "cuda",
+    settings: Settings = None,
+) -> None:
+    """Check and measure a GPU and train on it, run after run; called again, go on.
+
+    What it does, in this order: `training/gpu_run.py`.
+    """
+    for run in (chosen := runs or list(RUNS)):
+        if preset_of(run) not in PRESETS or not run.rpartition("-")[2].isdecimal():
+            raise typer.BadParameter(f"{run} is not PRESET-SEED, as mnist-1 is")
+    with stop_signals() as stopped:
+        call = GpuRun(
+            results=results,
+            folder=folder,
+            data_dir=data_dir,
+            device=device,
+            minutes=minutes,
+            total_minutes=total_minutes,
+            runs=chosen,
+            settings=settings or (),
+            stopped=stopped,
+        )
+        if not call.work():
+            raise typer.Exit(1)
 
 
 @app.command()
@@ -232,7 +295,7 @@ def main() -> None:
         raise SystemExit(1) from error
 
 
-def _recipe(preset: str, settings: list[str], *, pictures: bool) -> Recipe:
+def _recipe(preset: str, settings: list[str], *, pictures: bool = False) -> Recipe:
     """The preset with other settings; first those that suit pictures, where it learns some."""
     if preset not in PRESETS:
         raise typer.BadParameter(f"{preset} is none of {', '.join(PRESETS)}")

@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 from model.bundle import WEIGHTS, BundleError
 from model.capsnet import Network, family_of
+from training.state import LARGE
 
 OPSET = 20
-LARGE = 1024
-"""Elements from which a weight is stored in 16 bits and left out of the graphs."""
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum", "Scatter", "ScatterElements", "ScatterND"}
 _LARGEST_CONSTANT = 200_000
 """Bytes of one tensor that a graph may hold itself: Winograd's matrices, indices, small weights."""

@@ -24,13 +24,17 @@ TaskName = Literal["single", "pairs"]
 LossName = Literal["margin", "spread", "cross-entropy"]
 Schedule = Literal["exponential", "cosine"]
 Pad = Literal["zero", "reflect"]
+Precision = Literal["float32", "bfloat16"]
 
 RECONSTRUCTION_TEXT = 0.0005
 """Weight of the summed squared error beside the margin loss, in the text of Sabour 2017."""
 RECONSTRUCTION_CODE = 0.01
 """The same in that paper's released code, which halves the margin loss and averages it over the ten
 classes too, so that its reconstruction weighs twenty times as much."""
-_CHOICES = (("task", TaskName), ("loss", LossName), ("schedule", Schedule), ("pad", Pad))
+_CHOICES = (
+    *(("task", TaskName), ("loss", LossName), ("schedule", Schedule), ("pad", Pad)),
+    ("votes", Precision),
+)
 
 
 class SettingError(ValueError):
@@ -84,6 +88,8 @@ class Recipe:
     """A square of up to this many pixels, anywhere in a training image, is made black."""
     pad: Pad = "zero"
     """What moves in at the edges of training images: black, or the image mirrored there."""
+    votes: Precision = "float32"
+    """Of votes and their gradients in training; matrix capsules know float32 alone."""
     average_decay: float = 0.0
     """What a step leaves of the running average of the weights (less in the beginning), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""

@@ -19,6 +19,8 @@ class Votes(nn.Module):
     def __init__(self, capsules: int | None, *, in_dim: int, classes: int, out_dim: int) -> None:
         super().__init__()
         self.classes, self.out_dim = classes, out_dim
+        self.training_dtype = torch.float32
+        """Of products and votes in training mode; bfloat16 halves the memory that they move."""
         self.shared = capsules is None
         shape = (in_dim, classes * out_dim)
         self.weight = nn.Parameter(torch.empty(shape if capsules is None else (capsules, *shape)))
@@ -26,14 +28,17 @@ class Votes(nn.Module):
         nn.init.trunc_normal_(self.weight, std=0.1, a=-0.2, b=0.2)
 
     def forward(self, capsules: Tensor) -> Tensor:
-        """(N, I, in_dim) capsules to (N, K, I, D) votes, in float32."""
+        """(N, I, in_dim) capsules to (N, K, I, D) votes; in float32, or in training as set."""
         count = capsules.shape[1]
+        rounded = self.training and self.training_dtype == torch.bfloat16
+        weight = self.weight.bfloat16() if rounded else self.weight
+        dtype = torch.bfloat16 if rounded else torch.float32
         with torch.autocast(capsules.device.type, enabled=False):
-            factors = capsules.to(self.weight.dtype)
+            factors = capsules.to(weight.dtype)
             if self.shared:
-                products = torch.matmul(factors, self.weight).float()  # (N, I, K * D)
+                products = torch.matmul(factors, weight).to(dtype)  # (N, I, K * D)
                 split = products.reshape(-1, count, self.classes, self.out_dim)
                 return split.transpose(1, 2).contiguous()
-            products = torch.matmul(factors.transpose(0, 1), self.weight).float()  # (I, N, K * D)
+            products = torch.matmul(factors.transpose(0, 1), weight).to(dtype)  # (I, N, K * D)
         split = products.reshape(count, -1, self.classes, self.out_dim)
         return split.permute(1, 2, 0, 3).contiguous()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -67,13 +68,25 @@ def test_what_restarts_by_itself_begins_and_then_goes_on(train: Train, tmp_path:
         assert step == saved(tmp_path).run.steps
 
 
+def test_a_cut_run_goes_on_and_says_so(train: Train, tmp_path: Path) -> None:
+    """From its step and its weights; Adam's state is not there."""
+    assert "Adam" not in plain(train(tmp_path))
+    assert "Adam" not in plain(train(tmp_path, "--resume"))
+    saved(tmp_path).cut().save(tmp_path / CHECKPOINT)
+    assert "weights alone: Adam starts anew" in plain(train(tmp_path, "--resume"))
+    assert 3 == saved(tmp_path).run.steps
+
+
+@pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("option", ["--weights", "--transfer"])
 def test_what_restarts_by_itself_takes_other_weights_once(
-    train: Train, tmp_path: Path, option: str
+    train: Train, tmp_path: Path, option: str, *, cut: bool
 ) -> None:
     """They are where the run began; what goes on has left them."""
     first, second = tmp_path / "first", tmp_path / "second"
     train(first)
+    if cut:
+        saved(first).cut().save(first / CHECKPOINT)
     for step in (1, 2):
         result = train(second, "--resume-or-begin", "--seed", "2", option, str(first))
         assert 0 == result.exit_code
@@ -161,6 +174,17 @@ def test_what_is_wrong_is_refused(
     assert 2 == result.exit_code
     assert message in plain(result)
     assert not (tmp_path / "run").exists()
+
+
+def test_speeds_are_told_and_written(train: Train, tmp_path: Path) -> None:
+    """A line for each option, and a file for programs."""
+    assert train  # with its preset
+    file = tmp_path / "speed.json"
+    options = ["--device=cpu", "--seconds=0", f"--output={file}", "--set", "batch_size=4"]
+    lines = CliRunner().invoke(__main__.app, ["speed", "tiny", *options]).output.splitlines()
+    assert 6 == len(lines)
+    assert lines[0].startswith("tiny on CPU, batch_size=4 votes=float32: ")
+    assert "batch_size=16 votes=bfloat16" in json.loads(file.read_text())
 
 
 def test_presets_are_listed() -> None:

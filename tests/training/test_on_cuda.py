@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
@@ -15,7 +17,7 @@ from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.matrix import MatrixConfig
 from model.capsnet.stem import Conv
 from training.data.datasets import Examples
-from training.device import CudaGraph
+from training.device import CudaGraph, choose_device
 from training.recipes import Recipe
 from training.state import CHECKPOINT, Checkpoint, Plan
 from training.trainer import Trainer
@@ -37,11 +39,15 @@ RECIPES = {
     ),
     "averaged": replace(PLAIN, average_decay=0.9, flip=True),
     "distorted": replace(PLAIN, affine=0.5, elastic_px=1),
+    "bfloat16 votes": replace(PLAIN, votes="bfloat16"),
     "frozen": replace(PLAIN, frozen=("stem.", "primary.")),
     "batch normalisation": replace(PLAIN, network=AttentionConfig(**SIZES)),
     "spread loss": replace(
         PLAIN,
-        network=MatrixConfig(conv_channels=32, primary_types=4, conv_caps=(8, 8), **SIZES),
+        # On so few images batch normalisation would make chaos of rounding errors.
+        network=MatrixConfig(
+            conv_channels=32, primary_types=4, conv_caps=(8, 8), batch_norm=False, **SIZES
+        ),
         loss="spread",
         spread_steps=1,
     ),
@@ -53,6 +59,15 @@ RECIPES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def device() -> Iterator[torch.device]:
+    """The GPU, set up as trainings do it."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark, cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+    yield choose_device("cuda")
+    cudnn.benchmark, cudnn.conv.fp32_precision = before  # type: ignore[attr-defined]
+
+
 @pytest.fixture(params=RECIPES)
 def recipe(request: pytest.FixtureRequest) -> Recipe:
     """A small network, sizes of which cuDNN and cuBLAS have kernels for."""
@@ -60,30 +75,33 @@ def recipe(request: pytest.FixtureRequest) -> Recipe:
 
 
 def begin(recipe: Recipe, bars: Examples, directory: Path, *, resume: bool = False) -> Trainer:
-    return Trainer(
-        Plan(recipe, 1, bars, None, directory), device=torch.device("cuda"), resume=resume
-    )
+    device = torch.device("cuda", torch.cuda.current_device())
+    return Trainer(Plan(recipe, 1, bars, None, directory), device=device, resume=resume)
+
+
+def gradients(trainer: Trainer) -> Tensor:
+    """Those of all weights, one after the other, as the last step left them."""
+    left = [weight.grad for weight in trainer.network.parameters()]
+    return torch.cat([gradient.flatten() for gradient in left if gradient is not None])
 
 
 def test_a_recorded_step_is_the_step(recipe: Recipe, bars: Examples, tmp_path: Path) -> None:
-    """Replayed from a graph or launched kernel by kernel, training ends in about the same weights.
+    """Replayed from a graph or launched kernel by kernel, steps have about the same gradients.
 
-    Not in the same ones: sums over threads come in any order, and Adam makes steps of one size of
-    small and large gradients.
+    Not the same ones: sums over threads come in any order. Weights are not compared, as Adam makes
+    steps of one size of any gradient, and where that is nearly zero its sign is chance.
     """
     recorded, plain = (begin(recipe, bars, tmp_path / name) for name in ("recorded", "plain"))
     assert isinstance(recorded._compute, CudaGraph)
     plain._compute = plain._descend
-    for _ in range(STEPS):
+    torch.testing.assert_close(plain.step(), recorded.step(), rtol=2e-2, atol=1e-3)
+    expected, actual = gradients(plain), gradients(recorded)
+    assert 0.1 * expected.norm() > (expected - actual).norm()
+    for _ in range(STEPS - 1):
         torch.testing.assert_close(plain.step(), recorded.step(), rtol=2e-2, atol=1e-3)
     torch.testing.assert_close(
         list(plain.network.buffers()), list(recorded.network.buffers()), rtol=2e-2, atol=1e-3
     )
-    rate = recipe.learning_rate
-    for expected, actual in zip(
-        plain.network.parameters(), recorded.network.parameters(), strict=True
-    ):
-        assert (expected - actual).abs().mean().item() < rate
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")

@@ -91,6 +91,7 @@ def test_an_unknown_network_setting_is_refused() -> None:
         {"task": "triples"},
         {"loss": "hinge"},
         {"pad": "wrap"},
+        {"votes": "float16"},
         {"average_decay": 1},
         {"spread_steps": 0},
         {"reconstruction_weight": -1},

@@ -51,6 +51,19 @@ def test_reconstructions_come_closer(make_trainer: MakeTrainer, tiny: Recipe) ->
     assert 0.9 * errors[0] > errors[-1]
 
 
+@pytest.mark.parametrize("name", ["tiny", "tiny_attention"])
+def test_votes_may_be_rounded(
+    make_trainer: MakeTrainer, request: pytest.FixtureRequest, name: str
+) -> None:
+    """In bfloat16 the first losses are about the same, and the run goes on."""
+    recipe = request.getfixturevalue(name)
+    exact = make_trainer("exact", recipe=recipe)
+    rounded = make_trainer("rounded", recipe=replace(recipe, votes="bfloat16"))
+    torch.testing.assert_close(exact.step(), rounded.step(), rtol=2e-2, atol=1e-3)
+    assert not torch.equal(weights(exact)[VOTES], weights(rounded)[VOTES])
+    assert rounded.run()
+
+
 def test_a_run_to_the_end_is_complete(make_trainer: MakeTrainer) -> None:
     """`run` says so, and has done every step."""
     trainer = make_trainer()

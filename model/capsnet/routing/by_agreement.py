@@ -91,7 +91,7 @@ class LeanRouting(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, votes: Tensor, bias: Tensor | None, iterations: int) -> Tensor:
         """(N, K, I, D) and (K, D) to (N, K, D)."""
-        equal = torch.full_like(votes[..., 0], 1 / votes.shape[1])
+        equal = torch.full_like(votes[..., 0], 1 / votes.shape[1], dtype=_wide(votes))
         kept: list[Tensor] = []
         for step in iterate(votes, bias, iterations):
             kept += [equal if step.couplings is None else step.couplings, step.sums, step.poses]
@@ -120,18 +120,25 @@ class LeanRouting(torch.autograd.Function):
             received = agree(votes, sums_gradient)
             pull = couplings * (received - (couplings * received).sum(dim=1, keepdim=True))
             logits_gradient = pull if logits_gradient is None else logits_gradient + pull
-        votes_gradient = torch.matmul(torch.stack(columns, dim=-1), torch.stack(rows, dim=-2))
+        left, right = torch.stack(columns, dim=-1), torch.stack(rows, dim=-2)
+        votes_gradient = torch.matmul(left.to(votes.dtype), right.to(votes.dtype))
         return votes_gradient, bias_gradient if ctx.has_bias else None, None
 
 
 def weigh(votes: Tensor, couplings: Tensor | None) -> Tensor:
-    """s_k = sum_i c_ik u_ik: (N, K, I, D) and (N, K, I) to (N, K, D)."""
+    """s_k = sum_i c_ik u_ik: (N, K, I, D) and (N, K, I) to (N, K, D); float32 of bfloat16 votes."""
+    wide = _wide(votes)
     if couplings is None:  # equal: a plain sum, one product less
         # In the products' order of axes onnxruntime needs no transposed copy of the votes.
-        return votes.movedim(2, 0).sum(dim=0) / votes.shape[1]
-    return torch.matmul(couplings.unsqueeze(2), votes).squeeze(2)
+        return votes.movedim(2, 0).sum(dim=0).to(wide) / votes.shape[1]
+    return torch.matmul(couplings.to(votes.dtype).unsqueeze(2), votes).squeeze(2).to(wide)
 
 
 def agree(votes: Tensor, poses: Tensor) -> Tensor:
-    """u_ik . v_k: (N, K, I, D) and (N, K, D) to (N, K, I)."""
-    return torch.matmul(votes, poses.unsqueeze(-1)).squeeze(-1)
+    """u_ik . v_k: (N, K, I, D) and (N, K, D) to (N, K, I); float32 of bfloat16 votes."""
+    return torch.matmul(votes, poses.to(votes.dtype).unsqueeze(-1)).squeeze(-1).to(_wide(votes))
+
+
+def _wide(votes: Tensor) -> torch.dtype:
+    """What is small is kept in: the votes' own type, but float32 for those of 16 bits."""
+    return torch.promote_types(votes.dtype, torch.float32)

@@ -63,6 +63,18 @@ def test_half_precision_weights_give_float32_votes() -> None:
     torch.testing.assert_close(half(primary), votes(primary), atol=2e-2, rtol=0)
 
 
+@pytest.mark.parametrize("capsules", [I, None], ids=["own", "shared"])
+def test_training_may_round_votes(capsules: int | None) -> None:
+    """To bfloat16, and only in training: what is validated and exported stays exact."""
+    votes, primary = layer(capsules), torch.randn(2, I, E)
+    exact = votes(primary)
+    votes.training_dtype = torch.bfloat16
+    rounded = votes(primary)
+    assert torch.bfloat16 == rounded.dtype
+    torch.testing.assert_close(rounded.float(), exact, atol=5e-2, rtol=1e-2)
+    assert torch.equal(exact, votes.eval()(primary))
+
+
 def test_weights_are_drawn_within_two_deviations() -> None:
     """Truncated normal of sigma 0.1, which leaves 0.88 of it."""
     weight = Votes(100, in_dim=8, classes=10, out_dim=4).weight

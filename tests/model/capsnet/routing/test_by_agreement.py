@@ -217,6 +217,22 @@ def test_the_gradient_is_the_derivative(iterations: int) -> None:
     )
 
 
+def test_votes_of_16_bits_are_routed_in_32(votes: Tensor) -> None:
+    """Poses are float32 and about the same; the gradient has the votes' type."""
+    exact = votes.float().requires_grad_()
+    rounded = votes.bfloat16().requires_grad_()
+
+    poses, expected = route(rounded, iterations=3), route(exact, iterations=3)
+
+    assert torch.float32 == poses.dtype
+    torch.testing.assert_close(poses, expected, atol=3e-2, rtol=0)
+    above = torch.randn_like(expected)
+    (gradient,) = torch.autograd.grad(poses, rounded, above)
+    (wanted,) = torch.autograd.grad(expected, exact, above)
+    assert torch.bfloat16 == gradient.dtype
+    assert 0.05 * wanted.norm() > (gradient - wanted).norm()
+
+
 def test_the_gradient_flows_through_the_couplings(votes: Tensor) -> None:
     """It is not that of the last weighted sum alone, its couplings taken as constants."""
     votes.requires_grad_()
@@ -236,5 +252,5 @@ def test_silent_votes_give_no_nan(dtype: torch.dtype) -> None:
 
     poses = route(votes, iterations=3)
 
-    assert torch.equal(torch.zeros(1, K, D, dtype=dtype), poses)
+    assert torch.equal(torch.zeros(1, K, D), poses)
     assert torch.autograd.grad(poses.sum(), votes)[0].isfinite().all()
