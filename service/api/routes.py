@@ -5,11 +5,17 @@ from __future__ import annotations
 from functools import partial
 
 from service.api.classify import classify
+from service.api.decode import POSES_BODY, decode
 from service.api.equivariance import equivariance
-from service.api.operations import list_models, livez, metrics, readyz, reload_models, show_model
-from service.api.pairs import overlay_pictures, overlay_samples, segment_picture, show_sample
-from service.api.poses import POSES_BODY, decode, perturb, reconstruct, sweep
+from service.api.models import list_models, reload_models, show_model
+from service.api.overlay import overlay_pictures, overlay_samples
+from service.api.perturb import perturb
+from service.api.probes import livez, metrics, readyz
+from service.api.reconstruct import reconstruct
 from service.api.routing import routing
+from service.api.samples import show_sample
+from service.api.segment import segment_picture
+from service.api.sweep import sweep
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import picture_body, two_pictures_body
 from service.http.route import Route

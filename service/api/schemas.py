@@ -39,6 +39,7 @@ Pose = Annotated[Vector, Field(description="The class capsule, D numbers.")]
 DataUrl = Annotated[
     str, BeforeValidator(data_url), Field(description="A PNG as data:image/png;base64,…")
 ]
+Delta = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 Scale = Annotated[int, Field(ge=1, le=32, description="PNG: each pixel becomes scale x scale.")]
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from model.bundle import Bundle
 from model.runtime import Runtime
-from service.api.poses import MAX_POSES_BYTES, DecodeBody
+from service.api.decode import MAX_POSES_BYTES, DecodeBody
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings

@@ -1,21 +1,19 @@
-"""What operators ask: bundles and their reload, probes and metrics."""
+"""`GET /models`, `GET /models/{name}` and `POST /models/reload`."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import Request
-from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
 from model.bundle.manifest import Offer, PresenceKind
-from service.errors import BundleRefused, Unavailable
+from service.errors import BundleRefused
 from service.http.route import Call, Query
 from service.inference.bundles import ReloadRefused
 from service.inference.engine import Engine
-from service.telemetry.metrics import CONTENT_TYPE
 
 
 class ModelSummary(BaseModel):
@@ -49,20 +47,6 @@ class ModelQuery(Query):
     name: str = Field(examples=["mnist"])
 
 
-class Liveness(BaseModel):
-    """The process is up."""
-
-    status: Literal["alive"]
-
-
-class Readiness(BaseModel):
-    """The service takes requests."""
-
-    status: Literal["ready"]
-    provider: str
-    models: list[str]
-
-
 async def list_models(call: Call) -> ModelsAnswer:
     """Name the loaded bundles."""
     return _summarise(call.inspector.engine, call.inspector.default_model)
@@ -92,25 +76,3 @@ def _summarise(engine: Engine, default: str) -> ModelsAnswer:
         for name, one in sorted(engine.manifests.items())
     ]
     return ModelsAnswer(provider=engine.provider, models=models)
-
-
-async def livez(request: Request) -> Liveness:
-    """Say that the process is up and can infer; if not, it should be restarted."""
-    if failure := request.app.state.lifecycle.failure:
-        raise Unavailable(failure)
-    return Liveness(status="alive")
-
-
-async def readyz(request: Request) -> Readiness:
-    """Say that requests are taken, and on which device."""
-    lifecycle = request.app.state.lifecycle
-    with request.app.state.bundles.engine() as engine:
-        if lifecycle.failure or lifecycle.draining:
-            raise Unavailable(lifecycle.failure or "the service is draining", retry_after_s=1)
-        models = sorted(engine.manifests)
-        return Readiness(status="ready", provider=engine.provider, models=models)
-
-
-async def metrics(request: Request) -> PlainTextResponse:
-    """Give the metrics in Prometheus' text format."""
-    return PlainTextResponse(request.app.state.metrics.render(), media_type=CONTENT_TYPE)

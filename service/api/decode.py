@@ -1,0 +1,101 @@
+"""`POST /decode`."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from model.interpret.sweep import MAX_PICTURES
+from service.api.schemas import BundleAnswer, DataUrl, ModelQuery, Scale, about
+from service.errors import InvalidParameter, MalformedRequest, TooLarge
+from service.http.negotiation import JSON, PNG
+from service.http.openapi import json_body
+from service.http.problems import invalid
+from service.http.route import Call, View
+from service.http.uploads import content_type
+from service.inference.inspector import check_label
+from service.pictures import encode_png
+
+MAX_POSES_BYTES = 500_000
+"""Of a body of `/decode`; the most poses, of 16 numbers, take a fifth of it."""
+Component = Annotated[float, Field(strict=True, ge=-10, le=10, allow_inf_nan=False)]
+GivenPose = Annotated[
+    list[Component], Field(fail_fast=True, description="D numbers, each from -10 to 10.")
+]
+
+
+class DecodeQuery(ModelQuery):
+    """Of `/decode`."""
+
+    scale: Scale = 1
+
+
+class DecodeBody(BaseModel):
+    """Poses of one class: `pose` or `poses`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pose: GivenPose | None = None
+    poses: list[GivenPose] | None = Field(
+        None, min_length=1, max_length=MAX_PICTURES, fail_fast=True
+    )
+    label: int = Field(strict=True, ge=0, description="The class whose decoder draws.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, members: object) -> object:
+        """Of thousands of unknown members a few: naming them all would take long."""
+        return dict(islice(members.items(), 8)) if isinstance(members, dict) else members
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.pose is None) == (self.poses is None):
+            raise ValueError("give either pose or poses")
+        return self
+
+
+class DecodeAnswer(BundleAnswer):
+    """The pictures of some poses."""
+
+    label: int
+    class_name: str
+    images: list[DataUrl] = Field(description="One for each pose, in order.")
+
+
+POSES_BODY = json_body(DecodeBody.model_json_schema(), {"pose": [0.25, -0.25] * 8, "label": 7})
+
+
+async def decode(call: Call, query: DecodeQuery) -> View[DecodeAnswer]:
+    """Draw any pose of a class, or up to 256 of them as one batch."""
+    body = await _read(call)
+    manifest = call.inspector.manifest(query.model, needs="decode")
+    check_label(manifest, body.label, parameter="label")
+    parameter, poses = ("poses", body.poses) if body.poses else ("pose", [body.pose or []])
+    for pose in poses:
+        if len(pose) != manifest.class_dim:
+            detail = f"a pose has {manifest.class_dim} numbers, not {len(pose)}"
+            raise InvalidParameter(detail, parameter=parameter)
+    if call.media_type == PNG and len(poses) > 1:
+        raise InvalidParameter("a PNG shows one pose", parameter="poses")
+    call.inspector.admit(len(poses))
+    images = await call.inspector.decode(manifest, np.array(poses, np.float32), body.label)
+    name = manifest.class_names[body.label]
+    found = about(manifest, label=body.label, class_name=name, images=list(images))
+    draw = partial(encode_png, images[0], scale=query.scale)
+    return View(manifest, partial(DecodeAnswer, **found), draw, large=True)
+
+
+async def _read(call: Call) -> DecodeBody:
+    content = await call.body()
+    if len(content) > MAX_POSES_BYTES:
+        raise TooLarge(f"poses may have {MAX_POSES_BYTES:,} bytes")
+    if content_type(call) != JSON:
+        raise MalformedRequest("the body: send application/json")
+    try:
+        return DecodeBody.model_validate_json(content)
+    except ValidationError as error:
+        raise invalid(error) from error

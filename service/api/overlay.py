@@ -1,0 +1,62 @@
+"""`POST` and `GET /overlay`: two digits in one image."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Annotated
+
+from pydantic import Field
+
+from model.interpret.overlay import DIGIT_SIZE, MAX_SHIFT_PX, overlay
+from service.api.samples import Label
+from service.api.schemas import FitQuery, Scale
+from service.errors import InvalidParameter, checked
+from service.http.route import Call, Picture, Query
+from service.http.uploads import FILE_FIELD, read_pictures
+from service.pictures import SAMPLES, Frame, Upload, encode_png
+
+Distance = Annotated[int, Field(ge=-2 * MAX_SHIFT_PX, le=2 * MAX_SHIFT_PX)]
+_FRAME = Frame((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
+
+
+class PlaceQuery(Query):
+    """How two digits lie in one picture."""
+
+    dx: Distance = Field(4, description="Pixels by which the second digit lies right of the first.")
+    dy: Distance = Field(4, description="Pixels by which the second digit lies below the first.")
+    scale: Scale = 1
+
+
+class OverlayQuery(FitQuery, PlaceQuery):
+    """Of `POST /overlay`."""
+
+
+class OverlaySamplesQuery(PlaceQuery):
+    """Of `GET /overlay`."""
+
+    first: Label = Field(description="A sample digit.", examples=[3])
+    second: Label = Field(description="A sample digit.", examples=[5])
+
+
+async def overlay_pictures(call: Call, query: OverlayQuery) -> Picture:
+    """Lay the second of two pictures of a digit over the first, as a picture for `/segment`."""
+    uploads = await read_pictures(call, max_pictures=2)
+    if len(uploads) != 2:
+        raise InvalidParameter("send two pictures, one of each digit", parameter=FILE_FIELD)
+    frame = _FRAME._replace(fit=query.fit, polarity=query.polarity)
+    return await _overlay(call, uploads, query, frame)
+
+
+async def overlay_samples(call: Call, query: OverlaySamplesQuery) -> Picture:
+    """Lay one sample digit over another, as a picture for `/segment`."""
+    labels = (query.first, query.second)
+    uploads: list[Upload] = [(SAMPLES / f"{label}.png").read_bytes() for label in labels]
+    return await _overlay(call, uploads, query, _FRAME)
+
+
+async def _overlay(call: Call, uploads: list[Upload], place: PlaceQuery, frame: Frame) -> Picture:
+    call.inspector.admit(len(uploads))
+    first, second = map(checked, await call.inspector.prepare(uploads, frame))
+    image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
+    return Picture(await asyncio.to_thread(partial(encode_png, image, scale=place.scale)))

@@ -1,0 +1,57 @@
+"""`POST /perturb`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from pydantic import Field
+
+from service.api.reconstruct import ReconstructQuery
+from service.api.schemas import CapsuleAnswer, DataUrl, Delta, Meaning, Pose, about
+from service.errors import InvalidParameter
+from service.http.route import Call, View
+from service.pictures import encode_png
+
+
+class PerturbQuery(ReconstructQuery):
+    """Of `/perturb`."""
+
+    dim: int = Field(ge=0, description="The pose dimension to move, below D.", examples=[4])
+    delta: Delta = Field(description="How far; the paper shows -0.25 to 0.25.", examples=[0.1])
+
+
+class PerturbAnswer(CapsuleAnswer):
+    """A picture before and after one pose dimension was moved."""
+
+    dim: int
+    delta: float
+    meaning: Meaning | None = Field(description="Null where the bundle does not tell.")
+    pose: Pose
+    perturbed_pose: Pose
+    reconstruction: DataUrl
+    perturbed: DataUrl
+
+
+async def perturb(call: Call, query: PerturbQuery) -> View[PerturbAnswer]:
+    """Move one dimension of the pose and draw the picture again (paper, section 5.1)."""
+    manifest = call.inspector.manifest(query.model, needs="decode")
+    if query.dim >= manifest.class_dim:
+        raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
+    capsule = await query.read_capsule(call, manifest, further=2)
+    poses = np.stack((capsule.pose, capsule.pose))
+    poses[1, query.dim] += query.delta
+    images = await call.inspector.decode(manifest, poses, capsule.label)
+    found = about(
+        manifest,
+        capsule,
+        dim=query.dim,
+        delta=query.delta,
+        meaning=manifest.meaning(capsule.label, query.dim),
+        pose=poses[0],
+        perturbed_pose=poses[1],
+        reconstruction=images[0],
+        perturbed=images[1],
+    )
+    draw = partial(encode_png, images[1], scale=query.scale)
+    return View(manifest, partial(PerturbAnswer, **found), draw)

@@ -1,0 +1,38 @@
+"""`POST /reconstruct`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from pydantic import Field
+
+from service.api.schemas import CapsuleAnswer, DataUrl, Number, Scale, TargetQuery, about
+from service.http.route import Call, View
+from service.pictures import encode_png
+
+
+class ReconstructQuery(TargetQuery):
+    """Of `/reconstruct`."""
+
+    scale: Scale = 1
+
+
+class ReconstructAnswer(CapsuleAnswer):
+    """What the network imagined."""
+
+    input: DataUrl = Field(description="The picture as the network saw it.")
+    reconstruction: DataUrl
+    error: Number = Field(description="Mean squared error, all channels, pixels in [0, 1].")
+
+
+async def reconstruct(call: Call, query: ReconstructQuery) -> View[ReconstructAnswer]:
+    """Draw what the network imagines: the decoded pose of one class capsule."""
+    manifest = call.inspector.manifest(query.model, needs="decode")
+    capsule = await query.read_capsule(call, manifest, further=1)
+    (image,) = await call.inspector.decode(manifest, capsule.pose[None], capsule.label)
+    seen = capsule.prepared.image
+    error = np.square(image - seen).mean()
+    found = about(manifest, capsule, input=seen, reconstruction=image, error=error)
+    draw = partial(encode_png, image, scale=query.scale)
+    return View(manifest, partial(ReconstructAnswer, **found), draw)

@@ -1,0 +1,73 @@
+"""`POST /perturb/sweep`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+from pydantic import Field
+
+from model.bundle import Manifest
+from model.canvas import png
+from model.interpret.sweep import Sweep, plan_sweep
+from model.interpret.sweep_grid import draw_sweep
+from service.api.schemas import CapsuleAnswer, DataUrl, Delta, Meaning, Pose, TargetQuery, about
+from service.errors import InvalidParameter
+from service.http.route import Call, View
+
+
+class SweepQuery(TargetQuery):
+    """Of `/perturb/sweep`."""
+
+    lists: ClassVar = frozenset({"dims"})
+
+    dims: list[int] | None = Field(None, min_length=1, description="Repeatable; default: all.")
+    start: Delta = Field(-0.25, alias="from", description="First delta.")
+    stop: Delta = Field(0.25, alias="to", description="Last delta.")
+    step: float = Field(
+        0.05, ge=1e-6, le=2, allow_inf_nan=False, description="From delta to delta."
+    )
+    scale: int = Field(2, ge=1, le=8, description="PNG: each pixel becomes scale x scale.")
+
+    def plan(self, manifest: Manifest) -> Sweep:
+        """Which poses are drawn.
+
+        Raises:
+            InvalidParameter: a dimension is out of range or repeated, or there are too many poses.
+        """
+        known = range(manifest.class_dim)
+        dims = list(known) if self.dims is None else self.dims
+        if not set(dims) <= set(known) or len(set(dims)) < len(dims):
+            raise InvalidParameter(f"dims are 0 to {known[-1]}, each once", parameter="dims")
+        try:
+            return plan_sweep(dims, start=self.start, stop=self.stop, step=self.step)
+        except ValueError as error:
+            raise InvalidParameter(str(error), parameter="step") from error
+
+
+class SweepAnswer(CapsuleAnswer):
+    """One row of pictures for each dimension, one column for each delta."""
+
+    pose: Pose
+    dims: list[int]
+    deltas: list[float]
+    meanings: list[Meaning | None] = Field(description="What each of `dims` was found to do.")
+    images: list[list[DataUrl]] = Field(description="Rows as in `dims`, columns as in `deltas`.")
+
+
+async def sweep(call: Call, query: SweepQuery) -> View[SweepAnswer]:
+    """Move each dimension of the pose step by step and draw every picture (paper, figure 4)."""
+    manifest = call.inspector.manifest(query.model, needs="decode")
+    plan = query.plan(manifest)
+    further = len(plan.dims) * len(plan.deltas)
+    capsule = await query.read_capsule(call, manifest, further=further)
+    label, poses = capsule.label, plan.poses(capsule.pose)
+    images = plan.on_grid(await call.inspector.decode(manifest, poses, label))
+    meanings = [manifest.meaning(label, dim) for dim in plan.dims]
+    steps = {"dims": plan.dims, "deltas": plan.deltas, "meanings": meanings}
+    found = about(manifest, capsule, pose=capsule.pose, images=list(map(list, images)), **steps)
+
+    def draw() -> bytes:
+        return png(draw_sweep(images, plan, manifest=manifest, label=label, scale=query.scale))
+
+    return View(manifest, partial(SweepAnswer, **found), draw, large=True)
