@@ -21,7 +21,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test test-cuda check train train-seeds gpu-run export evaluate release-check screenshot bench-setup bench sbom image image-test base-image clean
+.PHONY: help serve test test-cuda check docs pictures train train-seeds gpu-run export evaluate release-check screenshot bench-setup bench sbom image image-test base-image clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,13 @@ check: $(VENV)/.dev ## Lint, types, architecture and known vulnerabilities.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/audit.py constraints.txt
+
+docs: $(VENV)/.dev ## Build the documentation in site/; broken links and missing pages fail.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+pictures: $(VENV)/.dev ## Draw the documentation's diagrams and figures anew.
+	$(BIN)/python -m tools.diagrams docs/pictures
+	$(BIN)/python -m tools.figures docs/pictures
 
 train: $(VENV)/.dev ## Train PRESET (ARGS="--final --seed 2 --resume ...").
 	$(BIN)/python -m training train $(PRESET) $(ARGS)

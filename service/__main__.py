@@ -16,7 +16,7 @@ from service.telemetry import logs
 
 USAGE = """usage: python -m service
 
-Settings are environment variables, such as CAPSNET_PORT=8000: see docs/configuration.md."""
+Settings are environment variables, such as CAPSNET_PORT=8000: see docs/reference/settings.md."""
 
 
 def main() -> None:

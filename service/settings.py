@@ -1,6 +1,6 @@
 """Every setting of the service, read once from the environment.
 
-What each does is in docs/configuration.md, and a test compares.
+What each does is in docs/reference/settings.md, and a test compares.
 """
 
 from __future__ import annotations

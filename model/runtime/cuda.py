@@ -41,7 +41,7 @@ class DeviceLostError(Exception):
 
 @dataclass(frozen=True)
 class CudaOptions:
-    """How CUDA is used. Each field is a setting of the service: see docs/configuration.md."""
+    """How CUDA is used. Each field is a setting of the service: see docs/reference/settings.md."""
 
     device_id: int = 0
     precision: Precision = "float32"

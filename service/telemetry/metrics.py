@@ -1,4 +1,4 @@
-"""What Prometheus reads at `/metrics`. Every metric is described in docs/operations.md."""
+"""What Prometheus reads at `/metrics`. Every metric is described in docs/reference/metrics.md."""
 
 from __future__ import annotations
 

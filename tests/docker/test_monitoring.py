@@ -74,8 +74,8 @@ def test_panels_ask_the_provisioned_source() -> None:
 
 @pytest.mark.parametrize("alert", rules())
 def test_every_alert_is_explained(alert: str) -> None:
-    """Who is woken by an alert finds it in the operations page."""
-    page = MONITORING.parents[1] / "docs" / "operations.md"
+    """Who is woken by an alert finds it in the page on monitoring."""
+    page = MONITORING.parents[1] / "docs" / "how-to" / "monitor.md"
     assert f"| `{alert}` |" in page.read_text()
 
 

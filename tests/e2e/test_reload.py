@@ -29,7 +29,7 @@ def bundles(tmp_path: Path, container: object) -> Path:
 
 
 def install(bundles: Path, version: str) -> None:
-    """What docs/operations.md says: the old folder moves out, the new one in."""
+    """What docs/how-to/deploy.md says: the old folder moves out, the new one in."""
     incoming, previous = bundles.parent / "incoming", bundles.parent / f"before-{version}"
     shutil.copytree(bundles / MODEL, incoming)
     manifest = json.loads((incoming / MANIFEST).read_text())

@@ -35,7 +35,7 @@ How well the novelty score of each bundle that ships tells other images, 1,000 o
 known ones: area under the ROC curve, and the share of the others that is taken for known where 95 %
 of known images are. What was chosen by hand was chosen on noise and clothes; the other kinds are
 only reported. Known images are training images: of new ones fewer than 95 % are known.
-[interpret.md](interpret.md#novelty-is-this-something-the-network-knows) says what the score is.
+[What the views mean](explanation/views.md#novelty) says what the score is.
 """
 _SHOWN = 6
 """Pairs in the picture of what networks name."""

@@ -87,8 +87,8 @@ def test_without_distances_none_is_told(
 
 
 def test_every_field_is_in_the_docs() -> None:
-    """As code, in the page on the API."""
-    page = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
+    """As code, in the page on what the views mean."""
+    page = (Path(__file__).parents[3] / "docs" / "explanation" / "views.md").read_text()
     assert [] == [name for name in FamiliarityReport.model_fields if f"`{name}`" not in page]
 
 

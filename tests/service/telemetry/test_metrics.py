@@ -64,8 +64,8 @@ def test_what_is_noted_can_be_read(
 
 
 def test_documented_metrics_are_the_real_ones(metrics: Metrics) -> None:
-    """The operations page lists every metric, and no other."""
-    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    """The page of metrics lists every metric, and no other."""
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "metrics.md").read_text()
     rows = re.findall(r"^\| `(?:capsnet|process)_.*? \|", page, flags=re.MULTILINE)
     documented = set(re.findall(r"`(\w+)`", "".join(rows)))
     families = text_string_to_metric_families(metrics.render().decode())

@@ -209,5 +209,5 @@ def test_test_pairs_are_the_published_ones(shift_px: int) -> None:
     digits = load(DATASETS["mnist"], "test", Path(os.environ["CAPSNET_DATA_DIR"]))
     pairs = published_pairs(digits, size=36, shift_px=shift_px)
     assert (10_000, 2, 36, 36) == pairs.layers.shape
-    docs = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
+    docs = (Path(__file__).parents[3] / "docs" / "reference" / "presets.md").read_text()
     assert TEST_DIGESTS[shift_px] in docs

@@ -1,0 +1,294 @@
+"""The diagrams of the docs, SVG files: `python -m tools.diagrams docs/pictures`.
+
+Sizes of networks come from the families' configurations. A test draws all anew and compares.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from model.canvas import ACCENT, INK, PAPER
+from model.capsnet import FAMILIES, NetworkConfig
+from model.capsnet.attention import AttentionConfig
+from model.capsnet.baseline import BaselineConfig
+from model.capsnet.dynamic import DynamicConfig
+from model.capsnet.matrix import MatrixConfig
+from model.capsnet.shared import SharedConfig
+from model.capsnet.squash import length, squash, squash_exponential, squash_half
+from model.capsnet.stem import Conv, geometry
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "capsnet", "font.size": 9}
+_TONES = {"plain": PAPER, "data": "#eaf2fb", "capsule": "#fdeee3", "process": "#eef6ee"}
+
+
+class Box(NamedTuple):
+    """A rectangle with lines of text, its corner at the lower left, in tenths of an inch."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    text: str
+    tone: str = "plain"
+
+    def side(self, where: str) -> tuple[float, float]:
+        """The middle of one side: `left`, `right`, `top` or `bottom`."""
+        across = {"left": 0.0, "right": 1.0}.get(where, 0.5)
+        up = {"bottom": 0.0, "top": 1.0}.get(where, 0.5)
+        return self.x + across * self.width, self.y + up * self.height
+
+
+class Arrow(NamedTuple):
+    """From one box's side to another's."""
+
+    start: Box
+    leaves: str
+    end: Box
+    arrives: str
+    text: str = ""
+
+
+def draw(boxes: Sequence[Box], arrows: Sequence[Arrow] = ()) -> Figure:
+    """Boxes and the arrows between them."""
+    right = max(box.x + box.width for box in boxes) + 1
+    top = max(box.y + box.height for box in boxes) + 1
+    figure = Figure(figsize=(right / 10, top / 10), facecolor=PAPER)
+    axes: Axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, right), ylim=(0, top))
+    axes.axis("off")
+    for box in boxes:
+        _draw_box(axes, box)
+    for arrow in arrows:
+        start, end = arrow.start.side(arrow.leaves), arrow.end.side(arrow.arrives)
+        style = {"arrowstyle": "->", "color": INK, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", end, start, arrowprops=style)
+        middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 + 0.4)
+        axes.text(*middle, arrow.text, ha="center", va="bottom", color=ACCENT, size=8)
+    return figure
+
+
+def _draw_box(axes: Axes, box: Box) -> None:
+    title, *rest = box.text.split("\n")
+    frame = mpl.patches.Rectangle(
+        (box.x, box.y), box.width, box.height, facecolor=_TONES[box.tone], edgecolor=INK, lw=0.8
+    )
+    axes.add_patch(frame)
+    middle = box.y + box.height / 2
+    for line, text in enumerate((title, *rest)):
+        axes.text(
+            box.x + box.width / 2,
+            middle + 1.6 * (len(rest) / 2 - line),
+            text,
+            ha="center",
+            va="center",
+            color=INK,
+            size=9 if line == 0 else 8,
+            weight="bold" if line == 0 else "normal",
+        )
+
+
+def draw_request() -> Figure:
+    """The way of `POST /perturb` through the layers of a worker."""
+    steps = (
+        ("Http1", "parse the head", "plain"),
+        ("Exchange", "id, key, body limits", "plain"),
+        ("Route", "Job, read the query", "plain"),
+        ("perturb", "find the bundle", "plain"),
+        ("Admission", "3 rows: admit or 429", "plain"),
+        ("Preparation", "picture to (C, H, W)", "data"),
+        ("Batcher", "queue by arrival", "process"),
+        ("Runtime", "encode, then decode", "capsule"),
+        ("View", "JSON or PNG", "data"),
+    )
+    top = [Box(1 + 16 * at, 9, 14, 5, "\n".join(s[:2]), s[2]) for at, s in enumerate(steps[:5])]
+    low = [Box(65 - 16 * at, 1, 14, 5, "\n".join(s[:2]), s[2]) for at, s in enumerate(steps[5:])]
+    boxes = [*top, *low]
+    arrows = [Arrow(a, "right", b, "left") for a, b in itertools.pairwise(top)]
+    arrows.append(Arrow(top[-1], "bottom", low[0], "top"))
+    arrows += [Arrow(a, "left", b, "right") for a, b in itertools.pairwise(low)]
+    return draw(boxes, arrows)
+
+
+def draw_processes() -> Figure:
+    """The supervisor, its workers, and the engine that they may share."""
+    clients = Box(1, 8, 12, 5, "clients", "data")
+    supervisor = Box(20, 8, 16, 5, "supervisor\nowns the port", "process")
+    workers = [
+        Box(45, 15 - 7 * at, 18, 5, f"worker {name}\nevent loop, inference thread", "process")
+        for at, name in enumerate(("1", "2", "N"))
+    ]
+    engine = Box(
+        73, 7, 20, 7, "engine\nnetworks, batches of all\nonly if shared, or CUDA", "capsule"
+    )
+    arrows = [Arrow(clients, "right", supervisor, "left")]
+    arrows += [Arrow(supervisor, "right", worker, "left") for worker in workers]
+    arrows += [Arrow(worker, "right", engine, "left") for worker in workers]
+    return draw([clients, supervisor, *workers, engine], arrows)
+
+
+def draw_bundle() -> Figure:
+    """What lies in a bundle's folder, and what points to what."""
+    manifest = Box(
+        1, 11, 17, 7, "manifest.json\nsizes, scores, provenance,\ndigest of each file", "data"
+    )
+    others = Box(1, 1, 17, 7, "CARD.md, novelty.npz\nfor people;\nthe novelty rule", "data")
+    graphs = [
+        Box(28, 16 - 3.75 * at, 24, 3, text, "plain")
+        for at, text in enumerate(
+            (
+                "encoder.onnx",
+                "encoder.batch.onnx, .fp16.onnx",
+                "decoder.onnx",
+                "routing.onnx",
+            )
+        )
+    ]
+    weights = Box(
+        62, 7, 20, 7, "weights.safetensors\nevery parameter once,\nlarge ones in 16 bits", "capsule"
+    )
+    arrows = [Arrow(manifest, "right", graph, "left") for graph in graphs]
+    arrows += [Arrow(graph, "right", weights, "left") for graph in graphs]
+    arrows.append(Arrow(manifest, "bottom", others, "top"))
+    return draw([manifest, others, *graphs, weights], arrows)
+
+
+def draw_family(config: NetworkConfig, layers: Sequence[tuple[str, str]]) -> Figure:
+    """A network from left to right: its image, its layers, its classes, its decoder."""
+    channels, height, width = config.image_shape
+    texts = [
+        (f"image\n{channels} x {height} x {width}", "data"),
+        *((text, tone) for text, tone in layers),
+    ]
+    if not isinstance(config, BaselineConfig):
+        hidden = " - ".join(map(str, config.decoder_hidden))
+        texts.append((f"{config.num_classes} classes\npose of {config.class_dim}", "capsule"))
+        texts.append((f"decoder\n{hidden}\n- {channels * height * width}", "plain"))
+    boxes = [Box(1 + 15.5 * at, 1, 13, 6.5, *text) for at, text in enumerate(texts)]
+    return draw(boxes, [Arrow(a, "right", b, "left") for a, b in itertools.pairwise(boxes)])
+
+
+def dynamic_layers(config: DynamicConfig) -> Iterator[tuple[str, str]]:
+    """Routing by agreement."""
+    yield _stem(config, config.stem)
+    rows, columns, *_ = config.grid
+    window = f"{config.primary_kernel} x {config.primary_kernel}, stride {config.primary_stride}"
+    grid = f"{config.primary_types} x {rows} x {columns} of {config.primary_dim}"
+    yield f"primary capsules\n{window}\n{grid}", "capsule"
+    yield f"routing\nby agreement\n{config.routing_iterations} iterations", "process"
+
+
+def attention_layers(config: AttentionConfig) -> Iterator[tuple[str, str]]:
+    """Self-attention routing."""
+    yield _stem(config, config.stem)
+    cells = geometry(config.height, config.width, config.stem)
+    yield (
+        (
+            f"primary capsules\ndepthwise {cells.rows} x {cells.columns}\n"
+            f"{config.primary_types} of {config.primary_dim}"
+        ),
+        "capsule",
+    )
+    yield "routing\nself-attention\nonce", "process"
+
+
+def shared_layers(config: SharedConfig) -> Iterator[tuple[str, str]]:
+    """Shared-weight capsules."""
+    yield _stem(config, config.stem)
+    rows, columns, *_ = config.grid
+    size = config.stem[-1].channels
+    yield f"input capsules\n{rows} x {columns} of {size}\none W for all", "capsule"
+    yield f"routing\nk-means\n{config.rounds} rounds", "process"
+
+
+def matrix_layers(config: MatrixConfig) -> Iterator[tuple[str, str]]:
+    """Matrix capsules: each layer is routed."""
+    grids = config.grids
+    yield f"convolution\n5 x 5, stride 2\n{config.conv_channels} channels", "plain"
+    types = (config.primary_types, *config.conv_caps)
+    for place, (count, grid) in enumerate(zip(types, grids, strict=True)):
+        name = f"ConvCaps {place}" if place else "primary capsules"
+        routed = f"EM, {config.routing_iterations} iterations\n" if place else "4 x 4 poses\n"
+        yield f"{name}\n{routed}{count} x {grid.rows} x {grid.columns}", "capsule"
+    yield f"routing\nEM\n{config.routing_iterations} iterations", "process"
+
+
+def baseline_layers(config: BaselineConfig) -> Iterator[tuple[str, str]]:
+    """The CNN of the paper's comparison."""
+    for channels, kernel in zip(config.convs, config.kernels, strict=True):
+        yield f"convolution\n{kernel} x {kernel}\n{channels} channels", "plain"
+    sizes = " - ".join(map(str, (*config.hidden, config.num_classes)))
+    yield f"dense\n{sizes}\nsoftmax", "plain"
+
+
+def _stem(config: NetworkConfig, convs: Sequence[Conv]) -> tuple[str, str]:
+    kernels = ", ".join(str(conv.kernel) for conv in convs)
+    rows, columns, *_ = geometry(config.height, config.width, convs)
+    plural = "s" if len(convs) > 1 else ""
+    return (
+        f"convolution{plural}\nkernels {kernels}\n{convs[-1].channels} x {rows} x {columns}",
+        "plain",
+    )
+
+
+_LAYERS: dict[str, Any] = {
+    "dynamic": dynamic_layers,
+    "attention": attention_layers,
+    "shared": shared_layers,
+    "matrix": matrix_layers,
+    "baseline": baseline_layers,
+}
+
+
+def draw_squash() -> Figure:
+    """Length after against length before, for the three families whose capsules are squashed."""
+    figure = Figure(figsize=(5, 2.6), facecolor=PAPER)
+    axes: Axes = figure.add_axes((0.11, 0.18, 0.86, 0.78))
+    lengths = np.linspace(0, 4, 81)
+    for function, name, style in (
+        (squash, "routing by agreement", "-"),
+        (squash_exponential, "self-attention", "--"),
+        (squash_half, "shared weights", ":"),
+    ):
+        after = length(function(torch.tensor(lengths)[:, None]))
+        axes.plot(lengths, after.numpy(), style, color=ACCENT, label=name)
+    axes.set(xlabel="|s|, length before", ylabel="|v|, length after", xlim=(0, 4), ylim=(0, 1.02))
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    return figure
+
+
+def draw_all() -> dict[str, Figure]:
+    """Every diagram by the name of its file."""
+    figures = {
+        "request.svg": draw_request(),
+        "processes.svg": draw_processes(),
+        "bundle.svg": draw_bundle(),
+        "squash.svg": draw_squash(),
+    }
+    for name, layers in _LAYERS.items():
+        config = FAMILIES[name].config()
+        figures[f"family-{name}.svg"] = draw_family(config, list(layers(config)))
+    return figures
+
+
+def save_all(folder: Path) -> None:
+    """Write every diagram."""
+    with mpl.rc_context(_STYLE):
+        for name, figure in draw_all().items():
+            figure.savefig(folder / name, metadata={"Date": None, "Creator": None})
+
+
+if __name__ == "__main__":
+    save_all(Path(sys.argv[1]))

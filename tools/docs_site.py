@@ -1,0 +1,168 @@
+"""MkDocs' hooks: pages that come from code and from elsewhere in the repository.
+
+`<!-- routes -->` in a page becomes what the OpenAPI document says of every route, `<!-- commands -->`
+what the command line says of itself. The README and its kind, and the bundles' cards, are pages too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from pydantic import SecretStr
+
+from service.app import create_app
+from service.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "benchmarks/README.md": "benchmarks.md",
+} | {
+    str(card.relative_to(ROOT)): f"cards/{card.parent.name}/index.md"
+    for card in sorted((ROOT / "model" / "bundles").glob("*/CARD.md"))
+}
+"""Files outside docs that are pages: from the repository's root, and in the site."""
+_LINK = re.compile(r"\]\(([\w./-]+)(#[\w-]+)?\)")
+_COMMON = 4
+"""Routes that must share a parameter for it to be described once."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that lie outside of docs, and the cards' pictures."""
+    for source, target in PAGES.items():
+        files.append(File.generated(config, target, content=(ROOT / source).read_text()))
+        if target.startswith("cards/"):
+            for picture in sorted((ROOT / source).parent.glob("*.png")):
+                uri = f"{PurePosixPath(target).parent}/{picture.name}"
+                files.append(File.generated(config, uri, abs_src_path=str(picture)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Point links at the pages of the site, and fill in what code says."""
+    here = page.file.src_uri
+    source = next((ROOT / file for file, uri in PAGES.items() if uri == here), ROOT / "docs" / here)
+
+    def link(match: re.Match[str]) -> str:
+        file = Path(os.path.normpath(source.parent / match[1])).relative_to(ROOT)
+        inside = file.relative_to("docs").as_posix() if file.parts[:1] == ("docs",) else None
+        uri = PAGES.get(file.as_posix(), inside)
+        if uri is None or here == uri:
+            return match[0]
+        return f"]({os.path.relpath(uri, PurePosixPath(here).parent)}{match[2] or ''})"
+
+    markdown = _LINK.sub(link, markdown)
+    if "<!-- routes -->" in markdown:
+        markdown = markdown.replace("<!-- routes -->", "\n".join(describe_routes()))
+    if "<!-- commands -->" in markdown:
+        markdown = markdown.replace("<!-- commands -->", "\n".join(describe_commands()))
+    return markdown
+
+
+def describe_routes() -> Iterator[str]:
+    """Markdown of every route, from the OpenAPI document."""
+    app = create_app(Settings(admin_keys=(SecretStr("this-site-needs-no-key"),)))
+    document = app.openapi()
+    operations = [
+        (f"{method.upper()} {path}", operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    used = Counter(_row(one) for _, it in operations for one in it.get("parameters", ()))
+    common = {row for row, count in used.items() if count >= _COMMON}
+    yield from ("### Parameters of many routes", "")
+    yield from _table(("parameter", "values", ""), [row for row in used if row in common])
+    for name, operation in operations:
+        parameters = [_row(one) for one in operation.get("parameters", ())]
+        many = [row[0] for row in parameters if row in common]
+        own = [row for row in parameters if row not in common]
+        yield from (f"### `{name}`", "", operation["description"], "")
+        if own:
+            yield from _table(("parameter", "values", ""), own)
+        if many:
+            yield from (f"Also {', '.join(many)}.", "")
+        answer = operation["responses"]["200"].get("content", {})
+        schema = answer.get("application/json", {}).get("schema")
+        if schema:
+            yield from _table(("member of the answer", "type", ""), _members(schema, document))
+        if "image/png" in answer:
+            yield from (f"PNG: {answer['image/png']['schema']['description']}", "")
+
+
+def _row(parameter: dict[str, Any]) -> tuple[str, str, str]:
+    schema = parameter["schema"]
+    options = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+    words = [_values(options[0])]
+    if schema.get("default") is not None:
+        words.append(f"default `{schema['default']}`")
+    return f"`{parameter['name']}`", ", ".join(words), parameter.get("description", "")
+
+
+def _values(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum")
+    bounds = f" {low} to {high}" if high is not None else f" from {low}" if low is not None else ""
+    return str(schema.get("type", "")) + bounds
+
+
+def _members(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The members of an answer, and those of the objects in it by their path."""
+    rows = []
+    name = schema.get("$ref", "").rpartition("/")[2]
+    whole = document["components"]["schemas"].get(name, schema)
+    for member, value in whole.get("properties", {}).items():
+        parts = [one for one in value.get("anyOf", [value]) if one.get("type") != "null"]
+        inner, brackets = parts[0], ""
+        while "items" in inner:
+            inner, brackets = inner["items"], brackets + "[]"
+        kind = inner.get("$ref", "").rpartition("/")[2] or str(inner.get("type", "object"))
+        rows.append((f"`{member}`", kind + brackets, value.get("description", "")))
+        if "$ref" in inner and kind != "ProblemDetails":
+            rows += [(f"`{member}{brackets}.{n[1:]}", k, t) for n, k, t in _members(inner, document)]
+    return rows
+
+
+def describe_commands() -> Iterator[str]:
+    """Markdown of every command of `python -m training`."""
+    from typer.main import get_command  # noqa: PLC0415  torch is slow to import
+
+    from training.__main__ import app  # noqa: PLC0415
+
+    yield from _commands(get_command(app), "python -m training")
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:
+    if hasattr(command, "commands"):
+        for child in command.commands.values():
+            yield from _commands(child, f"{name} {child.name}")
+        return
+    yield from (f"## `{name}`", "", (command.help or "").split("\f")[0], "")
+    rows = []
+    for one in command.params:
+        given = ", ".join(f"`{option}`" for option in one.opts)
+        if one.param_type_name == "argument":
+            given = f"`{str(one.name).upper()}`"
+        plain = one.default is None or one.default is False or callable(one.default)
+        default = "" if plain else f"`{one.default}`"
+        rows.append((given, default, getattr(one, "help", None) or ""))
+    yield from _table(("option", "default", ""), rows)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', '/').replace(chr(10), ' ') for cell in row)} |"
+    yield ""

@@ -1,0 +1,38 @@
+"""The figures of the docs, PNG files that the service draws: `python -m tools.figures docs/pictures`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.pictures import SAMPLES
+from service.settings import Settings
+
+FIGURES = {
+    "routing-4.png": "/routing?model=mnist&scale=5",
+    "sweep-4.png": "/perturb/sweep?model=mnist-attention&dims=4&dims=5&dims=6",
+    "turned-4.png": "/equivariance?model=mnist&transform=turn&from=-60&to=60",
+}
+"""What is asked about the sample of a 4."""
+
+
+def save_all(folder: Path) -> None:
+    """Ask for every figure and keep it."""
+    settings = Settings(device="cpu", threads=1, models=("mnist", "mnist-attention"))
+    picture = (SAMPLES / "4.png").read_bytes()
+    with TestClient(create_app(settings, open_engine(load_runtimes(settings)))) as client:
+        for name, route in FIGURES.items():
+            answer = client.post(
+                route, content=picture, headers={"Content-Type": "image/png", "Accept": "image/png"}
+            )
+            answer.raise_for_status()
+            (folder / name).write_bytes(answer.content)
+
+
+if __name__ == "__main__":
+    save_all(Path(sys.argv[1]))
