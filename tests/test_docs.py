@@ -1,86 +1,113 @@
+"""What README and docs say is what the code does, and the site that they become is whole."""
+
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
-from model.bundle import MANIFEST
+import model
+from model.bundle import MANIFEST, Manifest
 from service.app import create_app
 from service.errors import Problem
 from service.settings import Settings
+from tools.diagrams import save_all
 from training.recipes import PRESETS
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(page.relative_to(ROOT).as_posix() for page in DOCS.rglob("*.md"))
+_ELSEWHERE = r'(?:src|href)="(?:https?:)?//'
 
 
 def read(name: str) -> str:
     return (ROOT / name).read_text()
 
 
+def rows(page: str) -> list[list[str]]:
+    """The cells of every row of a page's tables."""
+    lines = [line for line in read(page).splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
 @pytest.mark.parametrize("name", Settings.model_fields)
 def test_every_setting_is_documented(name: str) -> None:
-    """A setting that nobody can find is no setting."""
-    assert f"`CAPSNET_{name.upper()}`" in read("docs/configuration.md")
+    """A setting that nobody can find is no setting; nor is one with another default."""
+    default = Settings.model_fields[name].default
+    if isinstance(default, Path):
+        default = default.relative_to(Path(model.__file__).parents[1]).as_posix()
+    text = default if isinstance(default, str) else json.dumps(default)
+    shown = "" if default is None else f"`{text}`"
+    found = {row[0]: row[1] for row in rows("docs/reference/settings.md")}
+    assert shown == found[f"`CAPSNET_{name.upper()}`"]
 
 
 def test_no_setting_is_documented_that_does_not_exist() -> None:
     """The page names settings that are read, and no others."""
-    documented = set(re.findall(r"`CAPSNET_([A-Z0-9_]+)`", read("docs/configuration.md")))
+    documented = set(re.findall(r"`CAPSNET_([A-Z0-9_]+)`", read("docs/reference/settings.md")))
     assert {name.upper() for name in Settings.model_fields} | {"DATA_DIR"} == documented
-
-
-def test_every_route_is_documented() -> None:
-    """The API page has a row for each route that the service has."""
-    app = create_app(Settings(admin_keys=(SecretStr("a-key-of-tests-alone"),)))
-    routes = {
-        f"{method.upper()} {path}"
-        for path, methods in app.openapi()["paths"].items()
-        for method in methods
-    }
-    assert {"POST /classify", "GET /metrics", "POST /models/reload", "GET /livez"} <= routes
-    documented = re.findall(r"^\| `([A-Z]+ /\S*)` \|", read("docs/api.md"), re.MULTILINE)
-    assert routes | {"GET /"} == set(documented)
 
 
 @pytest.mark.parametrize("problem", Problem.__subclasses__(), ids=lambda problem: problem.slug)
 def test_every_problem_is_documented(problem: type[Problem]) -> None:
     """The type that clients branch on is in the API page, with its status."""
-    assert re.search(
-        rf"\| {int(problem.status)} \| `urn:capsnet:problem:{problem.slug}`", read("docs/api.md")
-    )
+    row = rf"\| {int(problem.status)} \| `urn:capsnet:problem:{problem.slug}`"
+    assert re.search(row, read("docs/reference/api.md"))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_is_documented(preset: str) -> None:
-    """The training page says what each preset is for."""
-    assert f"| `{preset}` |" in read("docs/training.md")
+    """The page on presets says what each is for."""
+    assert f"| `{preset}` |" in read("docs/reference/presets.md")
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_every_member_of_a_manifest_is_documented() -> None:
+    """The bundle's page lists them all, and no other."""
+    manifest = read("docs/reference/bundle.md").partition("## Manifest")[2]
+    named = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", manifest, re.MULTILINE)
+    assert {field.name for field in fields(Manifest)} == set(re.findall(r"\w+", " ".join(named)))
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_files_and_functions_named_in_docs_exist(page: str) -> None:
     """`module.py`: `name` pairs point at something."""
-    for path, names in re.findall(
-        r"`([a-z_/]+\.py)`: ((?:`[\w.]+`(?:, )?)+)", read(f"docs/{page}")
-    ):
+    for path, names in re.findall(r"`([a-z_/]+\.py)`:\s+((?:`[\w.]+`(?:,\s+)?)+)", read(page)):
         source = (ROOT / path).read_text()
         for name in re.findall(r"`([\w.]+)`", names):
             assert re.search(rf"(class|def) {name.rpartition('.')[2]}\b", source), f"{path}: {name}"
 
 
-def test_readme_names_the_two_commands() -> None:
-    """A new user finds `make serve` and `make test` in the README."""
-    assert {"make serve", "make test", "make check"} <= set(
-        re.findall(r"make (?:serve|test|check)", read("README.md"))
-    )
+def test_readme_is_short_and_names_the_two_commands() -> None:
+    """A new user finds `make serve` and `make test` on a page or two."""
+    readme = read("README.md")
+    assert len(readme.splitlines()) <= 120
+    assert {"make serve", "make test"} <= set(re.findall(r"make (?:serve|test)", readme))
+
+
+def test_errors_in_the_readme_are_those_of_the_manifests() -> None:
+    """Every bundle that ships is in the table, with the interval of its error."""
+    row = re.compile(r"^\| `([\w-]+)` \| .*? \| (\d.*?) %? \((.*?) to (.*?)\)", re.MULTILINE)
+    said = {name: tuple(map(float, errors)) for name, *errors in row.findall(read("README.md"))}
+    expected = {}
+    for path in sorted((ROOT / "model" / "bundles").glob(f"*/{MANIFEST}")):
+        manifest = json.loads(path.read_text())
+        interval = [round(value, 2) for value in manifest["metrics"]["interval_percent"]]
+        expected[manifest["name"]] = (manifest["metrics"]["test_error_percent"], *interval)
+    assert expected == said
 
 
 def test_the_effect_of_half_precision_is_that_of_the_manifests() -> None:
     """Bundles are replaced, and what is said of them must be true of the new ones."""
     row = re.compile(r"^\| `([\w-]+)` \| (\d+) \| (0\.\d+) \| (\d+) \|$", re.MULTILINE)
-    said = row.findall(read("docs/operations.md"))
+    said = row.findall(read("docs/how-to/gpu.md"))
     assert said
     for name, pictures, change, labels in said:
         manifest = json.loads(read(f"model/bundles/{name}/{MANIFEST}"))
@@ -89,3 +116,79 @@ def test_the_effect_of_half_precision_is_that_of_the_manifests() -> None:
             "answers_changed": int(labels),
             "largest_presence_change": pytest.approx(float(change), abs=0.5e-4),
         }
+
+
+def test_the_glossary_has_few_terms() -> None:
+    """At most 25, each once."""
+    terms = [row[0] for row in rows("docs/reference/glossary.md")][1:]
+    assert len(terms) == len(set(terms)) <= 25
+
+
+@pytest.mark.parametrize("record", sorted(DOCS.glob("adr/*.md")), ids=lambda path: path.stem)
+def test_a_decision_is_told_in_200_words(record: Path) -> None:
+    """Whoever wonders why reads it in a minute."""
+    assert len(record.read_text().split()) <= 200
+
+
+@pytest.fixture(scope="module")
+def diagrams(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All diagrams, drawn anew."""
+    folder = tmp_path_factory.mktemp("diagrams")
+    save_all(folder)
+    return folder
+
+
+def test_diagrams_are_those_of_their_source(diagrams: Path) -> None:
+    """`make pictures` would change nothing: networks are drawn with the sizes that they have."""
+    drawn = {path.name: path.read_text() for path in diagrams.iterdir()}
+    assert drawn == {path.name: path.read_text() for path in (DOCS / "pictures").glob("*.svg")}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it: a broken link fails."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert 0 == result.returncode, result.stdout + result.stderr
+    return folder
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    """No page names a script, style, font or picture of another host."""
+    loaded = re.compile(rf"<(?:script|link|img|iframe|source)\b[^>]*{_ELSEWHERE}[^>]*>")
+    found: list[str] = []
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        found += [f"{page.name}: {tag}" for tag in loaded.findall(text)]
+        found += [f"{page.name}: mermaid"] if 'class="mermaid"' in text else []
+    for style in site.rglob("*.css"):
+        found += re.findall(r"url\([\"']?(?:https?:)?//[^)]*", style.read_text())
+    assert [] == found
+
+
+def headings(page: Path) -> Iterator[str]:
+    """The headings that are code."""
+    for text in re.findall(r"<h[23][^>]*><code>(.*?)</code>", page.read_text()):
+        yield text.replace("&lt;", "<")
+
+
+def test_every_route_is_in_the_site(site: Path) -> None:
+    """The API page has a heading for each route that the service has."""
+    app = create_app(Settings(admin_keys=(SecretStr("a-key-of-tests-alone"),)))
+    routes = {
+        f"{method.upper()} {path}"
+        for path, methods in app.openapi()["paths"].items()
+        for method in methods
+    }
+    assert {"POST /classify", "GET /metrics", "POST /models/reload", "GET /livez"} <= routes
+    assert routes <= set(headings(site / "reference" / "api.html"))
+
+
+@pytest.mark.parametrize("command", ["train", "export", "gpu-run", "experiment write"])
+def test_commands_are_in_the_site(site: Path, command: str) -> None:
+    """The command line describes itself, its groups too."""
+    assert f"python -m training {command}" in headings(site / "reference" / "command-line.html")

@@ -1,11 +1,13 @@
 """MkDocs' hooks: pages that come from code and from elsewhere in the repository.
 
-`<!-- routes -->` in a page becomes what the OpenAPI document says of every route, `<!-- commands -->`
-what the command line says of itself. The README and its kind, and the bundles' cards, are pages too.
+`<!-- routes -->` in a page becomes what the OpenAPI document says of every route, and
+`<!-- commands -->` what the command line says of itself. The README, its like and the cards of the
+bundles are pages too.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter
@@ -99,12 +101,16 @@ def describe_routes() -> Iterator[str]:
             yield from (f"PNG: {answer['image/png']['schema']['description']}", "")
 
 
-def _row(parameter: dict[str, Any]) -> tuple[str, str, str]:
+def _options(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+
+
+def _row(parameter: dict[str, Any]) -> tuple[str, ...]:
     schema = parameter["schema"]
-    options = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
-    words = [_values(options[0])]
+    words = [_values(_options(schema)[0])]
     if schema.get("default") is not None:
-        words.append(f"default `{schema['default']}`")
+        default = json.dumps(schema["default"]).strip('"')
+        words.append(f"default `{default}`")
     return f"`{parameter['name']}`", ", ".join(words), parameter.get("description", "")
 
 
@@ -117,20 +123,22 @@ def _values(schema: dict[str, Any]) -> str:
     return str(schema.get("type", "")) + bounds
 
 
-def _members(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _members(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, ...]]:
     """The members of an answer, and those of the objects in it by their path."""
     rows = []
     name = schema.get("$ref", "").rpartition("/")[2]
     whole = document["components"]["schemas"].get(name, schema)
     for member, value in whole.get("properties", {}).items():
-        parts = [one for one in value.get("anyOf", [value]) if one.get("type") != "null"]
-        inner, brackets = parts[0], ""
+        (inner, *_), brackets = _options(value), ""
         while "items" in inner:
             inner, brackets = inner["items"], brackets + "[]"
-        kind = inner.get("$ref", "").rpartition("/")[2] or str(inner.get("type", "object"))
+        objects = [one for one in _options(inner) if "$ref" in one]
+        kinds = [one["$ref"].rpartition("/")[2] for one in objects] or [inner.get("type", "object")]
+        kind = f"({' or '.join(kinds)})" if len(kinds) > 1 else kinds[0]
         rows.append((f"`{member}`", kind + brackets, value.get("description", "")))
-        if "$ref" in inner and kind != "ProblemDetails":
-            rows += [(f"`{member}{brackets}.{n[1:]}", k, t) for n, k, t in _members(inner, document)]
+        for one in objects:
+            found = _members(one, document) if "ProblemDetails" not in one["$ref"] else []
+            rows += [(f"`{member}{brackets}.{name[1:]}", *rest) for name, *rest in found]
     return rows
 
 

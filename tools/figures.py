@@ -1,4 +1,4 @@
-"""The figures of the docs, PNG files that the service draws: `python -m tools.figures docs/pictures`."""
+"""The figures of the docs, drawn by the service: `python -m tools.figures docs/pictures`."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ TIMEOUT_PARAMETER = {
     "required": False,
     "schema": {"type": "number", "exclusiveMinimum": 0},
     "description": "Seconds after which the answer is of no use (504), at most the service's own. "
-    "A request expected to queue for over 60 % of them gets 429 at once.",
+    "A request that would wait longer in the queue gets 429 at once.",
 }
 PROBLEMS: dict[int | str, Json] = {
     statuses: {

@@ -1,0 +1,189 @@
+"""Commands and Python in README and docs, executed.
+
+`curl` asks a real service. `make` tells what it would do; commands of `python -m training`, which
+may take hours, are read by the command line with their presets and settings. The tutorial on own
+pictures is followed from its first line to its last, and that on families in test_families.py.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from model.bundle import Bundle
+from tests.processes import SOURCE, running
+from training.__main__ import app
+from training.recipes import PRESETS, override
+
+ROOT = Path(__file__).parent.parent
+OWN_PICTURES, ADD_FAMILY = "docs/tutorial/own-pictures.md", "docs/tutorial/add-family.md"
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(
+        page.relative_to(ROOT).as_posix()
+        for page in (ROOT / "docs").rglob("*.md")
+        if page.name not in ("results.md", "log.md")
+    ),
+]
+OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY)]
+NOT_RUN = {
+    "docker compose": "needs Docker; tests/docker reads the files",
+    "BUNDLES_DIR=bundles docker compose": "needs Docker",
+    "pip install": "needs a package index",
+    "CAPSNET_OTEL=true": "needs a collector; tests/service/telemetry has one",
+    "mv bundles/mnist": "is what tests/e2e/test_reload.py does",
+    ".venv/bin/pre-commit install": "would change the repository's hooks",
+    "python -m benchmarks.cuda": "needs a GPU",
+    "mkdir -p runs/gpu": "needs the results of a GPU; tests/training/test_gpu_run.py unpacks some",
+}
+"""Why commands that begin so are not executed."""
+RUN = ("curl ", "make ", "python -m training ")
+TRAINING = "python -m training "
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """A page's blocks of code in a language."""
+    text = (ROOT / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(page: str, *beginnings: str) -> list[str]:
+    """A page's commands that begin so, one by one, without comments."""
+    lines = "".join(blocks(page, "bash")).replace("\\\n", " ").splitlines()
+    plain = [re.sub(r"\s+# .*$", "", line) for line in lines]
+    return [line for line in plain if line.startswith(beginnings)]
+
+
+def pages_with(*beginnings: str) -> list[str]:
+    return [page for page in OTHERS if commands(page, *beginnings)]
+
+
+def workplace(folder: Path) -> Path:
+    """A folder where the repository's samples are where commands look for them."""
+    (folder / "service").symlink_to(ROOT / "service")
+    return folder
+
+
+def ask(page: str, url: str, folder: Path) -> None:
+    """Run a page's curl commands against another address; a refusal fails."""
+    if not shutil.which("curl"):
+        pytest.skip("needs curl")
+    asked = [line.replace("localhost:8000", url) for line in commands(page, "curl ")]
+    script = ['curl() { command curl --fail-with-body "$@"; echo; }', *asked]
+    for picture in subprocess.run(
+        ["bash", "-e", "-c", "\n".join(script)],  # noqa: S607  the reader's own shell
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n"):
+        assert "urn:capsnet:problem" not in picture
+    drawn = re.findall(r"-o (\S+\.png)", " ".join(asked))
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in drawn)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The service with all bundles that ship, where docs say localhost:8000."""
+    with running(lambda _: SOURCE, {"CAPSNET_DEVICE": "cpu", "CAPSNET_WORKERS": "1"}) as (
+        _,
+        client,
+    ):
+        yield str(client.base_url).removeprefix("http://")
+
+
+@pytest.mark.parametrize("page", pages_with("curl "))
+def test_curl_is_answered(page: str, url: str, tmp_path: Path) -> None:
+    """What a reader copies works, in the order of the page, and draws pictures."""
+    ask(page, url, workplace(tmp_path))
+
+
+@pytest.mark.parametrize("page", [page for page in OTHERS if blocks(page, "python")])
+def test_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a reader copies works."""
+    monkeypatch.chdir(workplace(tmp_path))
+    exec(compile("\n".join(blocks(page, "python")), page, "exec"), {})  # noqa: S102  our own page
+
+
+@pytest.mark.parametrize("page", pages_with("make "))
+def test_make_knows_its_targets(page: str) -> None:
+    """Every target and variable is read; nothing is made."""
+    for command in commands(page, "make "):
+        program, *arguments = shlex.split(command)
+        result = subprocess.run(
+            [program, "--dry-run", *arguments], cwd=ROOT, capture_output=True, check=False
+        )
+        assert 0 == result.returncode, result.stderr
+
+
+@pytest.mark.parametrize("page", pages_with(TRAINING))
+def test_training_understands_its_commands(page: str) -> None:
+    """Commands, options, presets and settings exist, and values are of their kind."""
+    for line in commands(page, TRAINING):
+        command, arguments = get_command(app), shlex.split(line.removeprefix(TRAINING))
+        while hasattr(command, "commands"):
+            command = command.commands[arguments.pop(0)]
+        with command.make_context(command.name, arguments) as context:
+            if preset := context.params.get("preset"):
+                override(PRESETS[preset], context.params["settings"] or ())
+
+
+def test_every_command_is_run_or_said_why_not() -> None:
+    """No command is left out in silence, and no reason outlives its command."""
+    found = [line for page in OTHERS for line in commands(page, "") if line]
+    unknown = [line for line in found if not line.startswith((*RUN, *NOT_RUN))]
+    idle = [start for start in NOT_RUN if not any(line.startswith(start) for line in found)]
+    assert ([], []) == (unknown, idle)
+
+
+def test_commands_stand_in_blocks_that_are_tested() -> None:
+    """An indented command would be executed by nobody."""
+    command = re.compile(r"^    (curl|make|python|docker) ", re.MULTILINE)
+    assert [] == [
+        page for page in PAGES if command.search(re.sub(r"(?s)```.*?```", "", read(page)))
+    ]
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the tutorial's pictures were drawn, learnt and exported."""
+    folder = tmp_path_factory.mktemp("shapes")
+    with pytest.MonkeyPatch.context() as patch, torch.random.fork_rng():
+        patch.chdir(folder)
+        (source,) = blocks(OWN_PICTURES, "python")
+        exec(compile(source, OWN_PICTURES, "exec"), {})  # noqa: S102  our own page
+        for line in commands(OWN_PICTURES, TRAINING):
+            arguments = shlex.split(line.removeprefix(TRAINING))
+            CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return folder
+
+
+def test_own_pictures_are_learnt(shapes: Path) -> None:
+    """The tutorial's commands end with a bundle of its classes."""
+    manifest = Bundle.open(shapes / "bundles" / "shapes").manifest
+    assert (("ring", "square"), (1, 32, 32)) == (manifest.class_names, manifest.image_shape)
+
+
+def test_own_pictures_are_served(shapes: Path) -> None:
+    """The service starts with the tutorial's settings and answers its requests."""
+    (serve,) = commands(OWN_PICTURES, "CAPSNET_")
+    settings = dict(re.findall(r"(CAPSNET_\w+)=(\S+)", serve))
+    assert serve.endswith("python -m service")
+    settings["CAPSNET_BUNDLES"] = str(shapes / settings["CAPSNET_BUNDLES"])
+    cpu = {"CAPSNET_DEVICE": "cpu", "CAPSNET_WORKERS": "1"}
+    with running(lambda _: SOURCE, {**settings, **cpu}) as (_, client):
+        ask(OWN_PICTURES, str(client.base_url).removeprefix("http://"), shapes)
