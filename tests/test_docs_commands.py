@@ -26,15 +26,11 @@ from training.recipes import PRESETS, override
 
 ROOT = Path(__file__).parent.parent
 OWN_PICTURES, ADD_FAMILY = "docs/tutorial/own-pictures.md", "docs/tutorial/add-family.md"
-PAGES = [
-    "README.md",
-    "CONTRIBUTING.md",
-    *sorted(
-        page.relative_to(ROOT).as_posix()
-        for page in (ROOT / "docs").rglob("*.md")
-        if page.name not in ("results.md", "log.md")
-    ),
-]
+PAGES = sorted(
+    page.relative_to(ROOT).as_posix()
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+    if page.name not in ("results.md", "log.md")
+)
 OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY)]
 NOT_RUN = {
     "docker compose": "needs Docker; tests/docker reads the files",

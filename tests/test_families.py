@@ -1,4 +1,4 @@
-"""docs/tutorial/add-family.md, executed: its five steps make a family that trains, exports and serves."""
+"""docs/tutorial/add-family.md, executed: a family that trains, exports and serves."""
 
 from __future__ import annotations
 
