@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,6 +38,7 @@ from training.recipes import Recipe
 from training.state import Plan
 from training.trainer import Trainer
 
+ROOT = Path(__file__).parent.parent
 TINY: dict[str, NetworkConfig] = {
     "dynamic": DynamicConfig(stem=(Conv(8, 9),), primary_types=2, decoder_hidden=(16, 16)),
     "attention": AttentionConfig(
@@ -64,6 +68,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """What tests/e2e is run against."""
     parser.addoption("--image", help="a container image, instead of this source tree")
     parser.addoption("--engine", default="docker", help="what runs it: docker or podman")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it: a broken link fails."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert 0 == result.returncode, result.stdout + result.stderr
+    return folder
 
 
 @pytest.fixture(scope="session")

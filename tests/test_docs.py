@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -142,19 +139,6 @@ def test_diagrams_are_those_of_their_source(diagrams: Path) -> None:
     """`make pictures` would change nothing: networks are drawn with the sizes that they have."""
     drawn = {path.name: path.read_text() for path in diagrams.iterdir()}
     assert drawn == {path.name: path.read_text() for path in (DOCS / "pictures").glob("*.svg")}
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it: a broken link fails."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    result = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert 0 == result.returncode, result.stdout + result.stderr
-    return folder
 
 
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
