@@ -96,7 +96,7 @@ def describe_routes() -> Iterator[str]:
         answer = operation["responses"]["200"].get("content", {})
         schema = answer.get("application/json", {}).get("schema")
         if schema:
-            yield from _table(("member of the answer", "type", ""), _members(schema, document))
+            yield from _table(("response field", "type", ""), _members(schema, document))
         if "image/png" in answer:
             yield from (f"PNG: {answer['image/png']['schema']['description']}", "")
 
