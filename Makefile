@@ -30,7 +30,7 @@ serve: $(VENV)/.serve ## Serve the shipped bundles on http://HOST:PORT.
 	CAPSNET_HOST=$(HOST) CAPSNET_PORT=$(PORT) $(BIN)/python -m service
 
 test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-cuda: $(VENV)/.dev ## Run the tests that need a CUDA device; fails where there is none.
 	$(BIN)/python -c "from model.runtime.cuda import CudaDevice, CudaOptions; CudaDevice(CudaOptions())"
