@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "capsnet", "font.size": 9}
+_ROW = 6
+"""Boxes beside each other."""
 _TONES = {"plain": PAPER, "data": "#eaf2fb", "capsule": "#fdeee3", "process": "#eef6ee"}
 
 
@@ -112,13 +114,7 @@ def draw_request() -> Figure:
         ("Runtime", "encode, then decode", "capsule"),
         ("View", "JSON or PNG", "data"),
     )
-    top = [Box(1 + 16 * at, 9, 14, 5, "\n".join(s[:2]), s[2]) for at, s in enumerate(steps[:5])]
-    low = [Box(65 - 16 * at, 1, 14, 5, "\n".join(s[:2]), s[2]) for at, s in enumerate(steps[5:])]
-    boxes = [*top, *low]
-    arrows = [Arrow(a, "right", b, "left") for a, b in itertools.pairwise(top)]
-    arrows.append(Arrow(top[-1], "bottom", low[0], "top"))
-    arrows += [Arrow(a, "left", b, "right") for a, b in itertools.pairwise(low)]
-    return draw(boxes, arrows)
+    return draw_snake([(f"{name}\n{does}", tone) for name, does, tone in steps], (14, 5))
 
 
 def draw_processes() -> Figure:
@@ -175,8 +171,21 @@ def draw_family(config: NetworkConfig, layers: Sequence[tuple[str, str]]) -> Fig
         hidden = " - ".join(map(str, config.decoder_hidden))
         texts.append((f"{config.num_classes} classes\npose of {config.class_dim}", "capsule"))
         texts.append((f"decoder\n{hidden}\n- {channels * height * width}", "plain"))
-    boxes = [Box(1 + 15.5 * at, 1, 13, 6.5, *text) for at, text in enumerate(texts)]
-    return draw(boxes, [Arrow(a, "right", b, "left") for a, b in itertools.pairwise(boxes)])
+    return draw_snake([(text, tone) for text, tone in texts], (13, 6.5))
+
+
+def draw_snake(texts: Sequence[tuple[str, str]], size: tuple[float, float]) -> Figure:
+    """Boxes from left to right and, where they are more than six, back again below."""
+    width, height = size
+    split = len(texts) if len(texts) <= _ROW else (len(texts) + 1) // 2
+    step, above = width + 2.5, 1 + (height + 2.5) * (len(texts) > split)
+    top = [Box(1 + step * at, above, *size, *one) for at, one in enumerate(texts[:split])]
+    low = [Box(1 + step * (split - 1 - at), 1, *size, *one) for at, one in enumerate(texts[split:])]
+    arrows = [Arrow(a, "right", b, "left") for a, b in itertools.pairwise(top)]
+    if low:
+        arrows.append(Arrow(top[-1], "bottom", low[0], "top"))
+    arrows += [Arrow(a, "left", b, "right") for a, b in itertools.pairwise(low)]
+    return draw([*top, *low], arrows)
 
 
 def dynamic_layers(config: DynamicConfig) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """MkDocs' hooks: pages that come from code and from elsewhere in the repository.
 
-`<!-- routes -->` in a page becomes what the OpenAPI document says of every route, and
-`<!-- commands -->` what the command line says of itself. The README, its like and the cards of the
-bundles are pages too.
+`<!-- routes -->` in a page becomes what the OpenAPI document says of every route, `<!-- commands -->`
+what the command line says of itself, `<!-- cards -->` links to the bundles' cards. Those, the README
+and its like are pages too.
 """
 
 from __future__ import annotations
@@ -66,9 +66,18 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     markdown = _LINK.sub(link, markdown)
     if "<!-- routes -->" in markdown:
         markdown = markdown.replace("<!-- routes -->", "\n".join(describe_routes()))
+    if "<!-- cards -->" in markdown:
+        markdown = markdown.replace("<!-- cards -->", "\n".join(list_cards()))
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", "\n".join(describe_commands()))
     return markdown
+
+
+def list_cards() -> Iterator[str]:
+    """Links to the cards of the bundles that ship, from a page one folder down."""
+    for uri in PAGES.values():
+        if uri.startswith("cards/"):
+            yield f"- [{PurePosixPath(uri).parent.name}](../{uri})"
 
 
 def describe_routes() -> Iterator[str]:
@@ -172,5 +181,11 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield "|" + "---|" * len(head)
     for row in rows:
-        yield f"| {' | '.join(cell.replace('|', '/').replace(chr(10), ' ') for cell in row)} |"
+        yield f"| {' | '.join(_cell(text) for text in row)} |"
     yield ""
+
+
+def _cell(text: str) -> str:
+    """Text on one line; outside of code, angle brackets are no tags."""
+    line = " ".join(text.replace("|", "/").split())
+    return line if "`" in line else line.replace("<", "&lt;")

@@ -1,4 +1,4 @@
-"""The registry of families: a new one is a module and an entry, as in docs/tutorial/add-family.md."""
+"""The registry of families: a new one is a module and an entry (docs/tutorial/add-family.md)."""
 
 from __future__ import annotations
 
