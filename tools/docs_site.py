@@ -1,8 +1,8 @@
 """MkDocs' hooks: pages that come from code and from elsewhere in the repository.
 
-`<!-- routes -->` in a page becomes what the OpenAPI document says of every route, `<!-- commands -->`
-what the command line says of itself, `<!-- cards -->` links to the bundles' cards. Those, the README
-and its like are pages too.
+In a page `<!-- routes -->` becomes what the OpenAPI document says of every route, `<!-- commands -->`
+what the command line says of itself, `<!-- cards -->` links to the bundles' cards. These and the
+README's kind are pages too.
 """
 
 from __future__ import annotations
