@@ -118,7 +118,7 @@ def test_another_class_can_be_imagined(playground: Playground) -> None:
     """The chosen capsule is decoded instead of the longest."""
     playground.take_sample(4)
     before = imagined(playground)
-    playground.page.get_by_label("imagined as").select_option("9")
+    playground.page.get_by_label("reconstructed as").select_option("9")
     playground.settle()
     assert before != imagined(playground)
 
