@@ -22,7 +22,7 @@ const SAMPLED = new Set(["mnist", "fashion-mnist"]);
 const whole = find("digit");
 const modelChoice = /** @type {HTMLSelectElement} */ (find("model"));
 const targetChoice = /** @type {HTMLSelectElement} */ (find("target"));
-const imagined = /** @type {HTMLImageElement} */ (find("imagined"));
+const reconstruction = /** @type {HTMLImageElement} */ (find("reconstruction"));
 const fitted = /** @type {HTMLImageElement} */ (find("fitted"));
 
 export const pad = new Pad(find("pad"), { name: "Digit", fail: complain });
@@ -36,7 +36,7 @@ const lenses = {
 };
 const decode = decoder((image, { scene: moved }) => {
   calm();
-  if (moved === scene) showImagined(image, imagined.alt);
+  if (moved === scene) showReconstruction(image, reconstruction.alt);
 }, complain);
 
 let models = [];
@@ -83,7 +83,7 @@ function showScene(next, settled = true) {
   showPrediction(scene?.prediction ?? null);
   markTarget(scene?.target);
   const { decoded } = scene ?? {};
-  showImagined(decoded?.reconstruction, decoded && `reconstruction of class ${decoded.class_name}`);
+  showReconstruction(decoded?.reconstruction, decoded && `reconstruction of class ${decoded.class_name}`);
   show(fitted, decoded?.input, "the input, as the network gets it");
   find("error").textContent = decoded ? `mean squared error ${decoded.error.toFixed(3)}` : "";
   targetChoice.disabled = !scene;
@@ -93,8 +93,8 @@ function showScene(next, settled = true) {
   lenses[active].show(scene);
 }
 
-function showImagined(image, alt) {
-  show(imagined, image, alt);
+function showReconstruction(image, alt) {
+  show(reconstruction, image, alt);
   showMini(image);
 }
 
@@ -148,7 +148,7 @@ function showModel() {
   showScene(null);
   find("about").textContent = describe(model);
   find("missing").textContent = missing(model);
-  find("imagination").hidden = !offers(model, "decode");
+  find("reconstructed").hidden = !offers(model, "decode");
   const needs = { pose: "decode", sweep: "decode", routing: "trace" };
   views.offer((panel) => !needs[panel] || offers(model, needs[panel]));
   whole.classList.toggle("photos", forPhotos(model));

@@ -5,7 +5,7 @@ const SPAN = 1.2;
 const LEVELS = 254;
 const END = 255;
 /** Points that are closer, in sides of the pad, are one. */
-const APART = 1 / 64;
+const APART = 1 / 128;
 
 /** @returns {number[]} the nearest point that a text can hold */
 export function snap(point) {

@@ -14,11 +14,11 @@ const STEPS = [
     needs: "tab-digit",
   },
   {
-    at: "#imagination",
+    at: "#reconstructed",
     title: "Reconstruction",
     text: "The decoder draws this from the pose of one capsule alone. Details that it lacks, the pose may not "
       + "hold. Choose another bar, and the same picture is reconstructed as that class.",
-    needs: "imagination",
+    needs: "reconstructed",
   },
   {
     at: "#pose",

@@ -82,7 +82,7 @@ def test_two_networks_are_compared(browser: Browser) -> None:
         assert first == page.locator("#lengths .value").all_inner_texts()
         assert first != compared.last.locator(".value").all_inner_texts()
         images = [one.locator("img").get_attribute("src") for one in compared.all()]
-        assert images[0] == page.locator("#imagined").get_attribute("src")
+        assert images[0] == page.locator("#reconstruction").get_attribute("src")
         assert images[0] != images[1]
         assert 32 == page.locator("#compare .sweep tbody tr").count()
         assert [] == playground.complaints

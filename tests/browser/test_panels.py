@@ -19,8 +19,8 @@ def test_the_sweep_shows_every_dimension(playground: Playground) -> None:
     pictures = rows.first.locator("img")
     assert 11 == pictures.count()
     assert pictures.first.evaluate(SHOWN)
-    imagined = playground.page.locator("#imagined").get_attribute("src")
-    assert {imagined} == {
+    reconstruction = playground.page.locator("#reconstruction").get_attribute("src")
+    assert {reconstruction} == {
         rows.nth(row).locator(".unmoved img").get_attribute("src") for row in (0, 15)
     }
 

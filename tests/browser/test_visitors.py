@@ -38,12 +38,12 @@ def test_tabs_and_sliders_by_keyboard(playground: Playground) -> None:
     keyboard.press("End")
     assert playground.page.locator("#compare").is_visible()
     keyboard.press("Home")
-    before = playground.page.locator("#imagined").get_attribute("src")
+    before = playground.page.locator("#reconstruction").get_attribute("src")
     keyboard.press("Tab")
     assert "dimension-0" == playground.page.locator(":focus").get_attribute("id")
     for _ in range(20):
         keyboard.press("ArrowRight")
-    playground.page.locator(f'#imagined:not([src="{before}"])').wait_for()
+    playground.page.locator(f'#reconstruction:not([src="{before}"])').wait_for()
 
 
 def test_every_control_has_a_name(playground: Playground) -> None:
