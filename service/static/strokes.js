@@ -1,15 +1,15 @@
-/** Strokes as a short text, for links: a byte for each coordinate, one more after each stroke, in base64url. */
+/** Strokes as a short text, for links: two digits of base 64 for each coordinate, a dot between strokes. */
 
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const LOW = -0.1; // a little beyond the edges: strokes may leave the pad
 const SPAN = 1.2;
-const LEVELS = 254;
-const END = 255;
+const LAST = 64 * 64 - 1;
 /** Points that are closer, in sides of the pad, are one. */
-const APART = 1 / 128;
+const APART = 1 / 96;
 
 /** @returns {number[]} the nearest point that a text can hold */
 export function snap(point) {
-  return point.map((value) => toValue(toByte(value)));
+  return point.map((value) => toValue(toLevel(value)));
 }
 
 /** Whether a point is far enough from the one before. */
@@ -19,38 +19,28 @@ export function isApart([x, y], [fromX, fromY]) {
 
 /** @param {number[][][]} strokes of snapped points @returns {string} */
 export function write(strokes) {
-  const bytes = strokes.flatMap((points) => [...points.flat().map(toByte), END]);
-  const text = bytes.map((byte) => String.fromCharCode(byte)).join("");
-  return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+  return strokes.map((points) => points.flat().map(toLevel).map(toText).join("")).join(".");
 }
 
 /** @param {string} text @returns {number[][][]} the strokes; none where the text is damaged */
 export function read(text) {
-  const strokes = [];
-  let values = [];
-  for (const byte of bytesOf(text)) {
-    if (byte < END) values.push(toValue(byte));
-    else {
-      const points = values.flatMap((x, place) => (place % 2 ? [] : [[x, values[place + 1] ?? x]]));
-      if (points.length) strokes.push(points);
-      values = [];
-    }
-  }
-  return strokes;
+  const strokes = text.split(".").map((stroke) => stroke.match(/[\w-]{4}/g) ?? []);
+  const toPoint = (four) => [four.slice(0, 2), four.slice(2)].map(toNumber).map(toValue);
+  return strokes.filter((points) => points.length).map((points) => points.map(toPoint));
 }
 
-function bytesOf(text) {
-  try {
-    return Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
-  } catch {
-    return [];
-  }
+function toText(level) {
+  return DIGITS[level >> 6] + DIGITS[level & 63];
 }
 
-function toByte(value) {
-  return Math.round(Math.min(1, Math.max(0, (value - LOW) / SPAN)) * LEVELS);
+function toNumber([high, low]) {
+  return 64 * DIGITS.indexOf(high) + DIGITS.indexOf(low);
 }
 
-function toValue(byte) {
-  return LOW + (byte / LEVELS) * SPAN;
+function toLevel(value) {
+  return Math.round(Math.min(1, Math.max(0, (value - LOW) / SPAN)) * LAST);
+}
+
+function toValue(level) {
+  return LOW + (level / LAST) * SPAN;
 }
