@@ -1,6 +1,6 @@
 """MkDocs' hooks: pages that come from code and from elsewhere in the repository.
 
-In a page `<!-- routes -->` becomes what the OpenAPI document says of every route, `<!-- commands -->`
+In a page `<!-- routes -->` becomes what the OpenAPI document says of routes, `<!-- commands -->`
 what the command line says of itself, `<!-- cards -->` links to the bundles' cards. These and the
 README's kind are pages too.
 """

@@ -1,7 +1,7 @@
 /** Making and finding elements. */
 
 /** What a panel says that has no picture. */
-export const NOTHING_YET = "Nothing to look at yet: draw or choose a picture.";
+export const NOTHING_YET = "Nothing to show yet: draw or choose a picture.";
 
 /**
  * @param {string} id

@@ -1,6 +1,8 @@
-/** Strokes on a canvas, by mouse, pen or finger. */
+/** Strokes on a canvas, by mouse, pen, finger or keyboard. */
 
 import { make } from "./dom.js";
+import { keyPen } from "./keypen.js";
+import { isApart, snap } from "./strokes.js";
 
 const SIDE = 560;
 const PEN = 0.085; // of the side: as thick as MNIST's, in a digit of a usual size
@@ -11,12 +13,19 @@ export class Drawing extends EventTarget {
   constructor(label) {
     super();
     this.strokes = [];
-    this.canvas = make("canvas", { width: SIDE, height: SIDE, role: "img", "aria-label": label });
+    const attributes = { role: "application", "aria-label": label, "aria-keyshortcuts": "Space", tabindex: 0 };
+    this.canvas = make("canvas", { width: SIDE, height: SIDE, ...attributes });
     this.canvas.addEventListener("pointerdown", (event) => this.#begin(event));
     this.canvas.addEventListener("pointermove", (event) => this.#extend(event));
     for (const end of ["pointerup", "pointercancel"]) {
       this.canvas.addEventListener(end, (event) => this.#end(event));
     }
+    this.pen = keyPen(this.canvas, {
+      begin: (point) => this.#put(point),
+      extend: (point) => this.#add([point]),
+      end: () => this.#lift(),
+      moved: () => this.#paint(),
+    });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#paint());
   }
 
@@ -38,9 +47,10 @@ export class Drawing extends EventTarget {
     this.#changed();
   }
 
-  /** Forget the strokes without telling anyone. */
-  wipe() {
-    this.strokes = [];
+  /** Put other strokes in place of these without telling anyone. */
+  restore(strokes = []) {
+    this.strokes = strokes;
+    this.drawn = null;
     this.#paint();
   }
 
@@ -57,22 +67,35 @@ export class Drawing extends EventTarget {
     if (!event.isPrimary || event.button !== 0) return;
     event.preventDefault();
     this.canvas.setPointerCapture(event.pointerId);
-    this.drawn = [this.#place(event)];
-    this.strokes.push(this.drawn);
-    this.#paint();
-    this.dispatchEvent(new Event("stroke"));
+    this.#put(this.#place(event));
   }
 
   #extend(event) {
     if (!this.drawn || !event.isPrimary) return;
     const events = event.getCoalescedEvents?.() ?? [];
-    for (const one of events.length ? events : [event]) this.drawn.push(this.#place(one));
+    this.#add((events.length ? events : [event]).map((one) => this.#place(one)));
+  }
+
+  #end(event) {
+    if (this.drawn && event.isPrimary) this.#lift();
+  }
+
+  #put(point) {
+    this.drawn = [snap(point)];
+    this.strokes.push(this.drawn);
     this.#paint();
     this.dispatchEvent(new Event("stroke"));
   }
 
-  #end(event) {
-    if (!this.drawn || !event.isPrimary) return;
+  #add(points) {
+    for (const point of points.map(snap)) {
+      if (this.drawn && isApart(point, this.drawn.at(-1))) this.drawn.push(point);
+    }
+    this.#paint();
+    this.dispatchEvent(new Event("stroke"));
+  }
+
+  #lift() {
     this.drawn = null;
     this.#changed();
   }
@@ -91,6 +114,18 @@ export class Drawing extends EventTarget {
     const context = this.canvas.getContext("2d");
     context.clearRect(0, 0, SIDE, SIDE);
     trace(context, this.strokes, SIDE, getComputedStyle(this.canvas).color);
+    if (this.pen?.tip) mark(context, this.pen.tip);
+  }
+}
+
+/** A ring where the keyboard's pen is: dark in light, to be seen on strokes too. */
+function mark(context, [x, y]) {
+  for (const [width, colour] of [[10, "#fff"], [4, "#22626a"]]) {
+    context.strokeStyle = colour;
+    context.lineWidth = width;
+    context.beginPath();
+    context.arc(x * SIDE, y * SIDE, (PEN * SIDE) / 2, 0, 2 * Math.PI);
+    context.stroke();
   }
 }
 

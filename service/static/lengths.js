@@ -4,7 +4,7 @@ import { find, make } from "./dom.js";
 
 const list = find("lengths");
 const verdict = find("verdict");
-const familiar = find("familiar");
+const novelty = find("novelty");
 /** What the bars are: "length", "activation" or "probability". */
 let presence = "length";
 
@@ -23,23 +23,38 @@ function bar(name, label, choose) {
   const button = make(
     "button",
     { type: "button", class: "bar", onclick: () => choose(label) },
-    make("span", { class: "name" }, name),
-    make("span", { class: "track" }, make("span", { class: "fill" })),
-    make("span", { class: "value" }, "–"),
+    ...cells(name),
   );
   return make("li", {}, button);
 }
 
-/** @param {{label: number, class_name: string, length: number, lengths: number[], familiarity?: any} | null} prediction */
-export function showPrediction(prediction) {
-  for (const [label, item] of [...list.children].entries()) {
+function cells(name) {
+  const track = make("span", { class: "track" }, make("span", { class: "fill" }));
+  return [make("span", { class: "name" }, name), track, make("span", { class: "value" }, "–")];
+}
+
+/** The lengths once more, to look at: a list without buttons. */
+export function stillBars({ class_names: names, presence: kind }, prediction) {
+  const bars = names.map((name) => make("li", {}, make("span", { class: "bar" }, ...cells(name))));
+  const still = make("ol", { class: "lengths", "aria-label": `${kind} of each class` }, ...bars);
+  fill(still, prediction);
+  return still;
+}
+
+function fill(bars, prediction) {
+  for (const [label, item] of [...bars.children].entries()) {
     const length = prediction?.lengths[label] ?? 0;
     item.classList.toggle("longest", label === prediction?.label);
     item.querySelector(".fill").style.setProperty("--length", length.toFixed(4));
     item.querySelector(".value").textContent = prediction ? length.toFixed(2) : "–";
   }
+}
+
+/** @param {{label: number, class_name: string, length: number, lengths: number[], familiarity?: any} | null} prediction */
+export function showPrediction(prediction) {
+  fill(list, prediction);
   verdict.replaceChildren(...(prediction ? sentence(prediction) : [make("span", { class: "none" }, "?")]));
-  familiar.textContent = prediction ? doubt(prediction) : `The ${presence} of a class says how sure it is.`;
+  novelty.textContent = prediction ? doubt(prediction) : `The ${presence} of a class says how sure the network is.`;
 }
 
 function sentence({ class_name: name, length }) {
@@ -47,12 +62,13 @@ function sentence({ class_name: name, length }) {
 }
 
 function doubt({ length, familiarity }) {
-  if (length < 0.5) return `No class has a ${presence} of a half: it is not sure that this is anything it knows.`;
-  if (familiarity?.known === false) return "Looks unlike what it was trained on.";
-  return familiarity ? "Looks like what it was trained on." : "";
+  if (length < 0.5) return `No class has a ${presence} of 0.5 or more: the network is unsure.`;
+  if (!familiarity) return "";
+  const { known, score } = familiarity;
+  return `Novelty score ${score.toFixed(2)}: ${known ? "like" : "unlike"} the images it was trained on.`;
 }
 
-/** Mark the class that is imagined. */
+/** Mark the class that is reconstructed. */
 export function markTarget(target) {
   for (const [label, item] of [...list.children].entries()) {
     item.querySelector("button").setAttribute("aria-pressed", String(label === target));

@@ -36,6 +36,11 @@ export function offers(model, thing) {
   return model.offers.includes(thing);
 }
 
+/** Whether two networks can be asked about the same picture, class by class. */
+export function comparable(one, other) {
+  return one.name !== other.name && forPhotos(one) === forPhotos(other) && `${one.class_names}` === `${other.class_names}`;
+}
+
 /** The family and what the network knows, as a sentence. */
 export function describe({ family, class_names: names, dataset }) {
   const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : "";

@@ -19,6 +19,11 @@ export function calm() {
   box.className = "notice";
 }
 
+/** Say that something is done. */
+export function tell(title, ...details) {
+  say("done", title, ...details);
+}
+
 function say(kind, title, ...details) {
   box.className = `notice ${kind}`;
   box.replaceChildren(make("strong", {}, sentence(title)), " ", make("span", {}, ...details));

@@ -1,5 +1,6 @@
-/** The second tab: two digits laid over one another, and taken apart in colour. */
+/** The second tab: two digits laid over one another, and separated in colour. */
 
+import { recall, recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { paint } from "./colour.js";
 import { make, pixels, show } from "./dom.js";
@@ -10,16 +11,17 @@ import { Pad } from "./pad.js";
 /**
  * @param {HTMLElement} panel
  * @param {{models: Promise<any[]>, fail: (error: unknown) => void}} options the networks for pairs
- * @returns {Pad[]}
+ * @returns {{pads: Pad[], restorePair: () => void}}
  */
 export function pairPads(panel, { models, fail }) {
   const places = [make("div"), make("div")];
   const pads = places.map((place, index) => new Pad(place, { name: ["First digit", "Second digit"][index], fail }));
   const [right, down] = [distance("right", "moved right"), distance("down", "moved down")];
+  const told = () => ({ first: pads[0].source, second: pads[1].source, right: right.input.value, down: down.input.value });
   const image = make("img", { class: "pixels", alt: "", hidden: true });
   const hint = make("p", { class: "hint" }, "needs two digits");
   const result = make("div", { class: "apart", "aria-live": "polite" });
-  const message = make("p", { class: "lead" }, "Two digits over one another. Which strokes are whose?");
+  const message = make("p", { class: "lead" }, "Two overlapping digits: which strokes belong to which?");
 
   const segment = latest(async (_, wanted) => {
     const [model] = (await models) ?? [];
@@ -54,18 +56,40 @@ export function pairPads(panel, { models, fail }) {
     panel.setAttribute("aria-busy", "true");
     segment().then(() => panel.removeAttribute("aria-busy"));
   };
-  for (const pad of pads) pad.addEventListener("change", update);
-  for (const { input } of [right, down]) input.addEventListener("input", update);
+  async function restorePair() {
+    const before = JSON.stringify(told());
+    for (const one of [right, down]) one.put(recallNumber(one.input.id));
+    try {
+      const held = await Promise.all(["first", "second"].map((name, place) => pads[place].restore(recall(name))));
+      if (held.every(Boolean) && JSON.stringify(told()) !== before) update();
+    } catch (error) {
+      fail(error);
+    }
+  }
+
+  for (const pad of pads) {
+    pad.addEventListener("change", () => {
+      remember(told());
+      update();
+    });
+  }
+  for (const { input } of [right, down]) {
+    input.addEventListener("input", () => {
+      remember(told(), { replace: true });
+      update();
+    });
+  }
   const [first, second] = places.map((place, index) => titled(["First", "Second"][index], place));
   const both = titled("Both", make("div", { class: "paper" }, image, hint), right.row, down.row);
-  const parts = make("div", {}, make("div", { class: "story pair" }, first, second, both), result);
+  const parts = make("div", { class: "pair-parts" }, make("div", { class: "story pair" }, first, second, both), result);
   panel.append(message, parts);
   models.then((found) => {
-    if (found?.length) return message.append(` ${found[0].name} takes them apart.`);
-    message.textContent = "This service has no network for two digits. Where one is loaded, they are taken apart here.";
+    if (found?.length) return message.append(` The network ${found[0].name} separates them.`);
+    message.textContent = "This service has no network for two digits. With one, they are separated here.";
     parts.hidden = true;
   });
-  return pads;
+  restorePair();
+  return { pads, restorePair };
 }
 
 function titled(title, ...children) {
@@ -73,12 +97,17 @@ function titled(title, ...children) {
 }
 
 function distance(id, name) {
-  const input = make("input", { type: "range", id, min: -8, max: 8, step: 1, value: 4 });
-  const value = make("output", { for: id }, "4 px");
-  input.addEventListener("input", () => {
+  const input = make("input", { type: "range", id, min: -8, max: 8, step: 1 });
+  const value = make("output", { for: id });
+  const say = () => {
     value.textContent = `${input.value} px`.replace("-", "−");
-  });
-  return { input, row: make("div", { class: "slider" }, make("label", { for: id }, name), value, input) };
+  };
+  const put = (distance) => {
+    input.value = Number.isNaN(distance) ? 4 : distance;
+    say();
+  };
+  input.addEventListener("input", say);
+  return { input, put, row: make("div", { class: "slider" }, make("label", { for: id }, name), value, input) };
 }
 
 async function apart({ segments, explained_ink: explained }) {
@@ -87,10 +116,10 @@ async function apart({ segments, explained_ink: explained }) {
   both.setAttribute("aria-label", "both digits, each in its colour");
   const facts = `The digits explain ${Math.round(100 * explained)} % of the ink.`;
   return [
-    figure(both, "taken apart", facts),
+    figure(both, "separated", facts),
     ...segments.map((one, place) => {
-      pictures[place].setAttribute("aria-label", `its ${one.class_name}`);
-      const share = `length ${one.length.toFixed(2)}; its strokes: ${Math.round(100 * one.ink_share)} % of the ink`;
+      pictures[place].setAttribute("aria-label", `the ${one.class_name}, reconstructed`);
+      const share = `length ${one.length.toFixed(2)}, ${Math.round(100 * one.ink_share)} % of the ink`;
       return figure(pictures[place], make("strong", {}, one.class_name), share, one.mask);
     }),
   ];

@@ -1,5 +1,6 @@
-/** A slider for each dimension of the pose; the imagined picture follows them. */
+/** A slider for each dimension of the pose; the reconstruction follows them. */
 
+import { recall, remember } from "./address.js";
 import { ask } from "./api.js";
 import { find, make, NOTHING_YET, show } from "./dom.js";
 import { latest } from "./latest.js";
@@ -13,7 +14,7 @@ panel.append(
   make(
     "div",
     { class: "lead" },
-    make("p", {}, "Move a dimension. Below it: what more of it does, and its share of the change."),
+    make("p", {}, "Move a dimension: the reconstruction follows. Below it: what more of it does, and how much of the change that explains."),
     reset,
   ),
   make("div", { class: "paper mini" }, mini),
@@ -24,7 +25,7 @@ panel.append(
 let current = null;
 
 /**
- * Put the sliders on a pose.
+ * Put the sliders on a pose, and move those that the address tells of.
  *
  * @param {number[]} pose
  * @param {{name: string, effect: string, strength: number}[]} meanings by dimension
@@ -32,8 +33,21 @@ let current = null;
  */
 export function showPose(pose, meanings, draw) {
   current = { pose, draw };
-  grid.replaceChildren(...pose.map((_, dim) => slider(dim, meanings[dim])));
-  reset.disabled = true;
+  const moved = readMoved(recall("pose"));
+  grid.replaceChildren(...pose.map((_, dim) => slider(dim, meanings[dim], moved.get(dim) ?? 0)));
+  update();
+  if (!reset.disabled) current.draw(movedPose());
+}
+
+/** Dimensions and hundredths, as in "4_12.7_-5": dimension 4 by 0.12 and 7 by -0.05. */
+function readMoved(text = "") {
+  const pairs = text.split(".").map((pair) => pair.split("_").map(Number));
+  return new Map(pairs.map(([dim, hundredths]) => [dim, hundredths / 100 || 0]));
+}
+
+function writeMoved() {
+  const pairs = deltas().map((delta, dim) => [dim, Math.round(100 * delta)]);
+  return pairs.filter(([, hundredths]) => hundredths).map((pair) => pair.join("_")).join(".");
 }
 
 /** The picture as it is now, beside the sliders where the large one is out of sight. */
@@ -48,13 +62,12 @@ export function hidePose() {
   grid.replaceChildren(make("p", { class: "quiet" }, NOTHING_YET));
 }
 
-function slider(dim, meaning) {
+function slider(dim, meaning, moved) {
   const id = `dimension-${dim}`;
-  const value = make("output", { for: id }, "0");
+  const value = make("output", { for: id });
   const effect = make("p", { class: "effect quiet", id: `effect-${dim}` }, tellEffect(meaning));
-  const attributes = { type: "range", id, min: -REACH, max: REACH, step: 0.01, value: 0 };
-  const input = make("input", { ...attributes, oninput: () => move(input, value) });
-  input.setAttribute("aria-valuetext", "0");
+  const attributes = { type: "range", id, min: -REACH, max: REACH, step: 0.01, value: moved };
+  const input = make("input", { ...attributes, oninput: () => move(), "aria-valuetext": "0" });
   input.setAttribute("aria-describedby", effect.id);
   const name = make("label", { for: id }, ...title(meaning, dim));
   return make("div", { class: "slider" }, name, value, input, effect);
@@ -71,22 +84,31 @@ export function title(meaning, dim) {
   return [make("span", {}, named ? meaning.name : "dimension"), make("span", { class: "number" }, String(dim))];
 }
 
-function move(input, value) {
-  value.textContent = signed(Number(input.value));
-  input.setAttribute("aria-valuetext", value.textContent);
+function move() {
+  update();
+  remember({ pose: writeMoved() }, { replace: true });
+  current.draw(movedPose());
+}
+
+/** Say the sliders' values. */
+function update() {
+  for (const input of grid.querySelectorAll("input")) {
+    const text = signed(Number(input.value));
+    grid.querySelector(`output[for=${input.id}]`).textContent = text;
+    input.setAttribute("aria-valuetext", text);
+  }
   reset.disabled = deltas().every((delta) => delta === 0);
-  current.draw(current.pose.map((start, dim) => start + deltas()[dim]));
 }
 
 function resetPose() {
-  for (const input of grid.querySelectorAll("input")) {
-    input.value = "0";
-    input.setAttribute("aria-valuetext", "0");
-  }
-  for (const value of grid.querySelectorAll("output")) value.textContent = "0";
-  reset.disabled = true;
+  for (const input of grid.querySelectorAll("input")) input.value = "0";
+  move();
   grid.querySelector("input")?.focus();
-  current.draw(current.pose);
+}
+
+function movedPose() {
+  const by = deltas();
+  return current.pose.map((start, dim) => start + by[dim]);
 }
 
 function deltas() {

@@ -1,5 +1,6 @@
 /** Routing: where in the picture each class finds support, iteration by iteration. */
 
+import { recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
 
@@ -30,10 +31,13 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
     min: 1,
     max: last + 1,
     step: 1,
-    value: last + 1,
-    oninput: () => show(Number(slider.value) - 1),
+    value: recallNumber("iteration") || last + 1,
+    oninput: () => {
+      remember({ iteration: slider.value }, { replace: true });
+      show(Number(slider.value) - 1);
+    },
   });
-  show(last);
+  show(Number(slider.value) - 1);
   const steps = last ? [make("label", { for: "iteration" }, "iteration"), slider] : [];
   const overview = [
     make("div", { class: "maps" }, ...small.map((map, k) => map.figure(model.class_names[k]))),
@@ -41,7 +45,7 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
     ...hidden.map((layer) => layer.figure),
   ];
   return [
-    make("p", { class: "lead" }, "Where in the picture a class finds support, and where opposition."),
+    make("p", { class: "lead" }, "Which places in the picture support a class, and which oppose it. Each place votes for the classes; votes that agree get more weight."),
     make(
       "div",
       { class: "routing" },
@@ -52,7 +56,7 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
 }
 
 function table(rows, presence) {
-  const heads = ["iteration", "agreement", presence, "indecision"];
+  const heads = ["iteration", "agreement", presence, "entropy"];
   const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)));
   return make("table", { class: "facts" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }

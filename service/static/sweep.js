@@ -8,7 +8,13 @@ import { signed, title } from "./pose.js";
 const MOST_DIMENSIONS = 23;
 
 /** @returns {Promise<Node[]>} */
-export async function drawSweep({ model, picture, target }, wanted) {
+export async function drawSweep(scene, wanted) {
+  const lead = "Each row moves one dimension of the pose and leaves the others alone.";
+  return [make("p", { class: "lead" }, lead), await sweepTable(scene, wanted)];
+}
+
+/** @returns {Promise<HTMLElement>} */
+export async function sweepTable({ model, picture, target }, wanted) {
   const step = model.class_dim > MOST_DIMENSIONS ? 0.125 : undefined;
   const query = { model: model.name, target, step };
   const sweep = await ask("/perturb/sweep", { query, body: upload(picture), wanted });
@@ -23,14 +29,11 @@ export async function drawSweep({ model, picture, target }, wanted) {
       ...images.map((image, column) => make("td", { class: middle(column) }, pixels(image))),
     );
   });
-  return [
-    make("p", { class: "lead" }, "Each row moves one dimension of the pose and leaves the others alone."),
-    make(
-      "table",
-      { class: "sweep" },
-      make("caption", { class: "unseen" }, `Pictures of a ${sweep.class_name} by dimension and change`),
-      make("thead", {}, make("tr", {}, make("td"), ...head)),
-      make("tbody", {}, ...rows),
-    ),
-  ];
+  return make(
+    "table",
+    { class: "sweep" },
+    make("caption", { class: "unseen" }, `Reconstructions of a ${sweep.class_name} by dimension and change: ${model.name}`),
+    make("thead", {}, make("tr", {}, make("td"), ...head)),
+    make("tbody", {}, ...rows),
+  );
 }

@@ -9,33 +9,35 @@ const MOVES = {
 
 /**
  * @param {HTMLElement} list of role tablist
- * @param {(panel: string) => void} [chosen] called with the id of the panel that is shown
- * @returns {{offer: (offered: (panel: string) => boolean) => void}} `offer` hides the other tabs
+ * @param {(panel: string, picked: boolean) => void} [chosen] called with the id of the panel that is shown, and
+ *   whether the visitor picked it
+ * @returns {{offer: (offered: (panel: string) => boolean) => void, open: (panel?: string) => void}} `offer` hides the
+ *   other tabs, `open` shows a panel or, where there is none of that name, the first
  */
 export function tabs(list, chosen = () => {}) {
   const buttons = [...list.querySelectorAll("[role=tab]")];
   const shown = () => buttons.filter((button) => !button.hidden);
   const panel = (button) => button.getAttribute("aria-controls");
 
-  function choose(button) {
+  function choose(button, picked = false) {
     for (const one of buttons) {
       const selected = one === button;
       one.setAttribute("aria-selected", String(selected));
       one.tabIndex = selected ? 0 : -1;
       document.getElementById(panel(one)).hidden = !selected;
     }
-    chosen(panel(button));
+    chosen(panel(button), picked);
   }
 
   for (const button of buttons) {
-    button.addEventListener("click", () => choose(button));
+    button.addEventListener("click", () => choose(button, true));
     button.addEventListener("keydown", (event) => {
       const move = MOVES[event.key];
       if (!move) return;
       event.preventDefault();
       const next = shown()[move(shown().indexOf(button), shown().length)];
       next.focus();
-      choose(next);
+      choose(next, true);
     });
   }
   choose(buttons[0]);
@@ -45,5 +47,9 @@ export function tabs(list, chosen = () => {}) {
     if (buttons.some((button) => button.hidden && button.tabIndex === 0)) choose(shown()[0]);
   }
 
-  return { offer };
+  function open(name) {
+    choose(shown().find((button) => panel(button) === name) ?? shown()[0]);
+  }
+
+  return { offer, open };
 }

@@ -1,5 +1,6 @@
 /** Equivariance: the picture is moved step by step; does the length stay, does the pose turn? */
 
+import { recall, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { chart } from "./chart.js";
 import { make, pixels } from "./dom.js";
@@ -14,16 +15,15 @@ const TRANSFORMS = {
 };
 const THUMBNAILS = 7;
 
-let chosen = "turn";
-
 /** @returns {Promise<Node[]>} */
 export async function drawWalk(scene, wanted) {
   const result = make("div", { class: "walk" });
   const choice = make("select", { id: "transform" });
   choice.append(...Object.entries(TRANSFORMS).map(([value, { name }]) => make("option", { value }, name)));
+  const told = recall("transform");
+  const chosen = Object.hasOwn(TRANSFORMS, told ?? "") ? told : "turn";
   choice.value = chosen;
   const fill = latest(async (transform, stillWanted) => {
-    chosen = transform;
     result.setAttribute("aria-busy", "true");
     try {
       result.replaceChildren(...(await curves(scene, transform, stillWanted)));
@@ -34,11 +34,14 @@ export async function drawWalk(scene, wanted) {
       result.removeAttribute("aria-busy");
     }
   }, complain);
-  choice.addEventListener("change", () => fill(choice.value));
+  choice.addEventListener("change", () => {
+    remember({ transform: choice.value });
+    fill(choice.value);
+  });
   result.replaceChildren(...(await curves(scene, chosen, wanted)));
   return [
-    make("p", { class: "lead" }, `As the picture moves, the ${scene.model.presence} should stay${scene.model.class_dim ? " and the pose should turn" : ""}.`),
-    make("p", { class: "choice" }, make("label", { for: "transform" }, "what is done to it"), " ", choice),
+    make("p", { class: "lead" }, `Equivariance: as the picture is transformed, the ${scene.model.presence} should stay${scene.model.class_dim ? " and the pose should change with it" : ""}.`),
+    make("p", { class: "choice" }, make("label", { for: "transform" }, "transformation"), " ", choice),
     result,
   ];
 }
@@ -51,7 +54,7 @@ async function curves({ model, picture, target, input }, transform, wanted) {
   const marked = walk.labels.map((longest) => longest !== walk.label);
   const angles = walk.angles_deg ?? [];
   const steepest = Math.max(30, Math.ceil(Math.max(...angles) / 30) * 30);
-  const turned = { title: "angle of the pose", values: walk.values, heights: angles, top: steepest, label, unit: "°" };
+  const turned = { title: "angle to the pose of the picture as it is", values: walk.values, heights: angles, top: steepest, label, unit: "°" };
   return [
     ...(input ? [strip(walk.values, input, (value) => css(value, model), label)] : []),
     chart({
@@ -64,7 +67,7 @@ async function curves({ model, picture, target, input }, transform, wanted) {
       marked,
     }),
     ...(angles.length ? [chart(turned)] : []),
-    ...(marked.some(Boolean) ? [make("p", { class: "quiet" }, "Ringed: another class is more present.")] : []),
+    ...(marked.some(Boolean) ? [make("p", { class: "quiet" }, `Ringed: another class has a higher ${model.presence}.`)] : []),
   ];
 }
 

@@ -85,15 +85,15 @@ def test_what_a_network_does_not_offer_is_hidden(playground: Playground) -> None
     choose(playground, "tiny-baseline")
     sentence = "This network has no reconstruction, no pose, no sweep, no routing."
     assert sentence == page.locator("#missing").inner_text()
-    tabs = page.get_by_role("tablist", name="Look closer").get_by_role("tab")
-    assert ["Moving"] == [tab.inner_text() for tab in tabs.all() if tab.is_visible()]
-    assert not page.locator("#imagination").is_visible()
+    tabs = page.get_by_role("tablist", name="Views").get_by_role("tab")
+    assert ["Transform", "Compare"] == [tab.inner_text() for tab in tabs.all() if tab.is_visible()]
+    assert not page.locator("#reconstructed").is_visible()
     page.get_by_role("img", name="probability of").wait_for()
-    page.get_by_role("tab", name="Moving").press("ArrowRight")
-    assert page.locator("#walk").is_visible()
+    page.get_by_role("tab", name="Transform").press("ArrowRight")
+    assert page.locator("#compare").is_visible()
     choose(playground, "tiny-dynamic")
     assert "" == page.locator("#missing").inner_text()
-    assert 4 == sum(tab.is_visible() for tab in tabs.all())
+    assert 5 == sum(tab.is_visible() for tab in tabs.all())
 
 
 def test_routing_of_one_iteration_has_no_slider(playground: Playground) -> None:
@@ -120,7 +120,7 @@ def test_matrix_capsules_show_their_layers(playground: Playground) -> None:
 
 @pytest.mark.parametrize("way", ["file", "drop", "paste"])
 def test_photographs_are_shown_in_colour(way: str, playground: Playground) -> None:
-    """There is no pad to draw on; what was sent and what is imagined keep their colours."""
+    """There is no pad to draw on; what was sent and what is reconstructed keep their colours."""
     page = playground.page
     choose(playground, "blocks")
     assert not page.locator("#pad canvas").is_visible()
@@ -137,7 +137,9 @@ def test_photographs_are_shown_in_colour(way: str, playground: Playground) -> No
     seen = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))
     assert ("RGB", (32, 24)) == (seen.mode, seen.size)
     filters = "element => getComputedStyle(element).filter"
-    assert {"none"} == {page.locator(f"#{one}").evaluate(filters) for one in ("fitted", "imagined")}
+    assert {"none"} == {
+        page.locator(f"#{one}").evaluate(filters) for one in ("fitted", "reconstruction")
+    }
 
 
 def test_every_panel_works_for_photographs(playground: Playground) -> None:
@@ -147,10 +149,10 @@ def test_every_panel_works_for_photographs(playground: Playground) -> None:
     page.evaluate(HAND_OVER, ["drop", list(photo())])
     playground.settle()
     assert 16 == page.locator("#pose input").count()
-    for tab, part in (("Sweep", ".sweep img"), ("Routing", ".heat"), ("Moving", ".curve")):
+    for tab, part in (("Sweep", ".sweep img"), ("Routing", ".heat"), ("Transform", ".curve")):
         playground.open_tab(tab)
         page.locator(part).first.wait_for(state="attached")
-    box = page.locator("#imagination > .paper").bounding_box()
+    box = page.locator("#reconstructed > .paper").bounding_box()
     assert box is not None
     assert 32 / 24 == pytest.approx(box["width"] / box["height"], abs=0.02)
 

@@ -26,9 +26,9 @@ def hold(playground: Playground, pattern: str) -> list[Any]:
     return held
 
 
-def imagined(playground: Playground) -> str:
-    """The address of the imagined digit, which holds all its pixels."""
-    address = playground.page.locator("#imagined").get_attribute("src")
+def reconstruction(playground: Playground) -> str:
+    """The address of the reconstruction, which holds all its pixels."""
+    address = playground.page.locator("#reconstruction").get_attribute("src")
     assert address is not None
     assert address.startswith("data:image/png;base64,")
     return address
@@ -39,14 +39,14 @@ def picture(address: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("L")
 
 
-def test_a_sample_is_seen_and_imagined(playground: Playground) -> None:
+def test_a_sample_is_encoded_and_reconstructed(playground: Playground) -> None:
     """Lengths as bars and as text, the fitted picture and the reconstruction."""
     playground.take_sample(4)
     assert "4" == playground.label
     lengths = playground.page.locator("#lengths .value").all_inner_texts()
     assert 10 == len(lengths)
     assert 4 == max(range(10), key=lambda label: float(lengths[label]))
-    assert imagined(playground) != playground.page.locator("#fitted").get_attribute("src")
+    assert reconstruction(playground) != playground.page.locator("#fitted").get_attribute("src")
 
 
 def test_the_sample_that_was_wanted_last_is_shown(playground: Playground) -> None:
@@ -63,10 +63,10 @@ def test_the_sample_that_was_wanted_last_is_shown(playground: Playground) -> Non
 
 
 def test_a_slider_s_late_answer_does_not_draw_over_another_digit(playground: Playground) -> None:
-    """The digit that is imagined is the one that was taken after the slider was moved."""
+    """The digit that is reconstructed is the one that was taken after the slider was moved."""
     page = playground.page
     playground.take_sample(7)
-    expected = imagined(playground)
+    expected = reconstruction(playground)
     playground.take_sample(4)
     late = hold(playground, "**/decode*")
     with page.expect_request("**/decode*"):
@@ -76,23 +76,23 @@ def test_a_slider_s_late_answer_does_not_draw_over_another_digit(playground: Pla
         late[0].continue_()
     response.value.finished()
     page.wait_for_timeout(100)
-    assert expected == imagined(playground)
+    assert expected == reconstruction(playground)
 
 
 def test_sliders_change_the_digit(playground: Playground) -> None:
     """A moved dimension gives other pixels, and the reset the first ones again."""
     playground.take_sample(4)
-    before = imagined(playground)
+    before = reconstruction(playground)
     slider = playground.page.get_by_role("slider").first
     with playground.page.expect_response("**/decode*"):
         slider.fill("0.25")
-    playground.page.locator(f'#imagined:not([src="{before}"])').wait_for()
+    playground.page.locator(f'#reconstruction:not([src="{before}"])').wait_for()
     assert "+0.25" == slider.get_attribute("aria-valuetext")
-    moved = imagined(playground)
+    moved = reconstruction(playground)
     playground.page.get_by_role("button", name="Reset").click()
-    playground.page.locator(f'#imagined:not([src="{moved}"])').wait_for()
+    playground.page.locator(f'#reconstruction:not([src="{moved}"])').wait_for()
     # poses in answers are rounded, so a grey may be the next one
-    apart = ImageChops.difference(picture(before), picture(imagined(playground)))
+    apart = ImageChops.difference(picture(before), picture(reconstruction(playground)))
     assert 1 >= apart.getextrema()[1]
 
 
@@ -114,13 +114,13 @@ def test_sliders_tell_what_more_of_a_dimension_does(playground: Playground) -> N
         assert expected == text
 
 
-def test_another_class_can_be_imagined(playground: Playground) -> None:
+def test_another_class_can_be_reconstructed(playground: Playground) -> None:
     """The chosen capsule is decoded instead of the longest."""
     playground.take_sample(4)
-    before = imagined(playground)
-    playground.page.get_by_label("imagined as").select_option("9")
+    before = reconstruction(playground)
+    playground.page.get_by_label("reconstructed as").select_option("9")
     playground.settle()
-    assert before != imagined(playground)
+    assert before != reconstruction(playground)
 
 
 def test_a_file_that_is_no_picture_is_refused_aloud(playground: Playground) -> None:

@@ -113,3 +113,17 @@ def test_shipped_networks_name_both_samples(browser: Browser, name: str) -> None
         named = playground.page.locator("#pair .apart strong").all_inner_texts()
         assert ["3", "5"] == sorted(named)
         assert [] == playground.complaints
+
+
+def test_on_a_phone_the_result_stands_by_the_pads(browser: Browser, pair_url: str) -> None:
+    """Both pads and both digits are on one screen, and a link brings all of it back."""
+    link = f"{pair_url}/#tab=pair&first=mnist-3&second=mnist-5&right=2"
+    options = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    with open_playground(browser, link, ready=False, **options) as playground:
+        figures = playground.page.locator("#pair .apart canvas")
+        figures.last.wait_for()
+        boxes = [one.bounding_box() for one in figures.all()]
+        assert 3 == len(boxes)
+        assert all(box and box["y"] + box["height"] <= 844 for box in boxes)
+        assert "2 px" == playground.page.locator("output[for=right]").inner_text()
+        assert [] == playground.complaints

@@ -19,8 +19,8 @@ def test_the_sweep_shows_every_dimension(playground: Playground) -> None:
     pictures = rows.first.locator("img")
     assert 11 == pictures.count()
     assert pictures.first.evaluate(SHOWN)
-    imagined = playground.page.locator("#imagined").get_attribute("src")
-    assert {imagined} == {
+    reconstruction = playground.page.locator("#reconstruction").get_attribute("src")
+    assert {reconstruction} == {
         rows.nth(row).locator(".unmoved img").get_attribute("src") for row in (0, 15)
     }
 
@@ -43,11 +43,11 @@ def test_routing_shows_a_map_for_each_iteration(playground: Playground) -> None:
 def test_moving_the_picture_draws_curves(playground: Playground) -> None:
     """Length and angle while the digit turns, or is moved in another way."""
     playground.take_sample(5)
-    playground.open_tab("Moving")
+    playground.open_tab("Transform")
     curves = playground.page.locator("#walk .curve")
     turned = [curves.nth(place).get_attribute("points") for place in range(2)]
     with playground.page.expect_response("**/equivariance*"):
-        playground.page.get_by_label("what is done to it").select_option("shift-x")
+        playground.page.get_by_label("transformation").select_option("shift-x")
     playground.page.get_by_role("img", name="length of 5").filter(has_text="px").wait_for()
     assert turned != [curves.nth(place).get_attribute("points") for place in range(2)]
 
@@ -60,7 +60,7 @@ def test_a_panel_follows_the_picture(playground: Playground) -> None:
     playground.take_sample(8)
     playground.page.locator("#routing").get_by_text("support for 8").wait_for()
     playground.clear()
-    playground.page.locator("#routing").get_by_text("Nothing to look at yet").wait_for()
+    playground.page.locator("#routing").get_by_text("Nothing to show yet").wait_for()
 
 
 def test_what_fails_leaves_nothing_of_the_picture_before(playground: Playground) -> None:

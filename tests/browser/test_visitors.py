@@ -36,14 +36,14 @@ def test_tabs_and_sliders_by_keyboard(playground: Playground) -> None:
     assert "Sweep" == playground.page.locator(":focus").inner_text()
     assert playground.page.locator("#sweep").is_visible()
     keyboard.press("End")
-    assert playground.page.locator("#walk").is_visible()
+    assert playground.page.locator("#compare").is_visible()
     keyboard.press("Home")
-    before = playground.page.locator("#imagined").get_attribute("src")
+    before = playground.page.locator("#reconstruction").get_attribute("src")
     keyboard.press("Tab")
     assert "dimension-0" == playground.page.locator(":focus").get_attribute("id")
     for _ in range(20):
         keyboard.press("ArrowRight")
-    playground.page.locator(f'#imagined:not([src="{before}"])').wait_for()
+    playground.page.locator(f'#reconstruction:not([src="{before}"])').wait_for()
 
 
 def test_every_control_has_a_name(playground: Playground) -> None:
@@ -85,7 +85,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service_url: str)
     options = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
     with open_playground(browser, service_url, **options) as playground:
         playground.take_sample(6)
-        for tab in ("Pose", "Sweep", "Routing", "Moving", "Two digits"):
+        for tab in ("Pose", "Sweep", "Routing", "Transform", "Compare", "Two digits"):
             playground.open_tab(tab)
             assert 360 == playground.page.evaluate("document.documentElement.scrollWidth")
         assert [] == playground.complaints

@@ -1,0 +1,67 @@
+/** The same picture through two networks, side by side. */
+
+import { recall, remember } from "./address.js";
+import { ask, upload } from "./api.js";
+import { make, pixels } from "./dom.js";
+import { latest } from "./latest.js";
+import { stillBars } from "./lengths.js";
+import { offers } from "./models.js";
+import { complain } from "./notice.js";
+import { sweepTable } from "./sweep.js";
+
+/**
+ * @param {any} scene
+ * @param {any[]} others the networks to compare with
+ * @param {() => boolean} wanted
+ * @returns {Promise<Node[]>}
+ */
+export async function drawCompare(scene, others, wanted) {
+  if (!others.length) return [make("p", { class: "quiet" }, "This service has no other network for these classes.")];
+  const result = make("div", { class: "compare" });
+  const choice = make("select", { id: "other" }, ...others.map(({ name }) => make("option", { value: name }, name)));
+  choice.value = (others.find(({ name }) => name === recall("other")) ?? others[0]).name;
+  const fill = latest(async (_, newest) => {
+    const other = others.find(({ name }) => name === choice.value);
+    result.setAttribute("aria-busy", "true");
+    try {
+      const both = await Promise.all([scene.model, other].map((model) => column(model, scene, () => wanted() && newest())));
+      result.replaceChildren(...both.map(([top]) => top), ...both.map(([, sweep]) => sweep));
+    } finally {
+      result.removeAttribute("aria-busy");
+    }
+  }, complain);
+  choice.addEventListener("change", () => {
+    remember({ other: choice.value });
+    fill();
+  });
+  await fill();
+  return [
+    make("p", { class: "lead" }, "The same picture through two networks: lengths, reconstruction and sweep."),
+    make("p", { class: "choice" }, make("label", { for: "other" }, `${scene.model.name} and`), " ", choice),
+    result,
+  ];
+}
+
+/** What one network makes of the picture: the part to be seen beside the other's, and its sweep. */
+async function column(model, { picture, target }, wanted) {
+  const query = { model: model.name };
+  const decodes = offers(model, "decode");
+  const [answer, decoded, sweep] = await Promise.all([
+    ask("/classify", { query, body: upload(picture), wanted }),
+    decodes && ask("/reconstruct", { query: { ...query, target }, body: upload(picture), wanted }),
+    decodes && sweepTable({ model, picture, target }, wanted),
+  ]);
+  const [prediction] = answer.predictions;
+  const { class_name: name, length } = prediction;
+  const image = decoded && pixels(decoded.reconstruction, `reconstruction of class ${decoded.class_name} by ${model.name}`);
+  const top = make(
+    "section",
+    { "aria-label": model.name },
+    make("h3", {}, model.name),
+    make("p", { class: "verdict" }, make("strong", {}, name), make("span", { class: "quiet" }, `${model.presence} ${length.toFixed(2)}`)),
+    image ? make("div", { class: "paper" }, image) : make("p", { class: "quiet" }, "This network has no reconstruction and no sweep."),
+    make("p", { class: "quiet" }, decoded ? `class ${decoded.class_name}, mean squared error ${decoded.error.toFixed(3)}` : ""),
+    stillBars(model, prediction),
+  );
+  return [top, make("div", {}, ...(sweep ? [make("h3", { "aria-hidden": "true" }, `Sweep: ${model.name}`), sweep] : []))];
+}

@@ -1,0 +1,195 @@
+/** The first tab: a picture goes to the service, its answers to the parts of the page. */
+
+import { recall, recallNumber, remember } from "./address.js";
+import { ask, upload } from "./api.js";
+import { drawCompare } from "./compare.js";
+import { find, make, show } from "./dom.js";
+import { latest } from "./latest.js";
+import { markTarget, showClasses, showPrediction } from "./lengths.js";
+import { lens } from "./lens.js";
+import { comparable, describe, dimensionMeanings, forPhotos, missing, offers } from "./models.js";
+import { calm, complain } from "./notice.js";
+import { Pad } from "./pad.js";
+import { decoder, hidePose, showMini, showPose } from "./pose.js";
+import { drawRouting } from "./routing.js";
+import { drawSweep } from "./sweep.js";
+import { tabs } from "./tabs.js";
+import { drawWalk } from "./walk.js";
+
+const GLANCE_MS = 150;
+/** Data sets of which the service has samples. */
+const SAMPLED = new Set(["mnist", "fashion-mnist"]);
+const whole = find("digit");
+const modelChoice = /** @type {HTMLSelectElement} */ (find("model"));
+const targetChoice = /** @type {HTMLSelectElement} */ (find("target"));
+const reconstruction = /** @type {HTMLImageElement} */ (find("reconstruction"));
+const fitted = /** @type {HTMLImageElement} */ (find("fitted"));
+
+export const pad = new Pad(find("pad"), { name: "Digit", fail: complain });
+const lenses = {
+  pose: { show: () => {} }, // its sliders come with every scene
+  sweep: lens(find("sweep"), drawSweep),
+  routing: lens(find("routing"), drawRouting),
+  walk: lens(find("walk"), drawWalk),
+  compare: lens(find("compare"), (shown, wanted) =>
+    drawCompare(shown, models.filter((one) => comparable(one, shown.model)), wanted)),
+};
+const decode = decoder((image, { scene: moved }) => {
+  calm();
+  if (moved === scene) showReconstruction(image, reconstruction.alt);
+}, complain);
+
+let models = [];
+/**
+ * What is looked at: {model, picture, prediction, target}, with {decoded, input} where the network has poses;
+ * null while there is nothing.
+ */
+let scene = null;
+let active = "pose";
+let glancing = null;
+const views = tabs(document.querySelector(".lenses [role=tablist]"), (panel, picked) => {
+  active = panel;
+  if (picked) remember({ view: active });
+  lenses[active].show(scene);
+});
+
+const look = latest(async ({ model, target, settled }, wanted) => {
+  if (pad.empty) {
+    calm();
+    return showScene(null);
+  }
+  const query = { model: model.name };
+  const poses = offers(model, "decode") || undefined;
+  const known = poses && model.novelty ? true : undefined;
+  try {
+    const picture = await pad.picture();
+    const [answer, decoded] = await Promise.all([
+      ask("/classify", { query: { ...query, poses, known }, body: upload(picture), wanted }),
+      poses && ask("/reconstruct", { query: { ...query, target }, body: upload(picture), wanted }),
+    ]);
+    if (model !== chosenModel()) return;
+    calm();
+    const [prediction] = answer.predictions;
+    const shown = decoded?.label ?? target ?? prediction.label;
+    showScene({ model, picture, prediction, decoded, input: decoded?.input, target: shown }, settled);
+  } catch (error) {
+    showScene(null);
+    throw error;
+  }
+}, complain);
+
+function showScene(next, settled = true) {
+  scene = next;
+  showPrediction(scene?.prediction ?? null);
+  markTarget(scene?.target);
+  const { decoded } = scene ?? {};
+  showReconstruction(decoded?.reconstruction, decoded && `reconstruction of class ${decoded.class_name}`);
+  show(fitted, decoded?.input, "the input, as the network gets it");
+  find("error").textContent = decoded ? `mean squared error ${decoded.error.toFixed(3)}` : "";
+  targetChoice.disabled = !scene;
+  if (scene) targetChoice.value = String(scene.target);
+  if (!settled) return;
+  placeSliders();
+  lenses[active].show(scene);
+}
+
+function showReconstruction(image, alt) {
+  show(reconstruction, image, alt);
+  showMini(image);
+}
+
+function placeSliders() {
+  if (!scene?.decoded) return hidePose();
+  const shown = scene;
+  const { model, prediction, target } = shown;
+  const draw = (pose) => decode({ model: model.name, label: target, pose, scene: shown });
+  showPose(prediction.poses[target], dimensionMeanings(model, target), draw);
+}
+
+function chosenModel() {
+  return models.find((model) => model.name === modelChoice.value);
+}
+
+function lookAgain({ target, settled = true } = {}) {
+  const model = chosenModel();
+  if (!model) return;
+  whole.setAttribute("aria-busy", "true");
+  look({ model, target, settled }).then(() => whole.removeAttribute("aria-busy"));
+}
+
+/** While a stroke grows, a few times a second are enough. */
+function glance() {
+  glancing ??= setTimeout(() => {
+    glancing = null;
+    if (pad.drawing.growing) lookAgain({ settled: false });
+  }, GLANCE_MS);
+}
+
+/** What the visitor did last; the rest of what is shown follows from it. */
+function changed(changes, options) {
+  remember({ model: modelChoice.value, target: null, pose: null, ...changes }, options);
+  lookAgain({ target: changes.target });
+}
+
+function choosePicture() {
+  const source = pad.source;
+  const drawing = (text) => text?.startsWith("d.");
+  changed({ image: source }, { replace: drawing(source) && drawing(recall("image")) });
+}
+
+function chooseTarget(target) {
+  if (scene) changed({ target });
+}
+
+function showModel() {
+  const model = chosenModel();
+  const { class_names: names, dataset } = model;
+  const ofDigits = dataset === "mnist";
+  showScene(null);
+  find("about").textContent = describe(model);
+  find("missing").textContent = missing(model);
+  find("reconstructed").hidden = !offers(model, "decode");
+  const needs = { pose: "decode", sweep: "decode", routing: "trace" };
+  views.offer((panel) => !needs[panel] || offers(model, needs[panel]));
+  whole.classList.toggle("photos", forPhotos(model));
+  whole.style.setProperty("--ratio", `${model.width} / ${model.height}`);
+  pad.takesDrawings(!forPhotos(model));
+  find("tab-digit").textContent = ofDigits ? "One digit" : "One picture";
+  find("draw-title").textContent = ofDigits ? "Draw a digit" : "Show a picture";
+  pad.samples.hidden = !SAMPLED.has(dataset);
+  pad.offer({ dataset, names });
+  showClasses(model, chooseTarget);
+  targetChoice.replaceChildren(...names.map((name, label) => make("option", { value: label }, name)));
+}
+
+/** @param {any[]} found the networks for single pictures */
+export async function offerModels(found) {
+  models = found;
+  modelChoice.replaceChildren(...models.map(({ name }) => make("option", { value: name }, name)));
+  modelChoice.disabled = models.length < 2;
+  await restoreDigit();
+}
+
+/** Show what the address tells of. */
+export async function restoreDigit() {
+  if (!models.length) return;
+  const named = models.find(({ name }) => name === recall("model"));
+  modelChoice.value = (named ?? models.find((model) => model.default) ?? models[0]).name;
+  showModel();
+  views.open(recall("view"));
+  try {
+    if (!(await pad.restore(recall("image")))) return;
+  } catch (error) {
+    complain(error);
+  }
+  const target = recallNumber("target");
+  lookAgain({ target: target in chosenModel().class_names ? target : undefined });
+}
+
+pad.addEventListener("stroke", glance);
+pad.addEventListener("change", choosePicture);
+modelChoice.addEventListener("change", () => {
+  showModel();
+  changed({ image: pad.source, view: active });
+});
+targetChoice.addEventListener("change", () => chooseTarget(Number(targetChoice.value)));

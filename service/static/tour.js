@@ -1,0 +1,128 @@
+/** A guided tour: a card that leads from part to part of the page, and does what a visitor would do. */
+
+import { find, make } from "./dom.js";
+
+const SEEN = "capsnet-tour";
+const click = (selector) => () => document.querySelector(selector).click();
+const STEPS = [
+  {
+    at: ".between",
+    title: "Lengths",
+    text: "Each bar is one class capsule. Its length says how sure the network is that the class is in the picture. "
+      + "Lengths need not add up to one: two classes may be long at once, or none.",
+    act: takeSample("#pad", 5),
+    needs: "tab-digit",
+  },
+  {
+    at: "#reconstructed",
+    title: "Reconstruction",
+    text: "The decoder draws this from the pose of one capsule alone. Details that it lacks, the pose may not "
+      + "hold. Choose another bar, and the same picture is reconstructed as that class.",
+    needs: "reconstructed",
+  },
+  {
+    at: "#pose",
+    title: "Pose dimensions",
+    text: "A pose is a vector. Move one of its dimensions and watch the reconstruction: many change one property, "
+      + "such as thickness or slant, and have its name.",
+    act: click("#tab-pose"),
+    needs: "tab-pose",
+  },
+  {
+    at: "#routing",
+    title: "Routing",
+    text: "Places in the picture vote for classes, and votes that agree get more weight. Move the iteration back "
+      + "to its start and see the weight shift. Orange supports the class, blue opposes it.",
+    act: click("#tab-routing"),
+    needs: "tab-routing",
+  },
+  {
+    at: "#pair",
+    title: "Two digits",
+    text: "Two overlapping digits make two capsules long. Each is reconstructed alone, in its own colour, and so "
+      + "the network says which strokes belong to which digit.",
+    act: () => {
+      find("tab-pair").click();
+      takeSample("#pair section:nth-of-type(1)", 3)();
+      takeSample("#pair section:nth-of-type(2)", 5)();
+    },
+  },
+];
+const card = find("tour");
+let steps = [];
+let place = 0;
+
+/** A sample in a pad that is empty. */
+function takeSample(pad, label) {
+  return () => {
+    const empty = document.querySelector(`${pad} .tools button + button:disabled`); // nothing to clear
+    if (empty) document.querySelectorAll(`${pad} .samples button`)[label]?.click();
+  };
+}
+
+/** Offer the tour to who has neither seen nor dismissed it. */
+export function inviteToTour() {
+  if (stored()) return;
+  const text = "New here? Five steps show what to look for.";
+  show("Guided tour", text, [button("Start the tour", begin, "primary"), button("No, thanks", end)]);
+}
+
+function begin() {
+  steps = STEPS.filter(({ needs }) => !needs || !find(needs).hidden);
+  go(0);
+}
+
+function go(next) {
+  place = next;
+  const { at, title, text, act = () => {} } = steps[place];
+  if (at !== "#pair") find("tab-digit").click();
+  act();
+  const last = place === steps.length - 1;
+  show(`${place + 1} of ${steps.length}: ${title}`, text, [
+    ...(place ? [button("Back", () => go(place - 1))] : []),
+    button(last ? "Finish" : "Next", last ? end : () => go(place + 1), "primary"),
+    ...(last ? [] : [button("Dismiss", end)]),
+  ]);
+  point(document.querySelector(at));
+  card.querySelector("h2").focus({ preventScroll: true });
+}
+
+function end() {
+  const within = card.contains(document.activeElement);
+  card.hidden = true;
+  point(null);
+  try {
+    localStorage.setItem(SEEN, "seen");
+  } catch {} // a browser that stores nothing asks again
+  if (within) find("open-tour").focus();
+}
+
+function stored() {
+  try {
+    return localStorage.getItem(SEEN);
+  } catch {
+    return null;
+  }
+}
+
+function show(title, text, buttons) {
+  const heading = make("h2", { id: "tour-title", tabindex: "-1" }, title);
+  card.replaceChildren(heading, make("p", {}, text), make("div", { class: "tools" }, ...buttons));
+  card.hidden = false;
+}
+
+function button(name, onclick, kind = "") {
+  return make("button", { type: "button", class: kind, onclick }, name);
+}
+
+function point(part) {
+  document.querySelector(".pointed")?.classList.remove("pointed");
+  part?.classList.add("pointed");
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  part?.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+}
+
+find("open-tour").addEventListener("click", begin);
+card.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") end();
+});

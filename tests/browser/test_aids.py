@@ -1,0 +1,88 @@
+"""Keys, the tour, and the comparison of two networks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.playground import Playground, open_playground
+from tests.processes import SOURCE, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_question_mark_lists_the_keys(playground: Playground) -> None:
+    """And Escape closes the list; the button opens it, too."""
+    page = playground.page
+    dialog = page.get_by_role("dialog", name="Keys")
+    page.keyboard.press("?")
+    dialog.wait_for()
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="hidden")
+    page.get_by_role("button", name="Keys").click()
+    dialog.get_by_role("button", name="Close").click()
+    dialog.wait_for(state="hidden")
+
+
+def test_a_digit_is_drawn_by_keyboard(playground: Playground) -> None:
+    """A one: Space puts the pen down, the arrow moves it, Space lifts it."""
+    page = playground.page
+    page.keyboard.press("Tab")
+    page.locator("#pad canvas").focus()
+    page.keyboard.press("Space")
+    for _ in range(14):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    playground.settle()
+    assert "1" == playground.label
+
+
+def test_the_tour_is_offered_until_it_was_taken(browser: Browser, service_url: str) -> None:
+    """It leads through five parts of the page; after that only the button starts it."""
+    with open_playground(browser, service_url, invited=True) as playground:
+        page = playground.page
+        page.get_by_role("button", name="Start the tour").click()
+        for place in range(1, 5):
+            page.get_by_role("heading", name=f"{place} of 5").wait_for()
+            playground.settle()
+            assert page.locator(".pointed").is_visible()
+            page.get_by_role("button", name="Next").click()
+        assert page.locator("#pair.pointed").is_visible()
+        page.get_by_role("button", name="Finish").click()
+        assert not page.locator("#tour").is_visible()
+        assert "open-tour" == page.locator(":focus").get_attribute("id")
+        page.reload()
+        page.get_by_role("button", name="Tour").wait_for()
+        assert not page.locator("#tour").is_visible()
+        page.get_by_role("button", name="Tour").click()
+        page.keyboard.press("Escape")
+        assert not page.locator("#tour").is_visible()
+        assert [] == playground.complaints
+
+
+def test_two_networks_are_compared(browser: Browser) -> None:
+    """Each with its lengths, reconstruction and sweep, of the same picture and class."""
+    models = '["mnist-compact", "mnist"]'
+    environment = {"CAPSNET_DEFAULT_MODEL": "mnist-compact", "CAPSNET_MODELS": models}
+    with (
+        running(lambda _environment: SOURCE, environment) as (_process, client),
+        open_playground(browser, str(client.base_url)) as playground,
+    ):
+        page = playground.page
+        playground.take_sample(5)
+        page.get_by_label("reconstructed as").select_option("6")
+        playground.open_tab("Compare")
+        compared = page.locator("#compare section")
+        assert ["mnist-compact", "mnist"] == compared.locator("h3").all_inner_texts()
+        first = compared.first.locator(".value").all_inner_texts()
+        assert first == page.locator("#lengths .value").all_inner_texts()
+        assert first != compared.last.locator(".value").all_inner_texts()
+        images = [one.locator("img").get_attribute("src") for one in compared.all()]
+        assert images[0] == page.locator("#reconstruction").get_attribute("src")
+        assert images[0] != images[1]
+        assert 32 == page.locator("#compare .sweep tbody tr").count()
+        assert [] == playground.complaints
