@@ -1,4 +1,4 @@
-"""The networks of the experiment "Families on MNIST" and the paper's: size, speed, training speed.
+"""Size, speed and training speed of the paper's networks, the families' and others that ship.
 
 Images a second of one CPU thread, at two batch sizes, medians over rounds in which all take turns;
 ratios are to the paper's CapsNet in the same round. Weights are random and do not matter.
@@ -38,6 +38,7 @@ RECIPES: dict[str, Recipe] = {
     REFERENCE: PRESETS["mnist"],
     "paper's CNN": PRESETS["mnist-baseline"],
     **{row.title: row.recipe for row in EXPERIMENTS["families-mnist"].rows},
+    **{name: PRESETS[name] for name in ("fashion-mnist-compact", "multimnist-compact")},
 }
 BATCHES = (1, 32)
 _STEPS = 3
@@ -126,6 +127,8 @@ def count_multiplications(network: Network) -> int:
 def train(recipe: Recipe) -> float:
     """Images a second of three steps, after one to warm up."""
     rng, shape = np.random.default_rng(0), (1000, *recipe.network.image_shape)
+    if recipe.task == "pairs":
+        shape = (1000, 1, 28, 28)
     images = rng.integers(0, 256, shape, dtype=np.uint8)
     labels = rng.integers(0, recipe.network.num_classes, len(images))
     with tempfile.TemporaryDirectory() as scratch:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from benchmarks.load.catalogue import OURS
 
-FULL = "mnist"
-AIMS_ALONE = {1: 0.75, 32: 0.85}
-"""The service over onnxruntime alone, by connections and batch; for the full bundle."""
-AIMS_BEST = {1: 1.2, 32: 1.5}
-"""The service over the best other server, by connections."""
+FULL, COMPACT = "mnist", "mnist-compact"
+AIMS_ALONE = {(FULL, 32): 0.85}
+"""The service over onnxruntime alone, by bundle and connections."""
+AIMS_BEST = {(FULL, 1): 1.0, (FULL, 32): 1.5, (COMPACT, 1): 0.9, (COMPACT, 32): 1.5}
+"""The service over the best other server."""
 
 
 class Summary(NamedTuple):
@@ -84,14 +84,14 @@ def _compare(values: dict[str, Any], bundle: str) -> Iterable[str]:
         ours = median(found[OURS].rates)
         most = max(median(rates) for (batch, _), rates in alone.items() if batch == connections)
         ratio = ours / most
-        aim = AIMS_ALONE[connections] if bundle == FULL else None
+        aim = AIMS_ALONE.get((bundle, connections))
         ratios.append(_ratio(f"{connections} / onnxruntime alone", ratio, aim))
         others = {name: median(one.rates) for name, one in found.items() if name != OURS}
         if others:
             best = max(others, key=lambda name: others[name])
             ratio = ours / others[best]
             name = f"{connections} / the best other, {best}"
-            ratios.append(_ratio(name, ratio, AIMS_BEST[connections]))
+            ratios.append(_ratio(name, ratio, AIMS_BEST.get((bundle, connections))))
     yield _table(("the service at connections", "ratio", "aim", ""), ratios)
 
 
