@@ -24,6 +24,7 @@ from service.settings import Settings
 log = logging.getLogger(__name__)
 WORKER, ENGINE = "service.worker", "service.inference.process"
 _ACCEPTED_AT_ONCE = 64
+_HAND_OVER_AGAIN_S = 0.05
 _RELOAD_TIMEOUT_S = 300.0
 _MARGIN_S = 10.0
 """Beyond its own limits, what a worker may take to end before it is killed."""
@@ -164,17 +165,22 @@ class Supervisor:
             except OSError as error:  # no descriptor is left
                 log.warning("no connection accepted: %s", error)
                 return
-            with connection:
-                self._hand_over(connection.fileno())
+            self._hand_over(connection)
 
-    def _hand_over(self, connection: int) -> None:
-        """Give a connection to the next worker; one that does not take it is passed over."""
-        able = [one for one in self._workers if one.ready]
-        able = able or [one for one in self._workers if one.up]
-        for _ in able:
-            self._turn += 1
-            if able[self._turn % len(able)].send({"connection": True}, connection):
+    def _hand_over(self, connection: socket.socket) -> None:
+        """Give a connection to the next worker that takes it, ready ones first; or try again."""
+        self._turn += 1
+        turn = self._turn % len(self._workers)
+        in_turn = self._workers[turn:] + self._workers[:turn]
+        for worker in sorted(in_turn, key=lambda one: not one.ready):
+            if worker.up and worker.send({"connection": True}, connection.fileno()):
+                break
+        else:
+            if not self._over.is_set():
+                loop = asyncio.get_running_loop()
+                loop.call_later(_HAND_OVER_AGAIN_S, self._hand_over, connection)
                 return
+        connection.close()
 
     def _drain(self) -> None:
         self._signals += 1

@@ -94,11 +94,24 @@ def notes(client: httpx.Client, asked: int = 6) -> set[str | None]:
     return {httpx.get(url).json()["training"].get("note") for _ in range(asked)}
 
 
+def both_are_ready(capfd: pytest.CaptureFixture[str]) -> Callable[[], bool]:
+    """Whether two workers have said so in the log."""
+    log: list[str] = []
+
+    def ready() -> bool:
+        log.append(capfd.readouterr().err)
+        return "".join(log).count("service.inference.bundles: ready: ") >= 2
+
+    return ready
+
+
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_worker_that_dies_is_replaced(start_service: Start, bundles: Path, engine: str) -> None:
+def test_a_worker_that_dies_is_replaced(
+    start_service: Start, bundles: Path, engine: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The other one answers meanwhile."""
     process, client = start_service(**few(bundles, engine))
-    wait_for(lambda: len(children(process.pid, "service.worker")) == 2)
+    wait_for(both_are_ready(capfd))
     before = children(process.pid, "service.worker")
     os.kill(before[0], signal.SIGKILL)
     wait_for(lambda: not Path(f"/proc/{before[0]}").exists())  # until then it may get connections
