@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -25,13 +24,11 @@ from model.capsnet import Network, build
 from model.capsnet.winograd import WinogradConv2d
 from model.runtime.cpu import open_session
 from model.runtime.runtime import BATCH_ROWS
-from training.data.datasets import Examples
+from training import speed
 from training.device import keep_freed_memory
 from training.experiments import EXPERIMENTS
 from training.graphs import round_weights, write_graphs
 from training.recipes import PRESETS, Recipe
-from training.state import Plan
-from training.trainer import Trainer
 
 REFERENCE = "paper's CapsNet"
 RECIPES: dict[str, Recipe] = {
@@ -41,7 +38,6 @@ RECIPES: dict[str, Recipe] = {
     **{name: PRESETS[name] for name in ("fashion-mnist-compact", "multimnist-compact")},
 }
 BATCHES = (1, 32)
-_STEPS = 3
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -62,7 +58,7 @@ def compare(
             "parameters": count_parameters(network),
             "multiplications": count_multiplications(network),
             **{f"images/s at {batch}": describe(rates, name, batch) for batch in BATCHES},
-            "training images/s": f"{train(RECIPES[name]):,.0f}",
+            "training images/s": f"{_train(RECIPES[name]):,.0f}",
         }
         for name, network in networks.items()
     }
@@ -124,18 +120,9 @@ def count_multiplications(network: Network) -> int:
     return int(counter.get_total_flops()) // 2
 
 
-def train(recipe: Recipe) -> float:
-    """Images a second of three steps, after one to warm up."""
-    rng, shape = np.random.default_rng(0), (1000, *recipe.network.image_shape)
-    if recipe.task == "pairs":
-        shape = (1000, 1, 28, 28)
-    images = rng.integers(0, 256, shape, dtype=np.uint8)
-    labels = rng.integers(0, recipe.network.num_classes, len(images))
-    with tempfile.TemporaryDirectory() as scratch:
-        plan = Plan(replace(recipe, name="bench"), 1, Examples(images, labels), None, Path(scratch))
-        trainer = Trainer(plan, device=torch.device("cpu"))
-        seconds(trainer.step, 1)
-        return recipe.batch_size / seconds(trainer.step, _STEPS)
+def _train(recipe: Recipe) -> float:
+    """Images (or pairs) a second of training steps, for about a second."""
+    return speed.measure(recipe, speed.draw_noise(recipe), torch.device("cpu"), seconds=1)
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """Novelty: how little an image looks like those of the training, by a rule fitted on those alone.
 
-Four features of each image are compared with the same features of held-out training images:
+Four features of each image are compared with those of known images, the last training images:
 
 - length: of the longest capsule;
 - margin: longest minus second longest;

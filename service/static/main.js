@@ -11,7 +11,7 @@ import { calm, complain } from "./notice.js";
 import { pairPads } from "./pair.js";
 import "./share.js";
 import { tabs } from "./tabs.js";
-import { inviteToTour } from "./tour.js";
+import { offerTour } from "./tour.js";
 
 const RETRY_S = 3;
 
@@ -53,4 +53,4 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address holds what is shown
   document.querySelector("main > :not([hidden])").focus();
 });
-inviteToTour();
+offerTour();

@@ -61,7 +61,7 @@ function takeSample(pad, label) {
 }
 
 /** Offer the tour to who has neither seen nor dismissed it. */
-export function inviteToTour() {
+export function offerTour() {
   if (stored()) return;
   const text = "New here? Five steps show what to look for.";
   show("Guided tour", text, [button("Start the tour", begin, "primary"), button("No, thanks", end)]);

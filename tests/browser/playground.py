@@ -85,7 +85,7 @@ class Playground:
 
 @contextmanager
 def open_playground(
-    browser: Browser, url: str, *, ready: bool = True, invited: bool = False, **options: Any
+    browser: Browser, url: str, *, ready: bool = True, first_visit: bool = False, **options: Any
 ) -> Iterator[Playground]:
     """Open the page, and wait until it knows the service's networks.
 
@@ -93,11 +93,11 @@ def open_playground(
         browser: a running Chromium.
         url: of the service.
         ready: whether to wait.
-        invited: whether the page offers its tour, as on a first visit.
+        first_visit: whether the page was never open here, so that it offers its tour.
         options: of the browser's context.
     """
     context = browser.new_context(**{"viewport": WINDOW, **options})
-    if not invited:
+    if not first_visit:
         context.add_init_script(_TOUR_SEEN)
     playground = Playground(context.new_page())
     playground.page.goto(url)

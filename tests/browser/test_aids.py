@@ -43,7 +43,7 @@ def test_a_digit_is_drawn_by_keyboard(playground: Playground) -> None:
 
 def test_the_tour_is_offered_until_it_was_taken(browser: Browser, service_url: str) -> None:
     """It leads through five parts of the page; after that only the button starts it."""
-    with open_playground(browser, service_url, invited=True) as playground:
+    with open_playground(browser, service_url, first_visit=True) as playground:
         page = playground.page
         page.get_by_role("button", name="Start the tour").click()
         for place in range(1, 5):
