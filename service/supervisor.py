@@ -76,6 +76,7 @@ class Supervisor:
         await self._over.wait()
         while self._listeners:
             loop.remove_reader(listener := self._listeners.pop())
+            self._accept(listener)  # closing would reset what waits there
             listener.close()
         for process in self._processes:
             process.stop()

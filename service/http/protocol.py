@@ -10,6 +10,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 log = logging.getLogger(__name__)
+_MOMENT_S = 0.2
+"""What a client that has just connected may take to send its request, while the server ends."""
 
 
 class Http1(HttpToolsProtocol):
@@ -59,6 +61,13 @@ class Http1(HttpToolsProtocol):
                     continue
                 self._refuse(400, "there is no CONNECT here")
             return
+
+    def shutdown(self) -> None:
+        """Close the connection; a first request may be on its way and gets a moment to arrive."""
+        if self._timer:
+            self.loop.call_later(_MOMENT_S, super().shutdown)
+        else:
+            super().shutdown()
 
     def on_message_begin(self) -> None:
         """Begin to read a head."""

@@ -99,3 +99,25 @@ def test_a_body_that_is_still_awaited_is_not_cut_off() -> None:
     """Its reader has a time limit of its own."""
     pieces = [WITH_LENGTH[:-5] % b"", *[b"%c" % one for one in b"hello"], LAST]
     assert b"/echo got hello." in asyncio.run(exchange(pieces, upload_timeout_s=0.05))
+
+
+def test_a_request_on_its_way_is_answered_while_the_server_ends() -> None:
+    """On a connection that was just made; its answer is the last."""
+
+    async def run() -> bytes:
+        config = uvicorn.Config(echo, http=Http1, ws="none", lifespan="off", log_config=None)
+        server = uvicorn.Server(config)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            await asyncio.sleep(0.1)
+            (connection,) = server.server_state.connections
+            connection.shutdown()
+            writer.write(LAST)
+            answer = await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+            server.should_exit = True
+            await serving
+        return answer
+
+    assert b"/last got ." in asyncio.run(run())
