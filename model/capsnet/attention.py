@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,9 @@ from model.capsnet.routing import attention
 from model.capsnet.squash import length, squash_exponential
 from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
 from model.capsnet.votes import Votes
+
+_SUM_STD = 0.4
+"""The sum of the votes begins alike for any number of them, and does not saturate the squash."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class AttentionCapsNet(Network):
             in_dim=config.primary_dim,
             classes=config.num_classes,
             out_dim=config.class_dim,
+            std=_SUM_STD / math.sqrt(config.num_primary),
         )
         self.bias = nn.Parameter(torch.zeros(config.num_classes, config.num_primary))
         """B, (K, I): added to the logits."""

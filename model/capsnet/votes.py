@@ -14,9 +14,12 @@ class Votes(nn.Module):
         in_dim: size of an input capsule.
         classes: K.
         out_dim: D, the size of a vote.
+        std: of the normal distribution, cut at twice this, that the weights are drawn from.
     """
 
-    def __init__(self, capsules: int | None, *, in_dim: int, classes: int, out_dim: int) -> None:
+    def __init__(
+        self, capsules: int | None, *, in_dim: int, classes: int, out_dim: int, std: float = 0.1
+    ) -> None:
         super().__init__()
         self.classes, self.out_dim = classes, out_dim
         self.training_dtype = torch.float32
@@ -25,7 +28,7 @@ class Votes(nn.Module):
         shape = (in_dim, classes * out_dim)
         self.weight = nn.Parameter(torch.empty(shape if capsules is None else (capsules, *shape)))
         """W, (I, in_dim, K * D), or (in_dim, K * D) if it is shared."""
-        nn.init.trunc_normal_(self.weight, std=0.1, a=-0.2, b=0.2)
+        nn.init.trunc_normal_(self.weight, std=std, a=-2 * std, b=2 * std)
 
     def forward(self, capsules: Tensor) -> Tensor:
         """(N, I, in_dim) capsules to (N, K, I, D) votes; in float32, or in training as set."""

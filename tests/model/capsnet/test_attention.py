@@ -101,6 +101,17 @@ def test_the_learned_bias_is_of_classes_and_capsules() -> None:
     assert torch.equal(torch.zeros(7, 16), network.bias)
 
 
+@pytest.mark.parametrize(("primary", "stem"), [("depthwise", None), ("spatial", PAIR_STEM)])
+def test_a_new_network_is_not_saturated(primary: Any, stem: tuple[Conv, ...] | None) -> None:
+    """However many capsules vote: lengths near one would pass hardly any gradient."""
+    sizes = {"height": 36, "width": 36, "stem": stem} if stem else {}
+    torch.manual_seed(0)
+    network = AttentionCapsNet(AttentionConfig(primary=primary, **sizes))
+    image = (torch.rand(8, *network.config.image_shape) < 0.2).float()
+    presence, _ = network(image)
+    assert 0.02 < presence.mean() < 0.3
+
+
 def test_normalisation_learns_its_statistics() -> None:
     """In training a batch is normalised by itself, afterwards each image alone."""
     network, images = lively(SMALL["attention"]), noise(SMALL["attention"])
