@@ -266,7 +266,8 @@ class Batcher:
         finally:
             with self._changed:
                 self._running_since = None
-                self._changed.notify()
+                if self._closed or self._has_calls:
+                    self._changed.notify()
 
     def _compute(self, key: Hashable, batch: list[_Row]) -> None:
         runner, began = self._runners[key], self._clock()
