@@ -158,9 +158,9 @@ _CODE = Row(
     1_200_000,
 )
 _FAMILIES = (
-    "A small network of each family, trained alike: every image three times, moved by up to 2 "
+    "A small network of each family, trained on every image three times, shifted by up to 2 "
     "pixels{more}. The capsule networks are those of `mnist-compact`, `mnist-attention`, "
-    "`mnist-shared` and `mnist-matrix`; the CNN has as many multiplications as the dynamic one."
+    "`mnist-shared` and `mnist-matrix`; the CNN has as many multiplications as the first."
 )
 
 COMPARISONS = (
@@ -185,17 +185,17 @@ COMPARISONS = (
     Experiment(
         "digits",
         "The paper's networks on MNIST",
-        "The paper's figures are means of three trainings at full size, whose code runs for about "
-        "640 epochs. Here the network of `mnist-compact` and a CNN with as many multiplications "
-        "saw every digit 20 times.",
+        "The paper's figures are means of three runs at full size; its code runs for about 640 "
+        "epochs. Here the network of `mnist-compact` and a CNN with as many multiplications saw "
+        "every digit 20 times.",
         (*_DIGITS, _CODE),
         paper=_PAPER,
     ),
     Experiment(
         "multimnist",
         "The paper's networks on MultiMNIST",
-        "Two overlapping digits; a pair is wrong unless both are named. The paper shifts digits by "
-        "up to 4 pixels and trains with 60 million pairs.",
+        "Two overlapping digits; a pair is right only if both labels are. The paper shifts digits "
+        "by up to 4 pixels and trains on 60 million pairs.",
         _MULTIMNIST,
         _PAIR_COLUMNS,
         _PAPER,
@@ -203,17 +203,17 @@ COMPARISONS = (
     Experiment(
         "fewer-images",
         "Fewer training images",
-        "As many of each class, chosen by the seed. All rows see the same number of images, so "
-        "those of smaller sets come more often. The interval says nothing about which images were "
-        "chosen: that takes several seeds.",
+        "The seed chooses the training images, the same number per class. All rows see the same "
+        "number of images in total, so smaller sets repeat more often. The interval does not cover "
+        "the choice of images; that takes several seeds.",
         tuple(each for row in (_DIGITS[0], _DIGITS[-1]) for each in _fewer(row)),
     ),
     Experiment(
         "transformed-digits",
         "Transformed digits",
-        "Networks that saw digits moved by up to 2 pixels, on digits moved, turned, scaled and "
-        "sheared: [training.md](training.md) says how. The paper's figures are those of affNIST, "
-        "40x40 pixels, and belong beside `affine 100 %` only as a hint.",
+        "Networks trained on digits shifted by up to 2 pixels, tested on "
+        "[transformed digits](reference/presets.md#transformed-digits). The paper's figures are on "
+        "affNIST, 40x40 pixels, and only roughly comparable with `affine 100 %`.",
         _DIGITS,
         (Column("plain", "as they are"), *(Column(name, name) for name in TRANSFORMS)),
         _PAPER_AFFNIST,
@@ -221,14 +221,14 @@ COMPARISONS = (
     Experiment(
         "full-mnist",
         "The paper's networks at full size on MNIST",
-        "The paper's figures are means of three trainings.",
+        "The paper's figures are means of three runs.",
         _compare("full-mnist", replace(DIGITS, network=DynamicConfig(), **_FULL), _CNN, 7_200_000),
         paper={f"full-{name}": figure for name, figure in _PAPER.items()},
     ),
     Experiment(
         "full-multimnist",
         "The paper's networks at full size on MultiMNIST",
-        "The paper trains with 60 million pairs.",
+        "The paper trains on 60 million pairs.",
         _compare(
             "full-multimnist",
             replace(_PAIRS, network=DynamicConfig(height=36, width=36), **_FULL),

@@ -31,24 +31,23 @@ if TYPE_CHECKING:
 
 _NOVELTY = """## Novelty
 
-How well the novelty score of each bundle that ships tells other images, 1,000 of each kind, from
-known ones: area under the ROC curve, and the share of the others that is taken for known where 95 %
-of known images are. What was chosen by hand was chosen on noise and clothes; the other kinds are
-only reported. Known images are training images: of new ones fewer than 95 % are known.
-[What the views mean](explanation/views.md#novelty) says what the score is.
+How well the [novelty score](explanation/views.md#novelty) separates training images from 1,000
+images of another kind: area under the ROC curve, and the share accepted as known at the threshold
+that accepts 95 % of training images. Hyperparameters were chosen on noise and clothes only. Fewer
+than 95 % of new images of the right kind are accepted.
 """
 _SHOWN = 6
 """Pairs in the picture of what networks name."""
 _HEAD = """# Results
 
-Written by `python -m training experiment write` from `results.json`. A row is a network
-trained with a fixed number of images by a recipe that was fixed before; choices were made
-on the last 5,000 training images, and tables that say "held-out" show errors on those. A test split
-was read once for each row and seed, at the end: {reads}.
+This page reports experiments that compare networks, and measurements of the bundles.
+`python -m training experiment write` generates it. In an experiment, each row is a network trained
+on a fixed number of images. Choices were made on the last 5,000 training images. The test split was
+read once per row and seed: {reads}.
 
-Errors are means over seeds, ± the sample's standard deviation where there are several. In brackets
-is the 95 % interval (Wilson) of all seeds' answers together: two rows whose intervals overlap may
-differ by chance. It knows nothing of how much another seed would differ.
+Errors are means over seeds, ± the standard deviation if there are several. Brackets hold the 95 %
+Wilson interval of all seeds pooled; it does not cover the variation between seeds. Rows with
+overlapping intervals may differ by chance.
 """
 
 
@@ -78,7 +77,7 @@ def write_page(
     if digests:
         lines = [_line(("set", "SHA-256")), "|---|---|"]
         lines += [_line((name, f"`{sha}`")) for name, sha in digests.items()]
-        parts.append("\n".join(("## Sets made of test digits\n", *lines, "")))
+        parts.append("\n".join(("## Derived test sets\n", *lines, "")))
     if missing := [line for one in experiments if (line := _missing(one, results))]:
         parts.append("\n".join(("## Not run yet\n", *missing, "")))
     return "\n".join(parts)
@@ -140,9 +139,9 @@ def _speeds(speeds: Mapping[str, Any]) -> str:
         values = (f"{one:,}" if isinstance(one, int) else str(one) for one in cells.values())
         lines.append(_line((name, *values)))
     text = (
-        "Of the encoder, on one CPU thread; multiplications are those of plain convolutions for "
-        f"one image. Images a second are medians of {speeds['rounds']} rounds in which all took "
-        "turns; in brackets is the ratio to the paper's CapsNet in the same round, least - largest."
+        "The encoders on one CPU thread. Multiplications are for one image with plain "
+        f"convolutions. Images per second are medians of {speeds['rounds']} rounds; brackets hold "
+        "the ratio to the paper's CapsNet in the same round (median, lowest - highest)."
     )
     command = "`python -m benchmarks.families --write docs/speeds.json`"
     return "\n".join(("## Families: size and speed\n", f"{text}\n", *lines, f"\n{command}\n"))

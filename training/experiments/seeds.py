@@ -109,10 +109,9 @@ SEEDS = (
     Experiment(
         "frozen",
         "Routing against back-propagation",
-        "Fashion-MNIST, the network of `mnist-compact`. W are the transformation matrices, with "
-        "which primary capsules vote for classes. Below, three networks that are alike in all but "
-        "what is trained draw the same held-out image, and that with each pose dimension (rows) "
-        "moved from -0.25 to 0.25 (columns).",
+        'The network of `mnist-compact` on Fashion-MNIST; W are the transformation matrices. "As '
+        "drawn\" means random and not trained. The figure shows each network's reconstruction of "
+        "one held-out image, with each pose dimension (rows) moved from -0.25 to 0.25 (columns).",
         tuple(
             Row(
                 f"frozen-{name}",
@@ -127,11 +126,10 @@ SEEDS = (
     Experiment(
         "side-by-side",
         "Trained on single digits, shown two",
-        "Shared-weight capsules by rounds of routing, and the same convolutions with global "
-        "average pooling and two dense layers in place of capsules; same loss, no decoder. Pairs "
-        "are of test digits of different classes, side by side in 28x56 pixels, as a fixed seed "
-        "chooses them; both must be the two most present classes. The picture shows pairs of "
-        "held-out digits and what each network names.",
+        "Shared-weight capsules with 1 to 3 rounds of routing, and a CNN with the same "
+        "convolutions, global average pooling and two dense layers; same loss, no decoder. A pair "
+        "is two test digits of different classes side by side (28x56 pixels). It is right if both "
+        "are the top two classes. The figure shows predictions on held-out digits.",
         (
             *_by_rounds("side-by-side", _SINGLES, setting="rounds", **_TWO),
             Row(
@@ -149,16 +147,16 @@ SEEDS = (
     Experiment(
         "em-iterations",
         "EM routing by iterations",
-        "MNIST, a small network of matrix capsules (4 primary types, 8 and 8 convolutional ones), "
-        "without a decoder. `inverse_temperature` and `initial_saving` were chosen with two "
-        "iterations; lambda grows with each, so one and three have other activations to begin "
-        "with. The rows say that these settings do not carry over, not how many are best.",
+        "A small network of matrix capsules on MNIST (4 primary types, two convolutional layers of "
+        "8), without a decoder. `inverse_temperature` and `initial_saving` were tuned for two "
+        "iterations. The rows show that these settings do not transfer, not which number of "
+        "iterations is best.",
         _by_rounds("em", _MATRIX, setting="routing_iterations", images=30_000, curve_every=3_000),
     ),
     Experiment(
         "dynamic-iterations",
         "Dynamic routing by iterations",
-        "MNIST, the network of `mnist-compact`, with reconstruction.",
+        "The network of `mnist-compact` on MNIST, with reconstruction.",
         _by_rounds(
             "dynamic",
             DIGITS,
