@@ -28,8 +28,8 @@ class Lifecycle:
         self.failure = self.failure or reason
 
     def lose(self, error: Exception) -> None:
-        """Note that inference is lost."""
-        self.fail(f"inference is lost: {error}")
+        """Note that inference failed for good."""
+        self.fail(f"inference failed: {error}")
 
 
 def watch(

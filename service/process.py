@@ -79,7 +79,7 @@ class Process:
             if failures == _STARTS:
                 raise RuntimeError(f"{self.name} ended {failures} times before it was ready")
             wait_s = min(_FIRST_WAIT_S * 4**failures, _LONGEST_WAIT_S)
-            log.error("%s ended with code %d; another starts in %g s", self.name, code, wait_s)
+            log.error("%s exited with code %d; restarting in %g s", self.name, code, wait_s)
             if await self._stops_within(wait_s):
                 return code
 

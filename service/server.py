@@ -75,7 +75,7 @@ class Server(uvicorn.Server):
         """Start listening, then loading."""
         if sockets is None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
-            log.info("opening http://%s:%d", self.config.host, self.config.port)
+            log.info("listening on http://%s:%d", self.config.host, self.config.port)
         await super().startup(sockets)
         watch(
             lambda: self.bundles.running_s,
@@ -102,7 +102,7 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Whether to stop, asked ten times a second."""
         if self._signals and not self.lifecycle.draining:
-            log.info("draining: %g s of grace", self.settings.drain_grace_s)
+            log.info("draining: still accepting requests for %g s", self.settings.drain_grace_s)
             self.lifecycle.draining = True
             self._stop_at = time.monotonic() + self.settings.drain_grace_s
         if self._signals > 1:
@@ -127,7 +127,7 @@ class Server(uvicorn.Server):
         try:
             await self.bundles.reload()
         except Exception as error:  # noqa: BLE001  nobody could be answered
-            log.error("nothing reloaded: %s", error)  # noqa: TRY400  a sentence, not a trace
+            log.error("reload failed: %s", error)  # noqa: TRY400  a sentence, not a trace
 
 
 def has_terminal() -> bool:

@@ -86,7 +86,7 @@ class Supervisor:
         for process in self._processes:
             process.kill()
         if any(code != 0 for code in codes) and self._signals < 2:
-            self.fail("a worker did not end well")
+            self.fail("a worker exited with an error")
         return self._failure
 
     def fail(self, reason: str) -> None:
@@ -154,7 +154,7 @@ class Supervisor:
             listener = socket.create_server(address[:2], family=family, backlog=2048)
             listener.setblocking(False)
             listeners.append(listener)
-        log.info("opening http://%s:%d with %d workers", host, port, len(self._workers))
+        log.info("listening on http://%s:%d with %d workers", host, port, len(self._workers))
         return listeners
 
     def _accept(self, listener: socket.socket) -> None:
@@ -189,7 +189,7 @@ class Supervisor:
             self._over.set()
             return
         grace_s = self._settings.drain_grace_s
-        log.info("draining: %g s of grace", grace_s)
+        log.info("draining: still accepting requests for %g s", grace_s)
         for worker in self._workers:
             worker.send({"drain": True})
         asyncio.get_running_loop().call_later(grace_s, self._over.set)
@@ -235,7 +235,7 @@ class Supervisor:
         refusal = await (self._reload_engine() if self._engine else self._reload_workers(""))
         self._reloading = False
         if refusal is not None:
-            log.error("nothing reloaded: %s", refusal)
+            log.error("reload failed: %s", refusal)
         return refusal
 
     async def _reload_workers(self, source: str) -> str | None:

@@ -105,7 +105,7 @@ class Worker(Server):
             await self.bundles.prepare(Path(source) if source else None)
         except Exception as error:
             if not isinstance(error, ReloadRefused):
-                log.exception("nothing reloaded")
+                log.exception("reload failed")
             refusal = str(error)
         self._control.send({"prepared": refusal})
 

@@ -41,13 +41,11 @@ app.add_typer(experiments, name="experiment")
 console = Console()
 
 BundleDir = Annotated[Path, typer.Argument(help="A folder that `export` wrote.")]
-DataFolder = Annotated[
-    Path | None, typer.Option("--data", help="Where the folder of pictures that it learnt is now.")
-]
+DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the training images.")]
 Preset = Annotated[str, typer.Argument(help="See `presets`.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Another value of a recipe's field."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the recipe."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 _DATA = Path("data")
@@ -60,7 +58,7 @@ def train(
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 1,
     settings: Settings = None,
     data: Annotated[
-        Path | None, typer.Option(help="Learn a folder of pictures: a folder for each class.")
+        Path | None, typer.Option(help="Train on a folder with a subfolder for each class.")
     ] = None,
     size: Annotated[
         int | None, typer.Option(min=1, help="Height and width that those are brought to.")
@@ -157,12 +155,12 @@ def speed(
 
 @app.command("gpu-run")
 def run_gpu(
-    results: Annotated[Path, typer.Argument(help="Folder for what is to be carried away.")],
+    results: Annotated[Path, typer.Argument(help="Output folder.")],
     runs: Annotated[
         list[str] | None, typer.Argument(help=f"PRESET-SEED; by default {' '.join(RUNS)}.")
     ] = None,
     *,
-    minutes: Annotated[float, typer.Option(help="Of this call.")] = 27,
+    minutes: Annotated[float, typer.Option(help="Time limit of this call.")] = 27,
     total_minutes: Annotated[float, typer.Option(help="Of all calls: sets budgets.")] = 27,
     folder: Annotated[Path, typer.Option(help="Kept from call to call.")] = Path("runs/gpu"),
     data_dir: DataDir = _DATA,

@@ -68,7 +68,7 @@ def draw_roc(
     figure, axes = make_axes(1, 1, title="images that reach each novelty score")
     for kind, (others, known) in curves.items():
         axes[0, 0].plot(others, known, label=kind)
-    axes[0, 0].set(xlabel="share of others", ylabel="share of known ones")
+    axes[0, 0].set(xlabel="share of others", ylabel="share of training images")
     axes[0, 0].legend()
     save(figure, target)
 

@@ -110,7 +110,7 @@ class Recipe:
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} is one of {', '.join(get_args(kind))}")
         if self.task == "pairs" and (self.flip or self.erase_px or self.pad != "zero"):
-            raise ValueError("pairs are neither mirrored nor erased, and black moves in")
+            raise ValueError("pairs allow neither flip nor erase_px, and pad must be zero")
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON-ready values."""
@@ -152,7 +152,7 @@ def override(recipe: Recipe, settings: Sequence[str], *, fixed: Collection[str] 
             raise SettingError(f"{setting!r} is not KEY=VALUE")
         name = key.removeprefix("network.")
         if name in fixed:
-            raise SettingError(f"{key} follows from the pictures")
+            raise SettingError(f"{key} is set by the data set")
         if name == key and key in own:
             changes[key] = _value(key, text, own[key])
         elif name in networks:

@@ -229,7 +229,7 @@ class TrainingState:
         """
         own, weights = self.run, self.network.state_dict()
         if own.steps:
-            raise TrainingError("a run that has begun cannot take other weights")
+            raise TrainingError("cannot load weights into a run that has started")
         if not fitting and other.recipe.network != self._plan.recipe.network:
             raise TrainingError(f"{other.recipe.name} is another network than this recipe's")
         taken = {
@@ -325,7 +325,7 @@ def freeze(network: Network, prefixes: tuple[str, ...]) -> list[nn.Module]:
     for prefix in prefixes:
         if not any(name.startswith(prefix) for name in names):
             parts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
-            raise TrainingError(f"nothing to freeze is called {prefix}: the network has {parts}")
+            raise TrainingError(f"no parameter starts with {prefix}: the network has {parts}")
     for name, weight in network.named_parameters():
         weight.requires_grad_(not name.startswith(prefixes))
     if not any(weight.requires_grad for weight in network.parameters()):

@@ -199,7 +199,7 @@ class _Body:
         size = len(message.get("body", b""))
         self._check(self.size + size)
         if exchange.held_bytes + size > settings.max_waiting_bytes:
-            raise Busy("too many request bodies are held already", retry_after_s=1)
+            raise Busy("too many request bodies in memory", retry_after_s=1)
         self.size += size
         exchange.held_bytes += size
         if not self._watching and not message.get("more_body"):
@@ -218,7 +218,7 @@ class _Body:
     def _check(self, size: int) -> None:
         if size > self._exchange.settings.max_body_bytes:
             limit = self._exchange.settings.max_body_bytes
-            raise TooLarge(f"a request body may have {limit:,} bytes")
+            raise TooLarge(f"the request body exceeds {limit:,} bytes")
 
     def _begin_watching(self) -> None:
         self._watching = self._loop.create_task(self._watch())

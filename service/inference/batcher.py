@@ -157,7 +157,7 @@ class Batcher:
         quick = len(rows) * self._runners[key].row_s() <= QUICK_S
         with self._changed:
             if self._closed:
-                raise Closed("the service takes no more work")
+                raise Closed("the service is shutting down")
             if quick and self._running_since is None and not self._has_calls:
                 loop.call_soon(self._run_alone, call)  # after those that come at the same time
             else:
@@ -241,7 +241,7 @@ class Batcher:
             call = queue[0]
             if not call.future.done():  # its caller has not left
                 if call.job.deadline < now + self._seconds[key]:
-                    expired.append((call, DeadlineExceeded("the queue is too long")))
+                    expired.append((call, DeadlineExceeded("the deadline would pass in the queue")))
                 else:
                     call.started = call.started if call.taken else now
                     rows = call.rows[call.taken : call.taken + max_rows - len(batch)]
@@ -303,7 +303,7 @@ class Batcher:
             left = [call for call, _ in batch] + self._waiting
             for queue in self._queues.values():
                 queue.clear()
-        text = f"inference is lost: {error}"
+        text = f"inference failed: {error}"
         _deliver([(call, Closed(text)) for call in dict.fromkeys(left)])
         self._on_lost(error)
 

@@ -51,7 +51,7 @@ def load_runtimes(
     def refuse(reason: str) -> None:
         if strict:
             raise ReloadRefused(reason)
-        log.error("bundle refused: %s", reason)
+        log.error("bundle skipped: %s", reason)
 
     runtimes: dict[str, Runtime] = {}
     threads = settings.threads or cpu_quota()
@@ -72,7 +72,7 @@ def load_runtimes(
             continue
         other = runtimes.setdefault(runtime.bundle.manifest.name, runtime)
         if other is not runtime:
-            refuse(f"{path}: its name is that of {other.bundle.path}")
+            refuse(f"{path}: its name is already taken by {other.bundle.path}")
     if not settings.bundles.is_dir():
         raise NothingToServe(f"there is no folder of bundles {settings.bundles}")
     if settings.default_model not in runtimes:

@@ -21,7 +21,7 @@ class QueueFull(Exception):
     """Too many rows wait for this job; `retry_after_s` says when to try again."""
 
     def __init__(self, retry_after_s: float) -> None:
-        super().__init__(f"too much work is waiting; try again in {math.ceil(retry_after_s)} s")
+        super().__init__(f"the queue is full; try again in {math.ceil(retry_after_s)} s")
         self.retry_after_s = retry_after_s
 
 

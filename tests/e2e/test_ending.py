@@ -135,7 +135,7 @@ def test_a_lost_device_ends_it(start_service: Start, capfd: pytest.CaptureFixtur
     with contextlib.suppress(httpx.TransportError):  # it may be gone by now
         assert httpx.codes.SERVICE_UNAVAILABLE == client.get("/livez").status_code
     assert 1 == process.wait(timeout=60)
-    assert "inference is lost: the GPU has fallen off the bus" in capfd.readouterr().err
+    assert "inference failed: the GPU has fallen off the bus" in capfd.readouterr().err
 
 
 def test_a_reload_that_hangs_does_not_hold_up_the_end(

@@ -42,10 +42,10 @@ def test_inferences_that_end_are_never_said_to_hang() -> None:
     assert [None] * 100 == failures[:-1]
 
 
-@pytest.mark.parametrize("later", ["another", "inference is lost: gone"])
+@pytest.mark.parametrize("later", ["another", "inference failed: gone"])
 def test_the_first_failure_counts(later: str) -> None:
     """Those that follow are its consequences."""
     lifecycle = Lifecycle()
     lifecycle.lose(ValueError("gone"))
     lifecycle.fail(later)
-    assert "inference is lost: gone" == lifecycle.failure
+    assert "inference failed: gone" == lifecycle.failure

@@ -162,7 +162,7 @@ def test_the_size_of_pictures_may_be_forced(
         (("--max-minutes=-1",), "Invalid value for '--max-minutes'"),
         (("--size=32",), "--size and --channels are for --data"),
         (("--weights=a", "--transfer=b"), "exclude each other"),
-        (("--data=.", "--set", "channels=3"), "channels follows from the pictures"),
+        (("--data=.", "--set", "channels=3"), "channels is set by the data set"),
     ],
     ids=str,
 )

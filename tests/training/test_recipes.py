@@ -240,5 +240,5 @@ def test_what_cannot_be_set(setting: str, message: str) -> None:
 
 def test_what_something_else_decides() -> None:
     """It is refused rather than passed over."""
-    with pytest.raises(SettingError, match=r"network\.channels follows from the pictures"):
+    with pytest.raises(SettingError, match=r"network\.channels is set by the data set"):
         override(MNIST, ["network.channels=3"], fixed={"channels"})

@@ -33,7 +33,7 @@ app = typer.Typer(
 )
 console = Console()
 
-RunsDir = Annotated[Path, typer.Option(help="Results, and what is begun.")]
+RunsDir = Annotated[Path, typer.Option(help="Folder of results and unfinished runs.")]
 DocsDir = Annotated[Path, typer.Option(help="Where results.json and results.md are.")]
 DataDir = Annotated[
     Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
@@ -45,9 +45,9 @@ _RUNS, _DOCS, _DATA = Path("runs/experiments"), Path("docs"), Path("data")
 def run_rows(
     names: Annotated[list[str], typer.Argument(help="Of experiments or rows; * and ? match.")],
     *,
-    seeds: Annotated[str, typer.Option(help="By comma.")] = "1",
+    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1",
     images: Annotated[
-        int | None, typer.Option(help="Seen in training by each row; by default its own.", min=1)
+        int | None, typer.Option(help="Training images of each row; by default its own.", min=1)
     ] = None,
     validation: Annotated[
         bool,

@@ -41,7 +41,7 @@ def test_a_body_over_the_limit_is_refused(
     answer = client.post("/classify", content=body, headers=headers)
     problem = answer.json()
     assert (413, "urn:capsnet:problem:too-large") == (answer.status_code, problem["type"])
-    assert "a request body may have 200,000 bytes" == problem["detail"]
+    assert "the request body exceeds 200,000 bytes" == problem["detail"]
     assert answer.headers["X-Request-ID"] == problem["request_id"]
 
 

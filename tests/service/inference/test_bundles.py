@@ -80,7 +80,7 @@ def take_a_name(folder: Path) -> None:
     ("damage", "reason"),
     [
         pytest.param(replace_graph, "encoder.onnx cannot be loaded", id="no graph"),
-        pytest.param(take_a_name, "its name is that of", id="a name twice"),
+        pytest.param(take_a_name, "its name is already taken by", id="a name twice"),
         pytest.param(alter_weights, f"{WEIGHTS} is not the file", id="altered weights"),
         pytest.param(remove_encoder, "encoder.onnx cannot be read", id="missing graph"),
         pytest.param(cut_manifest, "manifest.json is not JSON", id="broken manifest"),
