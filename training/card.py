@@ -253,12 +253,12 @@ def _novelty(manifest: Manifest, shown: set[str]) -> str:
     features += ["Mahalanobis distance of its poses"] if rule.distance else []
     text = f"""## Novelty
 
-`/classify?known=true` compares an image with known ones: {", ".join(features)}.
-The novelty score is the lowest of its ranks among them; an image is known where the score reaches a
-threshold that 95 % of known images reach. The rule was fitted on one half of
-{rule.images}, and the threshold on the other."""
+`/classify?novelty=true` compares an image with training images: {", ".join(features)}.
+In each, the score is the share of training images that are less unusual. The novelty score is the highest
+of them; an image is novel above a threshold that 95 % of training images stay below. The rule was fitted
+on one half of {rule.images}, and the threshold on the other."""
     if not unseen_by(runs_of(manifest)):
-        text += " New images of the same kind look odder, so fewer than 95 % of them are known."
+        text += " New images of the same kind are more unusual: more than 5 % of them are novel."
     if not rule.others:
         return text
     rows = "\n".join(
@@ -266,9 +266,9 @@ threshold that 95 % of known images reach. The rule was fitted on one half of
         for kind in rule.others
     )
     figure = f"\n\n![ROC curves]({ROC})" if ROC in shown else ""
-    return f"""{text} The kinds below had no part in it.
+    return f"""{text} The kinds below were not used for fitting.
 
-| images of another kind | images | area under the ROC curve | taken for known |
+| images of another kind | images | area under the ROC curve | not novel |
 |---|---|---|---|
 {rows}{figure}"""
 

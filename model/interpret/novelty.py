@@ -1,18 +1,19 @@
-"""Novelty: how little an image looks like those of the training, by a rule fitted on those alone.
+"""Novelty: how unlike the training images an image is, by a rule fitted on those alone.
 
-Four features of each image are compared with those of known images, the last training images:
+Four features of each image are compared with those of the last training images:
 
 - length: of the longest capsule;
 - margin: longest minus second longest;
 - error: |x - y|^2 / (|x|^2 + 1), how much of image x the reconstruction y of its longest capsule
   misses;
-- distance: Mahalanobis distance of the poses of all classes from those of known images of the most
-  present class (Lee et al. 2018, "A Simple Unified Framework for Detecting Out-of-Distribution
+- distance: Mahalanobis distance of the poses of all classes from those of training images of the
+  most present class (Lee et al. 2018, "A Simple Unified Framework for Detecting Out-of-Distribution
   Samples and Adversarial Attacks", equation 2, on poses in place of a hidden layer).
 
-The rank of a feature is the share of the known images that are at least as odd in it (shorter,
-narrower, worse reconstructed, further away). An image's score is its lowest rank, and it is known
-where the score reaches a threshold that 95 % of the known images reach.
+The rank of a feature, a conformal p-value, is the share of the training images that are at least as
+unusual in it (shorter, narrower, worse reconstructed, further away). An image is novel if its lowest
+rank is below a threshold that 95 % of the training images reach. Its novelty score is one minus that
+rank.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Features(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """For each feature the share of the known images that are at least as odd, (N,) each."""
+    """For each feature the share of the training images at least as unusual, (N,) each."""
 
     length: NDArray[np.float64]
     margin: NDArray[np.float64]
@@ -47,28 +48,29 @@ class Ranks(NamedTuple):
     distance: NDArray[np.float64] | None = None
 
     @property
-    def score(self) -> NDArray[np.float64]:
+    def lowest(self) -> NDArray[np.float64]:
         """(N,): the lowest of them."""
         return np.asarray(np.min([rank for rank in self if rank is not None], axis=0))
 
 
 class Novelty(NamedTuple):
-    """How one image compares with the known ones."""
+    """How unusual one image is, beside the training images."""
 
-    known: bool
+    novel: bool
     score: float
-    """The lowest rank, from 0 to 1."""
-    length_rank: float
-    margin_rank: float
-    error_rank: float
-    distance_rank: float | None
+    """The highest of the next four, from 0 to 1."""
+    length_score: float
+    """Share of the training images that are less unusual in this feature; so are the next three."""
+    margin_score: float
+    error_score: float
+    distance_score: float | None
     error: float
     """Share of the image that the reconstruction of its longest capsule misses."""
 
 
 @dataclass(frozen=True, eq=False)
 class PoseGaussians:
-    """The poses of known images: for each class a Gaussian, all with the same covariance.
+    """The poses of training images: for each class a Gaussian, all with the same covariance.
 
     Raises:
         ValueError: the sizes of the arrays do not go together, or a number is not finite.
@@ -111,7 +113,7 @@ class PoseGaussians:
 
 @dataclass(frozen=True)
 class NoveltyRule:
-    """The rule of one bundle: quantiles of each feature, and the threshold of the score.
+    """The rule of one bundle: quantiles of each feature, and the threshold of the lowest rank.
 
     Raises:
         ValueError: the tables are not of one size, do not rise, or the threshold is out of range.
@@ -124,7 +126,7 @@ class NoveltyRule:
     margin: tuple[float, ...]
     error: tuple[float, ...]
     threshold: float
-    """The lowest score of a known image."""
+    """An image is novel if its lowest rank is below."""
     images: str
     """Which images the rule was fitted on."""
     others: tuple[dict[str, float | int | str], ...] = ()
@@ -165,7 +167,7 @@ class NoveltyRule:
         return values
 
     def rank(self, features: Features) -> Ranks:
-        """Compare images with the known ones."""
+        """Compare images with the training images."""
         far = features.distance
         return Ranks(
             length=np.interp(features.length, self.length, self.quantiles),
@@ -175,18 +177,18 @@ class NoveltyRule:
         )
 
     def judge(self, features: Features) -> list[Novelty]:
-        """Compare images with the known ones, one by one, rounded to six digits."""
+        """Compare images with the training images, one by one, rounded to six digits."""
         ranks = self.rank(features)
-        known = (ranks.score >= self.threshold).tolist()
-        columns = (
-            [None] * len(known) if column is None else column.astype(float).round(6).tolist()
-            for column in (ranks.score, *ranks, features.error)
+        novel = (ranks.lowest < self.threshold).tolist()
+        scores = (
+            [None] * len(novel) if rank is None else (1 - rank).round(6).tolist()
+            for rank in (ranks.lowest, *ranks)
         )
-        return list(map(Novelty, known, *columns))
+        return list(map(Novelty, novel, *scores, features.error.astype(float).round(6).tolist()))
 
 
 def measure_features(
-    presence: Floats, poses: Floats, images: Floats, drawn: Floats, known: PoseGaussians | None
+    presence: Floats, poses: Floats, images: Floats, drawn: Floats, gaussians: PoseGaussians | None
 ) -> Features:
     """The features of N images.
 
@@ -195,12 +197,12 @@ def measure_features(
         poses: (N, K, D), likewise.
         images: (N, C, H, W) as the network saw them.
         drawn: (N, C, H, W), the decoded poses of the longest capsules.
-        known: from which distances are measured, if they are.
+        gaussians: from which distances are measured, if they are.
     """
     second, first = np.partition(presence, -2, axis=1)[:, -2:].T
     missed = np.square(images - drawn).sum(axis=(1, 2, 3))
     error = missed / (np.square(images).sum(axis=(1, 2, 3)) + 1)
-    distance = known.measure_distances(presence, poses) if known else None
+    distance = gaussians.measure_distances(presence, poses) if gaussians else None
     return Features(first, first - second, error, distance)
 
 

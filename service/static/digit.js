@@ -60,11 +60,11 @@ const look = latest(async ({ model, target, settled }, wanted) => {
   }
   const query = { model: model.name };
   const poses = offers(model, "decode") || undefined;
-  const known = poses && model.novelty ? true : undefined;
+  const novelty = poses && model.novelty ? true : undefined;
   try {
     const picture = await pad.picture();
     const [answer, decoded] = await Promise.all([
-      ask("/classify", { query: { ...query, poses, known }, body: upload(picture), wanted }),
+      ask("/classify", { query: { ...query, poses, novelty }, body: upload(picture), wanted }),
       poses && ask("/reconstruct", { query: { ...query, target }, body: upload(picture), wanted }),
     ]);
     if (model !== chosenModel()) return;

@@ -50,7 +50,7 @@ function fill(bars, prediction) {
   }
 }
 
-/** @param {{label: number, class_name: string, length: number, lengths: number[], familiarity?: any} | null} prediction */
+/** @param {{label: number, class_name: string, length: number, lengths: number[], novelty?: any} | null} prediction */
 export function showPrediction(prediction) {
   fill(list, prediction);
   verdict.replaceChildren(...(prediction ? sentence(prediction) : [make("span", { class: "none" }, "?")]));
@@ -61,11 +61,10 @@ function sentence({ class_name: name, length }) {
   return [make("strong", {}, name), " ", make("span", { class: "quiet" }, `${presence} ${length.toFixed(2)}`)];
 }
 
-function doubt({ length, familiarity }) {
+function doubt({ length, novelty: found }) {
   if (length < 0.5) return `No class has a ${presence} of 0.5 or more: the network is unsure.`;
-  if (!familiarity) return "";
-  const { known, score } = familiarity;
-  return `Novelty score ${score.toFixed(2)}: ${known ? "like" : "unlike"} the images it was trained on.`;
+  if (!found) return "";
+  return `Novelty score ${found.score.toFixed(2)}: ${found.novel ? "unlike" : "like"} the images it was trained on.`;
 }
 
 /** Mark the class that is reconstructed. */

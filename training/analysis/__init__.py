@@ -118,9 +118,9 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
     described = f"{len(images):,} training images that the network was {seen_or_not(manifest)}"
     rule = fit_novelty(runtime, images, described=described)
     gaussians = rule.gaussians
-    known = rule.rank(find_features(runtime, images[len(images) // 2 :], gaussians)).score
+    known = rule.rank(find_features(runtime, images[len(images) // 2 :], gaussians)).lowest
     others = {
-        kind: rule.rank(find_features(runtime, novel, gaussians)).score
+        kind: rule.rank(find_features(runtime, novel, gaussians)).lowest
         for kind, novel in draw_others(manifest, data_dir).items()
     }
     draw_roc({kind: roc(known, scores) for kind, scores in others.items()}, bundle.path / ROC)

@@ -62,7 +62,7 @@ def fit_novelty(runtime: Runtime, images: Floats, *, described: str) -> NoveltyR
         )
         rule = NoveltyRule(QUANTILES, length, margin, error, threshold=0.0, images=described)
         rule = replace(rule, distance=distance, gaussians=gaussians)
-        threshold = tabulate(rule.rank(features).score[middle:], [1 - KNOWN_SHARE])[0]
+        threshold = tabulate(rule.rank(features).lowest[middle:], [1 - KNOWN_SHARE])[0]
         if threshold > 0:
             break
     return replace(rule, threshold=threshold)

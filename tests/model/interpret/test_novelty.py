@@ -43,7 +43,7 @@ def test_ranks_are_read_off_the_tables() -> None:
     """Between two quantiles a rank is interpolated; error and distance count from the other end."""
     ranks = RULE.rank(features(length=0.85, margin=0.7, error=0.4, distance=2.5))
     assert [0.3, 0.1, 0.25, 0.7] == pytest.approx([float(rank[0]) for rank in ranks])
-    assert [0.1] == pytest.approx(ranks.score)
+    assert [0.1] == pytest.approx(ranks.lowest)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_ranks_are_read_off_the_tables() -> None:
 )
 def test_one_odd_feature_is_enough(odd: dict[str, float]) -> None:
     """Outside of all known images the score is zero, whatever the other features say."""
-    assert [0] == RULE.rank(features(**odd)).score.tolist()
+    assert [0] == RULE.rank(features(**odd)).lowest.tolist()
 
 
 def test_features_are_those_of_the_longest_capsule() -> None:
@@ -99,7 +99,7 @@ def test_a_rule_without_distances_judges_by_the_others() -> None:
     """As one of a network without poses; nothing is said of the distance."""
     rule = replace(RULE, distance=())
     (found,) = rule.judge(features(length=0.85)._replace(distance=None))
-    assert (True, 0.3, None) == (found.known, found.score, found.distance_rank)
+    assert (False, 0.7, None) == (found.novel, found.score, found.distance_score)
 
 
 def test_gaussians_survive_their_file(tmp_path: Path) -> None:

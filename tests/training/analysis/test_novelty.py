@@ -47,7 +47,7 @@ def test_a_fitted_rule_knows_what_it_was_fitted_on(
     rule = fit_novelty(runtime, images, described="noise")
     assert with_distances == (rule.gaussians is not None) == bool(rule.distance)
     features = find_features(runtime, images, rule.gaussians)
-    known = rule.rank(features).score[half:] >= rule.threshold
+    known = rule.rank(features).lowest[half:] >= rule.threshold
     assert 0.95 == pytest.approx(np.mean(known), abs=0.011)
     for name, feature in features._asdict().items():
         table = getattr(rule, name)
