@@ -84,7 +84,7 @@ function showScene(next, settled = true) {
   markTarget(scene?.target);
   const { decoded } = scene ?? {};
   showReconstruction(decoded?.reconstruction, decoded && `reconstruction of class ${decoded.class_name}`);
-  show(fitted, decoded?.input, "the input, as the network gets it");
+  show(fitted, decoded?.input, "the network input");
   find("error").textContent = decoded ? `mean squared error ${decoded.error.toFixed(3)}` : "";
   targetChoice.disabled = !scene;
   if (scene) targetChoice.value = String(scene.target);
@@ -155,7 +155,7 @@ function showModel() {
   whole.style.setProperty("--ratio", `${model.width} / ${model.height}`);
   pad.takesDrawings(!forPhotos(model));
   find("tab-digit").textContent = ofDigits ? "One digit" : "One picture";
-  find("draw-title").textContent = ofDigits ? "Draw a digit" : "Show a picture";
+  find("draw-title").textContent = ofDigits ? "Draw a digit" : "Choose a picture";
   pad.samples.hidden = !SAMPLED.has(dataset);
   pad.offer({ dataset, names });
   showClasses(model, chooseTarget);

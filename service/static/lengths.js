@@ -54,7 +54,7 @@ function fill(bars, prediction) {
 export function showPrediction(prediction) {
   fill(list, prediction);
   verdict.replaceChildren(...(prediction ? sentence(prediction) : [make("span", { class: "none" }, "?")]));
-  novelty.textContent = prediction ? doubt(prediction) : `The ${presence} of a class says how sure the network is.`;
+  novelty.textContent = prediction ? doubt(prediction) : `The ${presence} of a class shows how sure the network is.`;
 }
 
 function sentence({ class_name: name, length }) {

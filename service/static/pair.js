@@ -85,7 +85,7 @@ export function pairPads(panel, { models, fail }) {
   panel.append(message, parts);
   models.then((found) => {
     if (found?.length) return message.append(` The network ${found[0].name} separates them.`);
-    message.textContent = "This service has no network for two digits. With one, they are separated here.";
+    message.textContent = "This service has no network for two digits.";
     parts.hidden = true;
   });
   restorePair();

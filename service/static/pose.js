@@ -14,7 +14,7 @@ panel.append(
   make(
     "div",
     { class: "lead" },
-    make("p", {}, "Move a dimension: the reconstruction follows. Below it: what more of it does, and how much of the change that explains."),
+    make("p", {}, "Each slider changes one dimension of the pose. Below it: what an increase does, and how much of the change that explains."),
     reset,
   ),
   make("div", { class: "paper mini" }, mini),

@@ -45,7 +45,7 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
     ...hidden.map((layer) => layer.figure),
   ];
   return [
-    make("p", { class: "lead" }, "Which places in the picture support a class, and which oppose it. Each place votes for the classes; votes that agree get more weight."),
+    make("p", { class: "lead" }, "Each place in the picture votes for the classes; votes that agree get more weight. The map shows which places support the class and which oppose it."),
     make(
       "div",
       { class: "routing" },

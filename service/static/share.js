@@ -9,7 +9,7 @@ const PICTURES = ["image", "first", "second"];
 
 find("copy-link").addEventListener("click", async () => {
   const left = PICTURES.some((name) => recall(name) === OWN_FILE);
-  const but = left ? "It leaves out the file that you chose: links hold samples and drawings." : "";
+  const but = left ? "Your file is not included: links hold only samples and drawings." : "";
   try {
     await navigator.clipboard.writeText(link());
     tell("Link copied.", but);

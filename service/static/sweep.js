@@ -9,7 +9,7 @@ const MOST_DIMENSIONS = 23;
 
 /** @returns {Promise<Node[]>} */
 export async function drawSweep(scene, wanted) {
-  const lead = "Each row moves one dimension of the pose and leaves the others alone.";
+  const lead = "Each row changes one dimension of the pose.";
   return [make("p", { class: "lead" }, lead), await sweepTable(scene, wanted)];
 }
 

@@ -8,39 +8,39 @@ const STEPS = [
   {
     at: ".between",
     title: "Lengths",
-    text: "Each bar is one class capsule. Its length says how sure the network is that the class is in the picture. "
-      + "Lengths need not add up to one: two classes may be long at once, or none.",
+    text: "Each bar is one class capsule. Its length shows how sure the network is that the class is in the picture. "
+      + "Lengths do not have to sum to one: two capsules can be long, or none.",
     act: takeSample("#pad", 5),
     needs: "tab-digit",
   },
   {
     at: "#reconstructed",
     title: "Reconstruction",
-    text: "The decoder draws this from the pose of one capsule alone. Details that it lacks, the pose may not "
-      + "hold. Choose another bar, and the same picture is reconstructed as that class.",
+    text: "The decoder draws this from the pose of one capsule. If a detail is missing, the pose may not contain it. "
+      + "Choose another bar to reconstruct the same picture as that class.",
     needs: "reconstructed",
   },
   {
     at: "#pose",
     title: "Pose dimensions",
-    text: "A pose is a vector. Move one of its dimensions and watch the reconstruction: many change one property, "
-      + "such as thickness or slant, and have its name.",
+    text: "A pose is a vector. Move one of its dimensions and watch the reconstruction. Many dimensions change one "
+      + "property, such as thickness or slant, and are named after it.",
     act: click("#tab-pose"),
     needs: "tab-pose",
   },
   {
     at: "#routing",
     title: "Routing",
-    text: "Places in the picture vote for classes, and votes that agree get more weight. Move the iteration back "
-      + "to its start and see the weight shift. Orange supports the class, blue opposes it.",
+    text: "Places in the picture vote for classes, and votes that agree get more weight. Move the slider back to "
+      + "iteration 1 to see how the weights change. Orange supports the class, blue opposes it.",
     act: click("#tab-routing"),
     needs: "tab-routing",
   },
   {
     at: "#pair",
     title: "Two digits",
-    text: "Two overlapping digits make two capsules long. Each is reconstructed alone, in its own colour, and so "
-      + "the network says which strokes belong to which digit.",
+    text: "Two overlapping digits make two capsules long. Each digit is reconstructed in its own colour, which shows "
+      + "which strokes belong to it.",
     act: () => {
       find("tab-pair").click();
       takeSample("#pair section:nth-of-type(1)", 3)();

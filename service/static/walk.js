@@ -54,7 +54,7 @@ async function curves({ model, picture, target, input }, transform, wanted) {
   const marked = walk.labels.map((longest) => longest !== walk.label);
   const angles = walk.angles_deg ?? [];
   const steepest = Math.max(30, Math.ceil(Math.max(...angles) / 30) * 30);
-  const turned = { title: "angle to the pose of the picture as it is", values: walk.values, heights: angles, top: steepest, label, unit: "°" };
+  const turned = { title: "angle to the pose of the untransformed picture", values: walk.values, heights: angles, top: steepest, label, unit: "°" };
   return [
     ...(input ? [strip(walk.values, input, (value) => css(value, model), label)] : []),
     chart({

@@ -25,7 +25,7 @@ def test_the_page_suits_classes_with_long_names(browser: Browser) -> None:
         tracks = playground.page.locator("#lengths .track")
         boxes = [tracks.nth(label).bounding_box() for label in range(10)]
         assert 1 == len({box and round(box["x"]) for box in boxes})
-        assert "Show a picture" == playground.page.locator("#draw-title").inner_text()
+        assert "Choose a picture" == playground.page.locator("#draw-title").inner_text()
         assert "One picture" == playground.page.get_by_role("tab").first.inner_text()
         assert [] == playground.complaints
 
