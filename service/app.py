@@ -12,6 +12,7 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
+from model.runtime.cpu import cpu_quota
 from service import VERSION
 from service.api.routes import api_routes
 from service.http.keys import Access
@@ -90,8 +91,13 @@ def _opener(
     thread = ThreadPoolExecutor(1, "loading")
 
     def load(strict: bool) -> Engine:  # noqa: FBT001
-        runtimes = load_runtimes(settings, strict=strict, workers=max(1, settings.workers))
-        return open_local(runtimes, on_batch=metrics.note_batch, on_lost=lifecycle.lose)
+        cores, workers = settings.threads or cpu_quota(), max(1, settings.workers)
+        return open_local(
+            load_runtimes(settings, strict=strict, workers=workers),
+            on_batch=metrics.note_batch,
+            on_lost=lifecycle.lose,
+            one_core=cores <= workers,
+        )
 
     async def open_engine(
         path: Path | None, *, strict: bool, on_lost: Callable[[Remote], object]

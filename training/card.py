@@ -254,9 +254,9 @@ def _novelty(manifest: Manifest, shown: set[str]) -> str:
     text = f"""## Novelty
 
 `/classify?novelty=true` compares an image with training images: {", ".join(features)}.
-In each, the score is the share of training images that are less unusual. The novelty score is the highest
-of them; an image is novel above a threshold that 95 % of training images stay below. The rule was fitted
-on one half of {rule.images}, and the threshold on the other."""
+In each, the score is the share of training images that are less unusual. The novelty score is the
+highest of them; an image is novel above a threshold that 95 % of training images stay below. The
+rule was fitted on one half of {rule.images}, and the threshold on the other."""
     if not unseen_by(runs_of(manifest)):
         text += " New images of the same kind are more unusual: more than 5 % of them are novel."
     if not rule.others:

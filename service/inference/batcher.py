@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from service.inference.job import Closed, DeadlineExceeded, Job
 
 QUICK_S = 0.01
-"""Rows that take less may be computed on an event loop that has nothing else to do."""
+"""Rows that take less may be computed on the event loop."""
 
 
 class RunnerLost(Exception):
@@ -87,9 +87,9 @@ class Batcher:
     The next batch is of the queue whose first job arrived first, so no queue starves and the later
     rows of a job come before those of later jobs. Rows whose caller has left are skipped. Rows that
     cannot be computed before their deadline are answered with `DeadlineExceeded`. A batch that
-    fails is retried by halves, so that a bad row fails alone. A lone caller's rows are computed on
-    its own event loop where that takes less than `QUICK_S`: waking a thread takes longer than a
-    small network.
+    fails is retried by halves, so that a bad row fails alone. Rows that take less than `QUICK_S`
+    are computed on the event loop: those of a lone caller always, because waking a thread takes
+    longer than a small network; those of several if there is no second core for the thread.
 
     Args:
         runners: one for each queue.
@@ -97,6 +97,7 @@ class Batcher:
         prepare: called once on the thread before any batch; the constructor waits.
         on_batch: called on the thread after every run.
         on_lost: called on the thread if a runner is lost.
+        one_core: whether the thread and the event loop share one core.
 
     Raises:
         Exception: what `prepare` raised.
@@ -110,8 +111,10 @@ class Batcher:
         prepare: Callable[[], None] = lambda: None,
         on_batch: Callable[[BatchReport], None] = lambda _report: None,
         on_lost: Callable[[Exception], None] = lambda _error: None,
+        one_core: bool = False,
     ) -> None:
         self._runners = dict(runners)
+        self._one_core = one_core
         self._clock = clock
         self._on_batch = on_batch
         self._on_lost = on_lost
@@ -154,15 +157,14 @@ class Batcher:
         """
         loop = asyncio.get_running_loop()
         call = _Call(job, rows, loop.create_future(), self._clock())
-        quick = len(rows) * self._runners[key].row_s() <= QUICK_S
         with self._changed:
             if self._closed:
                 raise Closed("the service is shutting down")
-            if quick and self._running_since is None and not self._has_calls:
-                loop.call_soon(self._run_alone, call)  # after those that come at the same time
-            else:
-                self._changed.notify()
             insort(self._queues[key], call, key=lambda one: one.job.arrived)
+            if self._running_since is not None or not self._is_quick():
+                self._changed.notify()
+            else:
+                loop.call_soon(self._run_here)  # after the rows that come at the same time
         return call.future
 
     async def submit(self, key: Hashable, rows: Sequence[Any], job: Job) -> Results:
@@ -191,8 +193,8 @@ class Batcher:
         return any(self._queues.values())
 
     @property
-    def _waiting(self) -> list[_Call]:
-        return [call for queue in self._queues.values() for call in queue]
+    def _waiting(self) -> list[tuple[Hashable, _Call]]:
+        return [(key, call) for key, queue in self._queues.items() for call in queue]
 
     def _work(self, prepare: Callable[[], None], prepared: Future[None]) -> None:
         try:
@@ -219,10 +221,20 @@ class Batcher:
         self._run(key, batch)
         return True
 
-    def _run_alone(self, call: _Call) -> None:
-        """Compute a call on this thread if nothing else waits or runs."""
+    def _is_quick(self) -> bool:
+        """Whether all that waits may be computed on the event loop."""
+        waiting = self._waiting
+        if len(waiting) > 1 and not self._one_core:
+            return False
+        seconds = sum(self._runners[key].row_s() * len(call.rows) for key, call in waiting)
+        return seconds <= QUICK_S
+
+    def _run_here(self) -> None:
+        """Compute a batch on this thread, if none is running and that is still quick."""
         with self._changed:
-            if self._running_since is not None or self._waiting != [call]:
+            if self._running_since is not None or not self._has_calls:
+                return
+            if not self._is_quick():
                 self._changed.notify()
                 return
             key, batch = self._take()
@@ -300,7 +312,7 @@ class Batcher:
         """Take no more rows, and answer all that are here."""
         with self._changed:
             self._closed = True
-            left = [call for call, _ in batch] + self._waiting
+            left = [call for call, _ in batch] + [call for _, call in self._waiting]
             for queue in self._queues.values():
                 queue.clear()
         text = f"inference failed: {error}"

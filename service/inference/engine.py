@@ -127,8 +127,11 @@ def open_engine(
     *,
     on_batch: Callable[[BatchReport], None] = lambda _report: None,
     on_lost: Callable[[Exception], None] = lambda _error: None,
+    one_core: bool = False,
 ) -> Engine:
     """Compute in this process: a queue for each graph of each bundle, warmed up on one thread.
+
+    See `Batcher` for the arguments.
 
     Raises:
         model.runtime.DeviceError: the device that was asked for does not work.
@@ -147,7 +150,9 @@ def open_engine(
         for runtime in runtimes.values():
             runtime.warm_up()
 
-    batcher = Batcher(runners, prepare=warm_up, on_batch=on_batch, on_lost=on_lost)
+    batcher = Batcher(
+        runners, prepare=warm_up, on_batch=on_batch, on_lost=on_lost, one_core=one_core
+    )
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.bundle.manifest for name, runtime in runtimes.items()}
     return Engine(batcher, Loaded(manifests, providers))

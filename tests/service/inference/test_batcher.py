@@ -439,6 +439,15 @@ async def test_quick_callers_that_come_together_go_to_the_thread(key: str) -> No
     assert ([[1, 2]] if key == "q" else [[1], [2]]) == gate.batches
 
 
+@pytest.mark.parametrize("callers", [2, 11])
+async def test_on_one_core_quick_callers_share_a_batch_on_the_loop(callers: int) -> None:
+    """As long as all of them together are quick."""
+    async with quick(one_core=True, max_rows=16) as (batcher, gate):
+        await rows_of(*(start(batcher, row) for row in range(callers)))
+    assert (callers <= 10) == (gate.threads == {threading.get_ident()})
+    assert [list(range(callers))] == gate.batches
+
+
 async def test_a_quick_caller_waits_while_the_thread_computes() -> None:
     """There are never two batches at once."""
     gate = Gate()
