@@ -14,7 +14,7 @@ from fastapi_offline import FastAPIOffline
 
 from model.runtime.cpu import cpu_quota
 from service import VERSION
-from service.api.routes import api_routes
+from service.api.routes import TAGS, api_routes
 from service.http.keys import Access
 from service.http.middleware import Exchange, cross_origin
 from service.http.openapi import complete
@@ -33,6 +33,17 @@ from service.telemetry.tracing import telemetry
 
 CLOSE_TIMEOUT_S = 5
 """How long the last inference may take to end, once nobody waits for it any more."""
+
+_DESCRIPTION = """\
+Send an image (PNG, JPEG, WebP, BMP, GIF) as a form's `file`, as the raw body, or as base64 in JSON:
+
+    curl -F file=@7.png localhost:8000/classify
+    curl -H 'Content-Type: image/png' --data-binary @7.png localhost:8000/classify
+
+Routes that draw answer with a PNG where `Accept` prefers `image/png`. Misspelt parameters and
+fields are refused. Errors are problem details (RFC 9457). Every route is also under `/v1`. The
+examples of answers are real ones, with long lists and images cut short.
+"""
 
 
 def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
@@ -61,7 +72,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app = FastAPIOffline(
         title="CapsNet service",
         summary="Interpret capsule networks.",
+        description=_DESCRIPTION,
         version=VERSION,
+        openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
@@ -73,7 +86,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app.state.metrics, app.state.lifecycle = metrics, lifecycle
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
     pages = [page("/", show_page), page("/docs", show_docs)]
-    app.router.routes[:0] = [*api_routes(access), *pages]
+    app.router.routes[:0] = [*api_routes(access, max_images=settings.max_pictures), *pages]
     app.mount("/static", StaticFiles(directory=FOLDER), name="static")
     complete(app)
     # Instead of Starlette's and FastAPI's own middleware: Exchange answers all errors.

@@ -97,7 +97,8 @@ def describe_routes() -> Iterator[str]:
         parameters = [_row(one) for one in operation.get("parameters", ())]
         many = [row[0] for row in parameters if row in common]
         own = [row for row in parameters if row not in common]
-        yield from (f"### `{name}`", "", operation["description"], "")
+        words = [f"{operation['summary']}.", operation.get("description", "")]
+        yield from (f"### `{name}`", "", " ".join(words), "")
         if own:
             yield from _table(("parameter", "values", ""), own)
         if many:

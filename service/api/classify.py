@@ -30,29 +30,29 @@ class ClassifyQuery(PictureQuery):
     """Of `/classify`."""
 
     poses: bool = Field(False, description="Adds the poses of all classes.")
-    known: bool = Field(False, description="Adds whether pictures look like the training's.")
+    known: bool = Field(False, description="Adds the novelty score.")
 
 
 class FamiliarityReport(Report):
-    """Whether a picture looks like those that the network was trained on.
+    """Whether an image looks like those that the network was trained on.
 
-    A rank is the share of known pictures that are at least as odd: 0.01 means that 99 % of them
+    A rank is the share of known images that are at least as odd: 0.01 means that 99 % of them
     look less odd.
     """
 
-    known: bool = Field(description="Whether the score is one that 95 % of known pictures reach.")
+    known: bool = Field(description="Whether the score is one that 95 % of known images reach.")
     score: float = Field(description="The lowest of the ranks.")
     length_rank: float = Field(description="Of the longest capsule's length.")
     margin_rank: float = Field(description="Of its lead over the second longest.")
     error_rank: float = Field(description="Of the error of its reconstruction.")
     distance_rank: float | None = Field(
-        None, description="Of the distance of the poses from those of known pictures."
+        None, description="Of the distance of the poses from those of known images."
     )
     error: float = Field(description="Squared error of the reconstruction, as a share of the ink.")
 
 
 class Prediction(BaseModel):
-    """What the network says of one picture."""
+    """What the network says of one image."""
 
     label: int
     class_name: str
@@ -66,19 +66,22 @@ class Prediction(BaseModel):
 
 
 class FailedPrediction(BaseModel):
-    """Why one picture of several has no prediction."""
+    """Why one image of several has no prediction."""
 
     problem: ProblemDetails
 
 
 class ClassifyAnswer(BundleAnswer):
-    """One entry for each picture, in order."""
+    """One entry for each image, in order."""
 
     predictions: list[Prediction | FailedPrediction]
 
 
 async def classify(call: Call, query: ClassifyQuery) -> ClassifyAnswer:
-    """Say which class each picture shows, by the lengths of the class capsules."""
+    """Classify images by the lengths of the class capsules.
+
+    There is an entry for each, in order. Of several, one that cannot be read has a problem there.
+    """
     needs: Offer | None = "decode" if query.poses or query.known else None
     manifest = call.inspector.manifest(query.model, needs=needs)
     uploads = await read_pictures(call)

@@ -8,10 +8,11 @@ from typing import Annotated, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.config import JsonDict
 
 from model.interpret.sweep import MAX_PICTURES
 from service.api.schemas import BundleAnswer, DataUrl, ModelQuery, Scale, about
-from service.errors import InvalidParameter, MalformedRequest, TooLarge
+from service.errors import InvalidParameter, TooLarge, UnsupportedFormat
 from service.http.negotiation import JSON, PNG
 from service.http.openapi import json_body
 from service.http.problems import invalid
@@ -34,10 +35,16 @@ class DecodeQuery(ModelQuery):
     scale: Scale = 1
 
 
+def _has(name: str) -> JsonDict:
+    return {"required": [name], "properties": {name: {"type": "array"}}}
+
+
 class DecodeBody(BaseModel):
     """Poses of one class: `pose` or `poses`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, json_schema_extra={"oneOf": [_has("pose"), _has("poses")]}
+    )
 
     pose: GivenPose | None = None
     poses: list[GivenPose] | None = Field(
@@ -59,18 +66,18 @@ class DecodeBody(BaseModel):
 
 
 class DecodeAnswer(BundleAnswer):
-    """The pictures of some poses."""
+    """The images of some poses."""
 
     label: int
     class_name: str
     images: list[DataUrl] = Field(description="One for each pose, in order.")
 
 
-POSES_BODY = json_body(DecodeBody.model_json_schema(), {"pose": [0.25, -0.25] * 8, "label": 7})
+POSES_BODY = json_body(DecodeBody.model_json_schema())
 
 
 async def decode(call: Call, query: DecodeQuery) -> View[DecodeAnswer]:
-    """Draw any pose of a class, or up to 256 of them as one batch."""
+    """Decode one or up to 256 poses of a class into images."""
     body = await _read(call)
     manifest = call.inspector.manifest(query.model, needs="decode")
     check_label(manifest, body.label, parameter="label")
@@ -94,7 +101,7 @@ async def _read(call: Call) -> DecodeBody:
     if len(content) > MAX_POSES_BYTES:
         raise TooLarge(f"poses may have {MAX_POSES_BYTES:,} bytes")
     if content_type(call) != JSON:
-        raise MalformedRequest("the body: send application/json")
+        raise UnsupportedFormat("send application/json")
     try:
         return DecodeBody.model_validate_json(content)
     except ValidationError as error:

@@ -20,7 +20,7 @@ Value = Annotated[float | None, Field(allow_inf_nan=False)]
 class EquivarianceQuery(TargetQuery):
     """Of `/equivariance`."""
 
-    transform: Transform = Field("turn", description="What is done to the fitted picture.")
+    transform: Transform = Field("turn", description="What is done to the fitted image.")
     start: Value = Field(
         None,
         alias="from",
@@ -28,10 +28,10 @@ class EquivarianceQuery(TargetQuery):
         "by default -6, -60 or 0.6.",
     )
     stop: Value = Field(None, alias="to", description="Above `from`; by default 6, 60 or 1.4.")
-    steps: int = Field(13, ge=2, le=MAX_STEPS, description="Pictures, both ends included.")
+    steps: int = Field(13, ge=2, le=MAX_STEPS, description="Images, both ends included.")
 
     def walk(self) -> Walk:
-        """How the picture moves.
+        """How the image moves.
 
         Raises:
             InvalidParameter: an end is out of the transform's limits.
@@ -43,7 +43,7 @@ class EquivarianceQuery(TargetQuery):
 
 
 class EquivarianceAnswer(CapsuleAnswer):
-    """Length and pose of a class while the picture is moved. Lists over steps follow `values`."""
+    """Length and pose of a class while the image is moved. Lists over steps follow `values`."""
 
     transform: Transform
     values: list[float]
@@ -54,7 +54,10 @@ class EquivarianceAnswer(CapsuleAnswer):
 
 
 async def equivariance(call: Call, query: EquivarianceQuery) -> View[EquivarianceAnswer]:
-    """Move the fitted picture step by step: does the length stay, and does the pose turn?"""
+    """Transform an image step by step and encode each.
+
+    In an equivariant network the length stays and the pose turns.
+    """
     manifest = call.inspector.manifest(query.model)
     walk = query.walk()
     capsule = await query.read_capsule(call, manifest, further=query.steps)

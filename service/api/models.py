@@ -48,19 +48,22 @@ class ModelQuery(Query):
 
 
 async def list_models(call: Call) -> ModelsAnswer:
-    """Name the loaded bundles."""
+    """List the loaded models."""
     return _summarise(call.inspector.engine, call.inspector.default_model)
 
 
 async def show_model(call: Call, query: ModelQuery) -> dict[str, Any]:
-    """Give one bundle's whole manifest, and what its pose dimensions do in words."""
+    """Show a model's manifest, its pose dimensions in words."""
     manifest = call.inspector.manifest(query.name)
     dimensions = [{**asdict(one), "effect": one.effect} for one in manifest.pose_dimensions]
     return {**manifest.to_dict(), "pose_dimensions": dimensions}
 
 
 async def reload_models(request: Request) -> ModelsAnswer:
-    """Load all bundles anew and exchange them between requests, or leave all as they are."""
+    """Reload all models.
+
+    They are exchanged between requests. If one cannot be loaded, the old ones go on serving.
+    """
     reload = asyncio.ensure_future(request.app.state.reload())
     try:
         await asyncio.shield(reload)  # it goes on if the client leaves

@@ -21,7 +21,7 @@ _FRAME = Frame((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
 
 
 class PlaceQuery(Query):
-    """How two digits lie in one picture."""
+    """How two digits lie in one image."""
 
     dx: Distance = Field(4, description="Pixels by which the second digit lies right of the first.")
     dy: Distance = Field(4, description="Pixels by which the second digit lies below the first.")
@@ -39,17 +39,17 @@ class OverlaySamplesQuery(PlaceQuery):
     second: Label = Field(description="A sample digit.", examples=[5])
 
 
-async def overlay_pictures(call: Call, query: OverlayQuery) -> Picture:
-    """Lay the second of two pictures of a digit over the first, as a picture for `/segment`."""
+async def overlay_images(call: Call, query: OverlayQuery) -> Picture:
+    """Overlay two images of digits, for /segment."""
     uploads = await read_pictures(call, max_pictures=2)
     if len(uploads) != 2:
-        raise InvalidParameter("send two pictures, one of each digit", parameter=FILE_FIELD)
+        raise InvalidParameter("send two images, one of each digit", parameter=FILE_FIELD)
     frame = _FRAME._replace(fit=query.fit, polarity=query.polarity)
     return await _overlay(call, uploads, query, frame)
 
 
 async def overlay_samples(call: Call, query: OverlaySamplesQuery) -> Picture:
-    """Lay one sample digit over another, as a picture for `/segment`."""
+    """Overlay two sample digits, for /segment."""
     labels = (query.first, query.second)
     uploads: list[Upload] = [(SAMPLES / f"{label}.png").read_bytes() for label in labels]
     return await _overlay(call, uploads, query, _FRAME)

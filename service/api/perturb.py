@@ -22,7 +22,7 @@ class PerturbQuery(ReconstructQuery):
 
 
 class PerturbAnswer(CapsuleAnswer):
-    """A picture before and after one pose dimension was moved."""
+    """An image before and after one pose dimension was moved."""
 
     dim: int
     delta: float
@@ -34,7 +34,7 @@ class PerturbAnswer(CapsuleAnswer):
 
 
 async def perturb(call: Call, query: PerturbQuery) -> View[PerturbAnswer]:
-    """Move one dimension of the pose and draw the picture again (paper, section 5.1)."""
+    """Move one pose dimension and decode (paper, section 5.1)."""
     manifest = call.inspector.manifest(query.model, needs="decode")
     if query.dim >= manifest.class_dim:
         raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")

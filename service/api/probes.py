@@ -27,14 +27,14 @@ class Readiness(BaseModel):
 
 
 async def livez(request: Request) -> Liveness:
-    """Say that the process is up and can infer; if not, it should be restarted."""
+    """Check that the process can infer; if not, restart it."""
     if failure := request.app.state.lifecycle.failure:
         raise Unavailable(failure)
     return Liveness(status="alive")
 
 
 async def readyz(request: Request) -> Readiness:
-    """Say that requests are taken, and on which device."""
+    """Check that the service takes requests."""
     lifecycle = request.app.state.lifecycle
     with request.app.state.bundles.engine() as engine:
         if lifecycle.failure or lifecycle.draining:
@@ -44,5 +44,5 @@ async def readyz(request: Request) -> Readiness:
 
 
 async def metrics(request: Request) -> PlainTextResponse:
-    """Give the metrics in Prometheus' text format."""
+    """Get the metrics in Prometheus' text format."""
     return PlainTextResponse(request.app.state.metrics.render(), media_type=CONTENT_TYPE)

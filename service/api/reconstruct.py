@@ -21,13 +21,13 @@ class ReconstructQuery(TargetQuery):
 class ReconstructAnswer(CapsuleAnswer):
     """What the network imagined."""
 
-    input: DataUrl = Field(description="The picture as the network saw it.")
+    input: DataUrl = Field(description="The image as the network saw it.")
     reconstruction: DataUrl
     error: Number = Field(description="Mean squared error, all channels, pixels in [0, 1].")
 
 
 async def reconstruct(call: Call, query: ReconstructQuery) -> View[ReconstructAnswer]:
-    """Draw what the network imagines: the decoded pose of one class capsule."""
+    """Reconstruct the image from the pose of one class capsule."""
     manifest = call.inspector.manifest(query.model, needs="decode")
     capsule = await query.read_capsule(call, manifest, further=1)
     (image,) = await call.inspector.decode(manifest, capsule.pose[None], capsule.label)

@@ -3,53 +3,71 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from service.api.classify import classify
 from service.api.decode import POSES_BODY, decode
 from service.api.equivariance import equivariance
 from service.api.models import list_models, reload_models, show_model
-from service.api.overlay import overlay_pictures, overlay_samples
+from service.api.overlay import overlay_images, overlay_samples
 from service.api.perturb import perturb
 from service.api.probes import livez, metrics, readyz
 from service.api.reconstruct import reconstruct
 from service.api.routing import routing
 from service.api.samples import show_sample
-from service.api.segment import segment_picture
+from service.api.segment import segment_image
 from service.api.sweep import sweep
 from service.http.keys import SECURITY_SCHEMES, Access
-from service.http.openapi import picture_body, two_pictures_body
+from service.http.openapi import image_body
 from service.http.route import Route
 
+TAGS = {
+    "classify & reconstruct": "Images in; labels, reconstructions and masks out.",
+    "interpret": "What capsules encode and how they agree: poses, routing, equivariance.",
+    "sample images": "Images to try the other routes on.",
+    "models": "The networks that are loaded.",
+    "operations": "Probes and metrics.",
+}
+"""What the OpenAPI document says of each group of routes, in this order."""
 
-def api_routes(access: Access) -> list[Route]:
+
+def api_routes(access: Access, *, max_images: int) -> list[Route]:
     """The routes, those that are asked most first.
 
     Bundles are loaded anew over HTTP only where there are admin keys.
+
+    Args:
+        access: whether there are keys.
+        max_images: of one request to `/classify`.
     """
     schemes = SECURITY_SCHEMES if access.api else []
     post = partial(Route, "POST", dependencies=schemes)
-    with_picture = partial(post, openapi=picture_body())
     get = partial(Route, "GET", dependencies=schemes)
-    at_once = partial(Route, "GET", needs_networks=False)
+    probe = partial(Route, "GET", needs_networks=False, tags=["operations"])
+    classifying = partial(post, tags=["classify & reconstruct"], openapi=image_body())
+    interpreting = partial(post, tags=["interpret"], openapi=image_body())
+    several = image_body(most=max_images)
+    pair = image_body(example="/overlay?first=3&second=5")
+    samples: Any = {"tags": ["sample images"]}
     routes = [
-        with_picture("/classify", classify),
-        with_picture("/reconstruct", reconstruct),
-        with_picture("/perturb", perturb),
-        post("/decode", decode, openapi=POSES_BODY),
-        with_picture("/perturb/sweep", sweep),
-        with_picture("/routing", routing),
-        with_picture("/equivariance", equivariance),
-        with_picture("/segment", segment_picture),
-        post("/overlay", overlay_pictures, openapi=two_pictures_body()),
-        get("/overlay", overlay_samples),
-        get("/models", list_models),
-        get("/models/{name}", show_model),
-        at_once("/samples/{label}.png", show_sample, dependencies=schemes),
-        at_once("/metrics", metrics, dependencies=schemes),
-        at_once("/livez", livez),
-        at_once("/readyz", readyz),
+        classifying("/classify", classify, openapi=several),
+        classifying("/reconstruct", reconstruct),
+        interpreting("/perturb", perturb),
+        interpreting("/decode", decode, openapi=POSES_BODY),
+        interpreting("/perturb/sweep", sweep),
+        interpreting("/routing", routing),
+        interpreting("/equivariance", equivariance),
+        classifying("/segment", segment_image, openapi=pair),
+        get("/samples/{label}.png", show_sample, needs_networks=False, **samples),
+        get("/overlay", overlay_samples, **samples),
+        post("/overlay", overlay_images, openapi=image_body(least=2, most=2), **samples),
+        get("/models", list_models, tags=["models"]),
+        get("/models/{name}", show_model, tags=["models"]),
+        probe("/livez", livez),
+        probe("/readyz", readyz),
+        probe("/metrics", metrics, dependencies=schemes),
     ]
     if access.admin:
         reload = partial(Route, needs_networks=False, dependencies=SECURITY_SCHEMES)
-        routes.append(reload("POST", "/models/reload", reload_models))
+        routes.append(reload("POST", "/models/reload", reload_models, tags=["models"]))
     return routes

@@ -95,7 +95,7 @@ class RoutingAnswer(CapsuleAnswer):
 
 
 async def routing(call: Call, query: RoutingQuery) -> View[RoutingAnswer]:
-    """Show how the capsules came to agree: couplings, agreement and heat maps by iteration."""
+    """Trace routing: couplings, agreement, heat maps."""
     manifest = call.inspector.manifest(query.model, needs="trace")
     upload = await read_picture(call)
     check_label(manifest, query.target)

@@ -22,6 +22,6 @@ class SampleQuery(Query):
 
 
 async def show_sample(_request: Request, query: SampleQuery) -> FileResponse:
-    """Give a real picture of a class to try the routes on."""
+    """Get a sample image of a class."""
     folder = SAMPLES if query.dataset == "mnist" else SAMPLES / query.dataset
     return FileResponse(folder / f"{query.label}.png")

@@ -54,8 +54,8 @@ class FitQuery(Query):
 
     fit: Fit = Field(
         "auto",
-        description="`none` takes pictures of the network's size as they are, `stretch` scales the "
-        "whole picture, `crop` its middle, `digit` and `pair` find the strokes of one and of two "
+        description="`none` takes images of the network's size as they are, `stretch` scales the "
+        "whole image, `crop` its middle, `digit` and `pair` find the strokes of one and of two "
         "digits; `auto` is `none` where the size is right and the model's own rule elsewhere.",
     )
     polarity: Polarity = Field("auto", description="`auto` finds it; photographs have none.")
@@ -97,12 +97,12 @@ class Report(BaseModel):
 
 
 class FitReport(Report):
-    """What was done to the picture before the network saw it."""
+    """What was done to the image before the network saw it."""
 
     fit: Literal["none", "stretch", "crop", "digit", "pair"]
     polarity: FoundPolarity | None = Field(description="As it came; null for photographs.")
     box: tuple[int, int, int, int] | None = Field(
-        description="Left, top, right and bottom of the strokes, in pixels of the decoded picture; "
+        description="Left, top, right and bottom of the strokes, in pixels of the decoded image; "
         "null where they were not looked for or nothing was found."
     )
 
@@ -115,7 +115,7 @@ class BundleAnswer(BaseModel):
 
 
 class CapsuleAnswer(BundleAnswer):
-    """Which class of a picture the answer is about."""
+    """Which class of an image the answer is about."""
 
     label: int
     class_name: str
@@ -128,8 +128,8 @@ class Meaning(Report):
 
     name: DimensionName
     sign: int = Field(description="1: growing gives more of it; -1: less; 0: neither.")
-    strength: float = Field(description="Share of the picture's change that the name explains.")
-    effect: str = Field(description="What the picture does as the dimension grows; may be empty.")
+    strength: float = Field(description="Share of the image's change that the name explains.")
+    effect: str = Field(description="What the image does as the dimension grows; may be empty.")
 
 
 def about(manifest: Manifest, capsule: Capsule | None = None, **more: Any) -> dict[str, Any]:

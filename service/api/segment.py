@@ -46,7 +46,7 @@ class Segment(BaseModel):
     class_name: str
     length: Number = Field(description="Of its capsule: how sure, in [0, 1).")
     mask: DataUrl = Field(
-        description="White where the picture has ink and the reconstruction is bright; a pixel may "
+        description="White where the image has ink and the reconstruction is bright; a pixel may "
         "belong to several digits."
     )
     reconstruction: DataUrl = Field(description="Its capsule, decoded alone.")
@@ -54,15 +54,15 @@ class Segment(BaseModel):
 
 
 class SegmentAnswer(BundleAnswer):
-    """A picture of overlapping digits, taken apart."""
+    """An image of overlapping digits, taken apart."""
 
     segments: list[Segment] = Field(description="The longest capsule first.")
-    explained_ink: Number = Field(description="How much of the picture's ink lies in any mask.")
+    explained_ink: Number = Field(description="How much of the image's ink lies in any mask.")
     fit: FitReport
 
 
-async def segment_picture(call: Call, query: SegmentQuery) -> View[SegmentAnswer]:
-    """Take overlapping digits apart: which strokes are whose (paper, section 6)."""
+async def segment_image(call: Call, query: SegmentQuery) -> View[SegmentAnswer]:
+    """Segment overlapping digits (paper, section 6)."""
     manifest, threshold = _manifest(call.inspector, query.model)
     upload, count = await read_picture(call), query.count
     call.inspector.admit(3 if count == "auto" else 1 + count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -21,7 +21,12 @@ class SweepQuery(TargetQuery):
 
     lists: ClassVar = frozenset({"dims"})
 
-    dims: list[int] | None = Field(None, min_length=1, description="Repeatable; default: all.")
+    dims: list[Annotated[int, Field(ge=0)]] | None = Field(
+        None,
+        min_length=1,
+        description="Repeatable, each below D and once; default: all.",
+        json_schema_extra={"uniqueItems": True},
+    )
     start: Delta = Field(-0.25, alias="from", description="First delta.")
     stop: Delta = Field(0.25, alias="to", description="Last delta.")
     step: float = Field(
@@ -46,7 +51,7 @@ class SweepQuery(TargetQuery):
 
 
 class SweepAnswer(CapsuleAnswer):
-    """One row of pictures for each dimension, one column for each delta."""
+    """One row of images for each dimension, one column for each delta."""
 
     pose: Pose
     dims: list[int]
@@ -56,7 +61,7 @@ class SweepAnswer(CapsuleAnswer):
 
 
 async def sweep(call: Call, query: SweepQuery) -> View[SweepAnswer]:
-    """Move each dimension of the pose step by step and draw every picture (paper, figure 4)."""
+    """Move each pose dimension step by step (paper, figure 4)."""
     manifest = call.inspector.manifest(query.model, needs="decode")
     plan = query.plan(manifest)
     further = len(plan.dims) * len(plan.deltas)

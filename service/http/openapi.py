@@ -2,60 +2,25 @@
 
 from __future__ import annotations
 
-import base64
+import json
+from functools import cache
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 
+from service.errors import Busy, Problem, Unavailable
 from service.http.middleware import TIMEOUT_HEADER
-from service.http.negotiation import PNG
+from service.http.negotiation import JSON, PNG
 from service.http.problems import MEDIA_TYPE
 from service.http.uploads import FILE_FIELD
-from service.pictures import SAMPLES
 
 Json = dict[str, Any]
-_ENCODED = {"type": "string", "format": "byte", "description": "base64 or a data URL"}
-_FILES = {"type": "array", "items": {"type": "string", "format": "binary"}}
-
-
-def _object(name: str, schema: Json) -> Json:
-    return {"type": "object", "required": [name], "properties": {name: schema}}
-
-
-def _binary(description: str) -> Json:
-    return {"schema": {"type": "string", "format": "binary", "description": description}}
-
-
-def json_body(schema: Json, example: Json, **more: Json) -> Json:
-    """A request body of JSON or, by media type, of something else."""
-    content = {"application/json": {"schema": schema, "example": example}, **more}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-def picture_body() -> Json:
-    """A request body with images, in each way to send one."""
-    example = {"image": _sample(7)}
-    return json_body({"oneOf": [_ONE, _SEVERAL]}, example, **_FORM, **_RAW)
-
-
-def two_pictures_body() -> Json:
-    """A request body with two images."""
-    return json_body(_SEVERAL, {"images": [_sample(3), _sample(5)]}, **_FORM)
-
-
-def _sample(label: int) -> str:
-    return base64.b64encode((SAMPLES / f"{label}.png").read_bytes()).decode()
-
-
-def png_answer(description: str) -> dict[int | str, Json]:
-    """An answer that is a PNG."""
-    return {200: {"content": {PNG: _binary(description)}}}
-
-
-_ONE = _object("image", _ENCODED)
-_SEVERAL = _object("images", {"type": "array", "minItems": 1, "items": _ENCODED})
-_FORM = {"multipart/form-data": {"schema": _object(FILE_FIELD, _FILES)}}
-_RAW = {"image/*": _binary("PNG, JPEG, WebP, BMP or GIF; the first frame counts.")}
+EXAMPLES = Path(__file__).with_name("examples.json")
+"""By operation id, and of problems; `python -m tests.openapi` writes those of answers."""
+_ENCODED = {"type": "string", "minLength": 1, "description": "base64 or a data URL"}
+_FILE = {"type": "string", "format": "binary"}
 TIMEOUT_PARAMETER = {
     "name": TIMEOUT_HEADER,
     "in": "header",
@@ -64,29 +29,130 @@ TIMEOUT_PARAMETER = {
     "description": "Seconds after which the answer is of no use (504), at most the service's own. "
     "A request that would wait longer in the queue gets 429 at once.",
 }
-PROBLEMS: dict[int | str, Json] = {
-    statuses: {
-        "description": f"{description} (RFC 9457).",
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
-    }
-    for statuses, description in (
-        ("4XX", "A problem with the request"),
-        ("5XX", "A problem of the service, or a deadline that it missed"),
-    )
+_RETRY_AFTER = {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}
+_FURTHER_PROBLEMS = {
+    "livez": "unavailable",
+    "readyz": "unavailable",
+    "overlay_samples": "busy not-acceptable",
+    "reload_models": "bundle-refused forbidden not-acceptable",
 }
+"""By operation id; those that `_problems` does not know."""
+
+
+def json_body(schema: Json, **more: Json) -> Json:
+    """A request body of JSON or, by media type, of something else."""
+    content = {JSON: {"schema": schema}, **more}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def image_body(*, least: int = 1, most: int = 1, example: str = "/samples/7.png") -> Json:
+    """A request body with images, in each way to send so many.
+
+    Args:
+        least: how many images there have to be.
+        most: how many there may be.
+        example: the address of one.
+    """
+    several = {"type": "array", "minItems": least, "maxItems": most}
+    images = _object("images", {**several, "items": _ENCODED})
+    file = _FILE if most == 1 else {**several, "items": _FILE}
+    form = {"multipart/form-data": {"schema": _object(FILE_FIELD, file)}}
+    if least > 1:
+        return json_body(images, **form)
+    raw = {"schema": _FILE, "examples": {"sample": {"externalValue": example}}}
+    one = _object("image", _ENCODED)
+    kinds = ("image/*", "application/octet-stream")
+    return json_body({"oneOf": [one, images]}, **form, **dict.fromkeys(kinds, raw))
+
+
+def png_answer(description: str) -> dict[int | str, Json]:
+    """An answer that is a PNG."""
+    return {200: {"content": {PNG: {"schema": {**_FILE, "description": description}}}}}
 
 
 def complete(app: FastAPI) -> None:
-    """Have the OpenAPI document say which parameters are in the path, not in the query string."""
+    """Have the OpenAPI document hold what is missing; it is made when it is asked for."""
     plain = app.openapi
 
+    @cache
     def openapi() -> Json:
-        document = plain()
+        document, examples = plain(), json.loads(EXAMPLES.read_text())
+        shared = document["components"].setdefault("responses", {})
         for path, operations in document["paths"].items():
             for operation in operations.values():
-                for parameter in operation.get("parameters", ()):
-                    if f"{{{parameter['name']}}}" in path:
-                        parameter.update({"in": "path", "required": True})
+                _correct_parameters(path, operation)
+                _add_examples(operation, examples.get(operation["operationId"], {}))
+                del operation["responses"]["4XX"]
+                for status, kinds in groupby(_problems(operation), lambda one: one.status):
+                    answer = _problem_answer(list(kinds), examples["problems"])
+                    name = "-or-".join(answer["content"][MEDIA_TYPE]["examples"])
+                    shared[name] = answer
+                    reference = {"$ref": f"#/components/responses/{name}"}
+                    operation["responses"][str(int(status))] = reference
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation says
+
+
+def _object(name: str, schema: Json) -> Json:
+    members = {"required": [name], "properties": {name: schema}}
+    return {"type": "object", **members, "additionalProperties": False}
+
+
+def _correct_parameters(path: str, operation: Json) -> None:
+    """FastAPI takes all for parts of the query, and those without a default for nullable."""
+    for parameter in operation.get("parameters", ()):
+        if f"{{{parameter['name']}}}" in path:
+            parameter.update({"in": "path", "required": True})
+        schema = parameter["schema"]
+        if {"type": "null"} in schema.get("anyOf", ()):
+            (kind,) = (one for one in schema.pop("anyOf") if one != {"type": "null"})
+            schema.update(kind)
+
+
+def _add_examples(operation: Json, example: Json) -> None:
+    content = {
+        "request": operation.get("requestBody", {}).get("content", {}),
+        "answer": operation["responses"]["200"]["content"],
+    }
+    for name, value in example.items():
+        next(iter(content[name].values()))["example"] = value
+
+
+def _problems(operation: Json) -> list[type[Problem]]:
+    """What can go wrong, as far as what is documented of an operation tells; by status."""
+    given = {one["name"] for one in operation.get("parameters", ())}
+    body = operation.get("requestBody", {}).get("content", {})
+    found = f"internal-error {_FURTHER_PROBLEMS.get(operation['operationId'], '')}".split()
+    for fact, slugs in (
+        ("security" in operation, "unauthorized"),
+        (given, "invalid-parameter"),
+        (given & {"model", "name"}, "unknown-model"),
+        ("model" in given, "not-offered"),
+        (TIMEOUT_HEADER in given, "unavailable too-late"),
+        (body, "malformed-request upload-timeout too-large unsupported-format"),
+        (body, "busy not-acceptable"),
+        ("multipart/form-data" in body, "unreadable-picture"),
+    ):
+        found += slugs.split() if fact else []
+    kinds: list[type[Problem]] = [Problem, *Problem.__subclasses__()]
+    return sorted((one for one in kinds if one.slug in found), key=lambda one: one.status)
+
+
+def _problem_answer(problems: list[type[Problem]], examples: Json) -> Json:
+    """The answer with one status: a problem of one of these types."""
+    content = {
+        "schema": {"$ref": "#/components/schemas/ProblemDetails"},
+        "examples": {
+            one.slug: {
+                "summary": one.title,
+                "value": {**one(**examples[one.slug]).to_dict(), "request_id": "7c1d0f"},
+            }
+            for one in problems
+        },
+    }
+    titles = " or ".join(one.title for one in problems)
+    answer: Json = {"description": f"{titles}.", "content": {MEDIA_TYPE: content}}
+    if {Busy, Unavailable} & set(problems):
+        answer["headers"] = {"Retry-After": _RETRY_AFTER}
+    return answer

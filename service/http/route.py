@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_ori
 
 import fastapi
 from fastapi import Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.types import Receive, Scope, Send
@@ -22,7 +22,7 @@ from model.bundle import Manifest
 from service.errors import InvalidParameter, TooLate
 from service.http.middleware import MODEL_HEADER, TIMEOUT_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
-from service.http.openapi import PROBLEMS, TIMEOUT_PARAMETER, png_answer
+from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import invalid
 from service.inference.inspector import Inspector
 from service.inference.job import Job
@@ -68,7 +68,8 @@ class Route(APIRoute):
     """Documented by FastAPI, but run without its dependencies.
 
     A handler takes the request and, perhaps, a query. Its annotations tell the route what to read,
-    which media types it has and what to document. An answer may be a model, a View or a response.
+    which media types it has and what to document; its docstring is summary and description. An
+    answer may be a model, a View or a response.
 
     Args:
         method: GET or POST.
@@ -101,15 +102,20 @@ class Route(APIRoute):
             self._offers, png = (JSON, PNG), png_answer("Where `Accept` prefers image/png.")
         elif answer is Picture:
             self._offers, png = (PNG,), png_answer("There is no other answer.")
+        elif answer is FileResponse:
+            png = png_answer("There is no other answer.")
         timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_networks else {}
         plain = isinstance(answer, type) and issubclass(answer, Response)
+        summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")
         super().__init__(
             path,
-            _documented(handler, self._query),
+            _documented(handler, description, self._query),
+            operation_id=handler.__name__,
+            summary=summary.removesuffix("."),
             methods=[method],
             response_model=None if plain else answer,
             response_class=answer if plain else JSONResponse,
-            responses={**PROBLEMS, **png},
+            responses={"4XX": {}, **png},  # by which FastAPI adds none of its own; see `complete`
             openapi_extra={**timeout, **(openapi or {})},
             **more,
         )
@@ -179,13 +185,14 @@ def _read(model: type[Query], call: Call) -> Query:
         raise invalid(error) from error
 
 
-def _documented(handler: Handler, query: type[Query] | None) -> Handler:
+def _documented(handler: Handler, description: str, query: type[Query] | None) -> Handler:
     """What FastAPI documents a handler by; it is never called."""
 
     @wraps(handler)
     async def endpoint() -> None:
         raise NotImplementedError
 
+    endpoint.__doc__ = description
     annotation = Annotated[query, fastapi.Query()] if query else None
     parameter = inspect.Parameter("query", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
     endpoint.__signature__ = inspect.Signature([parameter] if query else [])  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@ SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#swagger-ui",
   deepLinking: true,
+  defaultModelsExpandDepth: 0,
   showExtensions: true,
   showCommonExtensions: true,
 });

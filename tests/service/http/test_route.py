@@ -69,6 +69,12 @@ def test_caches_are_told_what_the_answer_depends_on(
         ("PATCH", "/v1/models/mnist", "GET, HEAD"),
         ("POST", "/", "GET, HEAD"),
         ("POST", "/static/main.js", "GET, HEAD"),
+        ("PUT", "/v1/static/main.js", "GET, HEAD"),
+        ("DELETE", "/static-offline-docs/swagger-ui.css", "GET, HEAD"),
+        ("POST", "/docs", "GET, HEAD"),
+        ("POST", "/openapi.json", "GET, HEAD"),
+        ("GET", "/v1/classify", "POST"),
+        ("PUT", "/v1/overlay", "GET, HEAD, POST"),
     ],
 )
 def test_a_wrong_method_names_all_right_ones(

@@ -1,0 +1,88 @@
+"""Calls an operation as its examples in the OpenAPI document have it.
+
+`python -m tests.openapi` writes the examples of answers anew: those of the bundles that ship.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from service.app import create_app
+from service.http.openapi import EXAMPLES
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from httpx import Response
+    from starlette.testclient import TestClient
+
+Json = dict[str, Any]
+ADMIN_KEY = "a-key-of-examples-alone"
+
+
+def operations(document: Json) -> Iterator[tuple[str, str, Json]]:
+    """Method, path and operation of all."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+def call(client: TestClient, method: str, path: str, operation: Json, **body: Any) -> Response:
+    """The answer to the examples of parameters and, if no other body is given, of the JSON."""
+    given: dict[str, Json] = {"path": {}, "query": {}}
+    for parameter in operation.get("parameters", ()):
+        schema, place = parameter["schema"], parameter["in"]
+        if place in given and (parameter["required"] or "examples" in schema):
+            given[place][parameter["name"]] = schema["examples"][0]
+    content = operation.get("requestBody", {}).get("content")
+    body = body or ({"json": content["application/json"]["example"]} if content else {})
+    headers = {"X-API-Key": ADMIN_KEY, **body.pop("headers", {})}
+    return client.request(
+        method, path.format(**given["path"]), params=given["query"], headers=headers, **body
+    )
+
+
+def shorten(value: Any) -> Any:
+    """Long lists and images cut: an example shows the form."""
+    match value:
+        case dict():
+            return {name: shorten(one) for name, one in value.items()}
+        case list():
+            flat = not any(isinstance(one, list | dict) for one in value)
+            return [shorten(one) for one in value[: 16 if flat else 2]]
+        case str() if value.startswith("data:"):
+            return f"{value[:40]}…"
+    return value
+
+
+def main() -> None:
+    """Write the examples."""
+    from starlette.testclient import TestClient  # noqa: PLC0415  warns that httpx2 is newer
+
+    examples = json.loads(EXAMPLES.read_text())
+    settings = Settings(device="cpu", threads=1, admin_keys=(SecretStr(ADMIN_KEY),))
+    app = create_app(settings, open_engine(load_runtimes(settings)))
+    with TestClient(app) as client:
+        app.state.reload = no_reload
+        for method, path, operation in operations(app.openapi()):
+            answer = call(client, method, path, operation).raise_for_status()
+            kind = answer.headers["content-type"].partition(";")[0]
+            if kind == "application/json":
+                examples[operation["operationId"]]["answer"] = shorten(answer.json())
+    for member in ("training", "sha256", "graphs"):
+        del examples["show_model"]["answer"][member]
+    lines = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in examples.items()]
+    EXAMPLES.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+async def no_reload() -> None:
+    """The same bundles stay."""
+
+
+if __name__ == "__main__":
+    main()
