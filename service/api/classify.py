@@ -30,23 +30,22 @@ class ClassifyQuery(PictureQuery):
     """Of `/classify`."""
 
     poses: bool = Field(False, description="Adds the poses of all classes.")
-    known: bool = Field(False, description="Adds the novelty score.")
+    novelty: bool = Field(False, description="Adds the novelty score.")
 
 
-class FamiliarityReport(Report):
-    """Whether an image looks like those that the network was trained on.
+class NoveltyReport(Report):
+    """How unlike the training images an image is.
 
-    A rank is the share of known images that are at least as odd: 0.01 means that 99 % of them
-    look less odd.
+    Each score is the share of training images that are less unusual: 0.99 means 99 % of them.
     """
 
-    known: bool = Field(description="Whether the score is one that 95 % of known images reach.")
-    score: float = Field(description="The lowest of the ranks.")
-    length_rank: float = Field(description="Of the longest capsule's length.")
-    margin_rank: float = Field(description="Of its lead over the second longest.")
-    error_rank: float = Field(description="Of the error of its reconstruction.")
-    distance_rank: float | None = Field(
-        None, description="Of the distance of the poses from those of known images."
+    novel: bool = Field(description="Whether the score is above what 95 % of them stay below.")
+    score: float = Field(description="The highest of the four scores below.")
+    length_score: float = Field(description="By the longest capsule's length.")
+    margin_score: float = Field(description="By its lead over the second longest.")
+    error_score: float = Field(description="By the error of its reconstruction.")
+    distance_score: float | None = Field(
+        None, description="By the Mahalanobis distance of the poses."
     )
     error: float = Field(description="Squared error of the reconstruction, as a share of the ink.")
 
@@ -56,12 +55,12 @@ class Prediction(BaseModel):
 
     label: int
     class_name: str
-    length: float = Field(description="Of the label: how sure, in [0, 1].")
+    length: float = Field(description="Confidence in the label, in [0, 1].")
     lengths: list[float] = Field(
         description="Presence of all K classes, by label: see `presence` of `GET /models`."
     )
     poses: list[Pose] | None = Field(None, description="All K poses, with poses=true.")
-    familiarity: FamiliarityReport | None = Field(None, description="With known=true.")
+    novelty: NoveltyReport | None = Field(None, description="With novelty=true.")
     fit: FitReport
 
 
@@ -82,14 +81,14 @@ async def classify(call: Call, query: ClassifyQuery) -> ClassifyAnswer:
 
     There is an entry for each, in order. Of several, one that cannot be read has a problem there.
     """
-    needs: Offer | None = "decode" if query.poses or query.known else None
+    needs: Offer | None = "decode" if query.poses or query.novelty else None
     manifest = call.inspector.manifest(query.model, needs=needs)
     uploads = await read_pictures(call)
-    call.inspector.admit(len(uploads) * (2 if query.known else 1))
+    call.inspector.admit(len(uploads) * (2 if query.novelty else 1))
     encoded = await call.inspector.encode(uploads, manifest, query.frame(manifest))
     if len(encoded) == 1:
         checked(encoded[0])
-    novelty = iter(await _judge(call, manifest, encoded)) if query.known else repeat(None)
+    novelty = iter(await _judge(call, manifest, encoded)) if query.novelty else repeat(None)
     predictions = [
         FailedPrediction(problem=ProblemDetails(**one.to_dict()))
         if isinstance(one, Problem)
@@ -109,7 +108,7 @@ def _predict(
         "length": lengths[label],
         "lengths": lengths,
         "poses": list(one.poses) if poses else None,
-        "familiarity": novelty,
+        "novelty": novelty,
         "fit": one.prepared,
     }
     return Prediction.model_validate(found)
@@ -119,7 +118,7 @@ async def _judge(call: Call, manifest: Manifest, encoded: list[Encoded | Problem
     """The novelty of each image, their longest capsules decoded as one batch."""
     if manifest.novelty is None:
         detail = f"the bundle {manifest.name!r} has no novelty rule"
-        raise InvalidParameter(detail, parameter="known")
+        raise InvalidParameter(detail, parameter="novelty")
     images = [one for one in encoded if isinstance(one, Encoded)]
     if not images:
         return []

@@ -50,7 +50,7 @@ class DecodeBody(BaseModel):
     poses: list[GivenPose] | None = Field(
         None, min_length=1, max_length=MAX_PICTURES, fail_fast=True
     )
-    label: int = Field(strict=True, ge=0, description="The class whose decoder draws.")
+    label: int = Field(strict=True, ge=0, description="Class of the poses.")
 
     @model_validator(mode="before")
     @classmethod

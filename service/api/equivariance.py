@@ -47,10 +47,10 @@ class EquivarianceAnswer(CapsuleAnswer):
 
     transform: Transform
     values: list[float]
-    lengths: Vector = Field(description="Of the class.")
+    lengths: Vector = Field(description="Presence of the class at each step.")
     labels: list[int] = Field(description="The most present class at each step.")
-    angles_deg: Vector | None = Field(description="From the unmoved pose; null without poses.")
-    poses: list[Pose] | None = Field(description="Of the class; likewise.")
+    angles_deg: Vector | None = Field(description="To the untransformed pose; null without poses.")
+    poses: list[Pose] | None = Field(description="Of the class at each step; null without poses.")
 
 
 async def equivariance(call: Call, query: EquivarianceQuery) -> View[EquivarianceAnswer]:

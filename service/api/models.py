@@ -20,7 +20,7 @@ class ModelSummary(BaseModel):
     """One loaded bundle."""
 
     name: str
-    version: str = Field(description="Of the weights.")
+    version: str = Field(description="Version of the weights.")
     family: str = Field(description="The kind of network.")
     dataset: str
     class_names: list[str]
@@ -29,8 +29,8 @@ class ModelSummary(BaseModel):
     width: int
     class_dim: int = Field(description="D, the size of a pose; 0 where there are none.")
     presence: PresenceKind = Field(description="What `length` and `lengths` in answers are.")
-    offers: list[Offer] = Field(description="`decode` for all that is drawn, `trace` for /routing.")
-    default: bool = Field(description="Whether requests that name no model are answered by it.")
+    offers: list[Offer] = Field(description="`decode`: routes that draw; `trace`: /routing.")
+    default: bool = Field(description="Whether it answers requests without `model`.")
     metrics: dict[str, Any]
 
 

@@ -18,7 +18,7 @@ class PerturbQuery(ReconstructQuery):
     """Of `/perturb`."""
 
     dim: int = Field(ge=0, description="The pose dimension to move, below D.", examples=[4])
-    delta: Delta = Field(description="How far; the paper shows -0.25 to 0.25.", examples=[0.1])
+    delta: Delta = Field(description="Added to it; the paper shows -0.25 to 0.25.", examples=[0.1])
 
 
 class PerturbAnswer(CapsuleAnswer):
@@ -26,7 +26,7 @@ class PerturbAnswer(CapsuleAnswer):
 
     dim: int
     delta: float
-    meaning: Meaning | None = Field(description="Null where the bundle does not tell.")
+    meaning: Meaning | None = Field(description="Null if the bundle does not name it.")
     pose: Pose
     perturbed_pose: Pose
     reconstruction: DataUrl

@@ -33,7 +33,7 @@ class RoutingQuery(TargetQuery):
 
     detail: bool = Field(
         default=True,
-        description="`false` leaves out what has a number for each input capsule (couplings, "
+        description="`false` leaves out arrays with a number for each input capsule (couplings, "
         "logits and votes: half a megabyte for the paper's network) and maps of hidden layers.",
     )
     scale: int = Field(8, ge=5, le=16, description="PNG: each pixel becomes scale x scale.")
@@ -43,10 +43,10 @@ class RoutingIteration(BaseModel):
     """The state after one iteration. Lists over classes are by label."""
 
     lengths: Vector = Field(description="(K,), presence of the classes.")
-    agreement: Vector = Field(description="(K,), -1 to 1: how alike votes are.")
-    entropy: Number = Field(description="How undecided the input capsules are, from 0 to 1.")
+    agreement: Vector = Field(description="(K,), -1 to 1: how well the votes agree.")
+    entropy: Number = Field(description="Normalised entropy of the couplings, from 0 to 1.")
     couplings: Matrix | None = Field(None, description="(K, I); with detail=true.")
-    logits: Matrix | None = Field(None, description="(K, I); likewise.")
+    logits: Matrix | None = Field(None, description="(K, I); with detail=true.")
 
 
 class HeatMaps(BaseModel):
@@ -60,15 +60,15 @@ class Votes(BaseModel):
     """The votes for the label in the plane in which they differ most."""
 
     explained: Vector = Field(description="Share of their variance along x and along y.")
-    points: Matrix | None = Field(None, description="(I, 2), centred; likewise.")
-    couplings: Vector | None = Field(None, description="(I,), their last weights; likewise.")
+    points: Matrix | None = Field(None, description="(I, 2), centred; with detail=true.")
+    couplings: Vector | None = Field(None, description="(I,), the last; with detail=true.")
 
 
 class HiddenIteration(BaseModel):
     """A layer of convolutional capsules after one iteration."""
 
     activations: Vector = Field(description="(T',): means over the layer's grid.")
-    maps: Maps | None = Field(None, description="(T', rows, columns); likewise.")
+    maps: Maps | None = Field(None, description="(T', rows, columns); with detail=true.")
     assignments: Matrix = Field(description="(T', T): shares of each type of input.")
 
 
@@ -80,13 +80,13 @@ class HiddenLayer(BaseModel):
 
 
 class RoutingAnswer(CapsuleAnswer):
-    """How the capsules came to agree, iteration by iteration.
+    """The state of routing after each iteration.
 
     Input capsule i has type t, row y and column x: i = (t * rows + y) * columns + x.
     """
 
     types: int = Field(description="T, of the capsules that vote for classes.")
-    rows: int = Field(description="Of the grid on which they sit.")
+    rows: int = Field(description="Of their grid.")
     columns: int
     iterations: list[RoutingIteration]
     heat_maps: HeatMaps

@@ -54,11 +54,14 @@ class FitQuery(Query):
 
     fit: Fit = Field(
         "auto",
-        description="`none` takes images of the network's size as they are, `stretch` scales the "
-        "whole image, `crop` its middle, `digit` and `pair` find the strokes of one and of two "
-        "digits; `auto` is `none` where the size is right and the model's own rule elsewhere.",
+        description="`none` requires the network's size; `stretch` scales the whole image; `crop` "
+        "takes the centre; `digit` and `pair` find the strokes of one or two digits; `auto` is "
+        "`none` if the size matches, else the model's own rule.",
     )
-    polarity: Polarity = Field("auto", description="`auto` finds it; photographs have none.")
+    polarity: Polarity = Field(
+        "auto",
+        description="`auto` detects it; not used for photographs.",
+    )
 
 
 class PictureQuery(FitQuery, ModelQuery):
@@ -100,7 +103,7 @@ class FitReport(Report):
     """What was done to the image before the network saw it."""
 
     fit: Literal["none", "stretch", "crop", "digit", "pair"]
-    polarity: FoundPolarity | None = Field(description="As it came; null for photographs.")
+    polarity: FoundPolarity | None = Field(description="As uploaded; null for photographs.")
     box: tuple[int, int, int, int] | None = Field(
         description="Left, top, right and bottom of the strokes, in pixels of the decoded image; "
         "null where they were not looked for or nothing was found."
@@ -111,7 +114,7 @@ class BundleAnswer(BaseModel):
     """Which bundle answers."""
 
     model: str
-    version: str = Field(description="Of the weights.")
+    version: str = Field(description="Version of the weights.")
 
 
 class CapsuleAnswer(BundleAnswer):
@@ -119,7 +122,7 @@ class CapsuleAnswer(BundleAnswer):
 
     label: int
     class_name: str
-    length: Number = Field(description="How present the class is, in [0, 1].")
+    length: Number = Field(description="Confidence that the class is present, in [0, 1].")
     fit: FitReport
 
 
@@ -127,9 +130,9 @@ class Meaning(Report):
     """What a pose dimension was found to do; measured when the bundle was made."""
 
     name: DimensionName
-    sign: int = Field(description="1: growing gives more of it; -1: less; 0: neither.")
+    sign: int = Field(description="1: increasing the dimension gives more; -1: less; 0: none.")
     strength: float = Field(description="Share of the image's change that the name explains.")
-    effect: str = Field(description="What the image does as the dimension grows; may be empty.")
+    effect: str = Field(description="Effect of increasing the dimension, in words; may be empty.")
 
 
 def about(manifest: Manifest, capsule: Capsule | None = None, **more: Any) -> dict[str, Any]:

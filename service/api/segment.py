@@ -32,32 +32,33 @@ class SegmentQuery(PictureQuery):
     model: str | None = Field(None, description="A bundle for overlapping digits.")
     count: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         2,
-        description="So many classes are taken for present, those of the longest capsules; `auto` "
-        "takes all whose capsules are at least 0.5 long and that explain at least 5 % of the ink "
-        "beside the longer ones, which may be none.",
+        description="Number of classes to return, longest capsules first. `auto` returns those at "
+        "least 0.5 long that explain at least 5 % of the ink beyond longer ones; perhaps none.",
     )
     scale: Scale = 1
 
 
 class Segment(BaseModel):
-    """One class that is taken for present."""
+    """One detected class."""
 
     label: int
     class_name: str
-    length: Number = Field(description="Of its capsule: how sure, in [0, 1).")
+    length: Number = Field(description="Confidence, in [0, 1).")
     mask: DataUrl = Field(
         description="White where the image has ink and the reconstruction is bright; a pixel may "
         "belong to several digits."
     )
     reconstruction: DataUrl = Field(description="Its capsule, decoded alone.")
-    ink_share: Number = Field(description="How much of the ink is in the mask, shared ink too.")
+    ink_share: Number = Field(
+        description="Share of the ink in the mask; shared ink counts in each."
+    )
 
 
 class SegmentAnswer(BundleAnswer):
     """An image of overlapping digits, taken apart."""
 
     segments: list[Segment] = Field(description="The longest capsule first.")
-    explained_ink: Number = Field(description="How much of the image's ink lies in any mask.")
+    explained_ink: Number = Field(description="Share of the ink that is in any mask.")
     fit: FitReport
 
 

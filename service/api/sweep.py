@@ -29,9 +29,7 @@ class SweepQuery(TargetQuery):
     )
     start: Delta = Field(-0.25, alias="from", description="First delta.")
     stop: Delta = Field(0.25, alias="to", description="Last delta.")
-    step: float = Field(
-        0.05, ge=1e-6, le=2, allow_inf_nan=False, description="From delta to delta."
-    )
+    step: float = Field(0.05, ge=1e-6, le=2, allow_inf_nan=False, description="Between deltas.")
     scale: int = Field(2, ge=1, le=8, description="PNG: each pixel becomes scale x scale.")
 
     def plan(self, manifest: Manifest) -> Sweep:
@@ -56,7 +54,7 @@ class SweepAnswer(CapsuleAnswer):
     pose: Pose
     dims: list[int]
     deltas: list[float]
-    meanings: list[Meaning | None] = Field(description="What each of `dims` was found to do.")
+    meanings: list[Meaning | None] = Field(description="Measured effect of each of `dims`.")
     images: list[list[DataUrl]] = Field(description="Rows as in `dims`, columns as in `deltas`.")
 
 

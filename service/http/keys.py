@@ -63,9 +63,9 @@ class Access:
             raise Unauthorized(f"send an API key: Authorization: Bearer ... or {KEY_HEADER}")
         digest = _digest(offered)
         if digest not in self.api | self.admin:
-            raise Unauthorized("the API key is not one of this service's")
+            raise Unauthorized("invalid API key")
         if for_admin and digest not in self.admin:
-            raise Forbidden("an API key cannot do this; send an admin key")
+            raise Forbidden("this route requires an admin key")
 
 
 def _read(kind: str, keys: Iterable[SecretStr], path: Path | None) -> frozenset[bytes]:

@@ -26,7 +26,7 @@ TIMEOUT_PARAMETER = {
     "in": "header",
     "required": False,
     "schema": {"type": "number", "exclusiveMinimum": 0},
-    "description": "Seconds after which the answer is of no use (504), at most the service's own. "
+    "description": "Deadline in seconds (504 after it), at most the service's own. "
     "A request that would wait longer in the queue gets 429 at once.",
 }
 _RETRY_AFTER = {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}

@@ -89,10 +89,10 @@ def invalid(error: ValidationError) -> Problem:
 def _unrouted(error: HTTPException, scope: Scope) -> Problem:
     """What is wrong where no route has this path, or none of its routes this method."""
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
-        return NotFound("there is nothing at this path")
+        return NotFound("no such route")
     fitting = [one for one in scope["app"].routes if one.matches(scope)[0] != Match.NONE]
     methods = {method for route in fitting for method in getattr(route, "methods", ())}
     if "GET" in methods or not methods:  # a folder of files has none
         methods |= {"GET", "HEAD"}
     allowed = ", ".join(sorted(methods))
-    return MethodNotAllowed(f"this path takes {allowed}", headers={"Allow": allowed})
+    return MethodNotAllowed(f"allowed methods: {allowed}", headers={"Allow": allowed})

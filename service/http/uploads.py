@@ -57,7 +57,7 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
             f"application/json; not {kind or 'a body without a content type'!r}"
         )
     if len(uploads) > max_pictures:
-        raise TooLarge(f"a request may hold {max_pictures} pictures, this one has {len(uploads)}")
+        raise TooLarge(f"at most {max_pictures} images per request, not {len(uploads)}")
     empty = MalformedRequest("the picture is empty")
     if uploads == [b""]:
         raise empty
@@ -73,7 +73,7 @@ async def read_picture(request: Request) -> bytes:
     """
     first, *others = await read_pictures(request)
     if others:
-        raise InvalidParameter("only /classify takes several pictures", parameter=FILE_FIELD)
+        raise InvalidParameter("this route takes one image", parameter=FILE_FIELD)
     return checked(first)
 
 
@@ -96,7 +96,7 @@ async def _read_form(request: Request, max_pictures: int) -> list[Upload]:
             ]
     except HTTPException as error:
         if error.detail.startswith("Too many files"):
-            raise TooLarge(f"a request may hold {max_pictures} pictures") from error
+            raise TooLarge(f"at most {max_pictures} images per request") from error
         raise MalformedRequest(f"the form cannot be read: {error.detail}") from error
 
 
@@ -107,7 +107,7 @@ def _read_json(body: bytes, max_pictures: int) -> list[Upload]:
     parsed, because a million small values take seconds and gigabytes.
     """
     if body.count(b",") >= 2 * max_pictures:
-        raise TooLarge(f"a request may hold {max_pictures} pictures")
+        raise TooLarge(f"at most {max_pictures} images per request")
     try:
         values = from_json(body)
     except ValueError as error:

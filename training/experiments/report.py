@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _NOVELTY = """## Novelty
 
 How well the [novelty score](explanation/views.md#novelty) separates training images from 1,000
-images of another kind: area under the ROC curve, and the share accepted as known at the threshold
+images of another kind: area under the ROC curve, and the share that is not novel at the threshold
 that accepts 95 % of training images. Hyperparameters were chosen on noise and clothes only. Fewer
 than 95 % of new images of the right kind are accepted.
 """

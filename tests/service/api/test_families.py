@@ -21,7 +21,7 @@ from service.settings import Settings
 CAPSULES = ("dynamic", "attention", "shared", "matrix")
 PNG = {"accept": "image/png"}
 DECODING: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("/classify", {"known": True}),
+    ("/classify", {"novelty": True}),
     ("/classify", {"poses": True}),
     ("/reconstruct", {}),
     ("/perturb", {"dim": 0, "delta": 0.1}),

@@ -16,7 +16,7 @@ from model.interpret.dimensions import PoseDimension
 from model.interpret.novelty import Features, NoveltyRule, PoseGaussians, measure_features
 from model.preprocess import scale
 from model.runtime import Runtime
-from service.api.classify import FamiliarityReport
+from service.api.classify import NoveltyReport
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
@@ -52,56 +52,56 @@ def expected_features(runtime: Runtime, picture: bytes) -> Features:
     return measure_features(presence, poses, image, drawn, RULE.gaussians)
 
 
-def test_each_picture_is_compared_with_known_ones(
+def test_each_image_is_compared_with_training_images(
     studied: TestClient, digits: list[bytes], runtime: Runtime
 ) -> None:
-    """Score, ranks and error are the rule's of that picture; a broken one has none."""
+    """Scores and error are the rule's of that picture; a broken one has none."""
     files = [("file", one) for one in (digits[3], b"no picture", digits[8])]
-    answer = studied.post("/classify", params={"known": True}, files=files).json()
+    answer = studied.post("/classify", params={"novelty": True}, files=files).json()
     first, broken, last = answer["predictions"]
     assert {"problem"} == broken.keys()
     for prediction, picture in ((first, digits[3]), (last, digits[8])):
         features = expected_features(runtime, picture)
-        ranks, found = RULE.rank(features), prediction["familiarity"]
-        assert float(ranks.score[0]) == pytest.approx(found["score"], abs=1e-4)
-        assert [float(rank[0]) for rank in ranks] == pytest.approx(
-            [found[f"{name}_rank"] for name in ("length", "margin", "error", "distance")],
+        ranks, found = RULE.rank(features), prediction["novelty"]
+        assert float(1 - ranks.lowest[0]) == pytest.approx(found["score"], abs=1e-4)
+        assert [float(1 - rank[0]) for rank in ranks] == pytest.approx(
+            [found[f"{name}_score"] for name in ("length", "margin", "error", "distance")],
             abs=1e-4,
         )
         assert float(features.error[0]) == pytest.approx(found["error"], abs=1e-4)
-        assert (found["score"] >= RULE.threshold) == found["known"]
+        assert (found["score"] > 1 - RULE.threshold) == found["novel"]
 
 
 def test_without_distances_none_is_told(
     bundle_path: Path, settings: Settings, digits: list[bytes]
 ) -> None:
-    """The score is the lowest of the other ranks."""
+    """The score is the highest of the others."""
     bundle = Bundle.open(bundle_path)
     manifest = replace(bundle.manifest, novelty=replace(RULE, distance=(), gaussians=None))
     runtime = Runtime(replace(bundle, manifest=manifest), device="cpu", threads=1)
     with TestClient(create_app(settings, open_engine({"mnist": runtime}))) as client:
-        answer = client.post("/classify", params={"known": True}, files={"file": digits[3]})
-    found = answer.json()["predictions"][0]["familiarity"]
-    assert "distance_rank" not in found
-    assert found["score"] == min(found[f"{name}_rank"] for name in ("length", "margin", "error"))
+        answer = client.post("/classify", params={"novelty": True}, files={"file": digits[3]})
+    found = answer.json()["predictions"][0]["novelty"]
+    assert "distance_score" not in found
+    assert found["score"] == max(found[f"{name}_score"] for name in ("length", "margin", "error"))
 
 
 def test_every_field_is_in_the_docs() -> None:
     """As code, in the page on what the views mean."""
     page = (Path(__file__).parents[3] / "docs" / "explanation" / "views.md").read_text()
-    assert [] == [name for name in FamiliarityReport.model_fields if f"`{name}`" not in page]
+    assert [] == [name for name in NoveltyReport.model_fields if f"`{name}`" not in page]
 
 
 def test_nothing_is_compared_unless_asked(studied: TestClient, digits: list[bytes]) -> None:
     """/classify by itself draws nothing."""
     (prediction,) = studied.post("/classify", files={"file": digits[3]}).json()["predictions"]
-    assert "familiarity" not in prediction
+    assert "novelty" not in prediction
 
 
 def test_a_bundle_without_a_rule_says_so(client: TestClient, digits: list[bytes]) -> None:
     """422 names the parameter."""
-    answer = client.post("/classify", params={"known": True}, files={"file": digits[3]})
-    assert (422, "known") == (answer.status_code, answer.json()["parameter"])
+    answer = client.post("/classify", params={"novelty": True}, files={"file": digits[3]})
+    assert (422, "novelty") == (answer.status_code, answer.json()["parameter"])
 
 
 def test_names_are_in_the_answers(studied: TestClient, digits: list[bytes]) -> None:

@@ -214,7 +214,7 @@ def test_a_body_of_many_small_values_is_not_parsed(
     answer = client.post("/classify", content=content, headers=JSON)
     monkeypatch.undo()
     assert 413 == answer.status_code
-    assert "a request may hold 5 pictures" == answer.json()["detail"]
+    assert "at most 5 images per request" == answer.json()["detail"]
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
@@ -224,7 +224,7 @@ def test_routes_of_one_picture_refuse_several(
     """Only /classify takes several pictures; which one would /reconstruct draw?"""
     answer = client.post("/reconstruct", files=[("file", digits[7])] * count)
     problem = answer.json()
-    assert (422, "only /classify takes several pictures") == (
+    assert (422, "this route takes one image") == (
         answer.status_code,
         problem["detail"],
     )
