@@ -19,8 +19,11 @@ ENV PYTHONPATH=/app:/packages PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
     NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 COPY --from=packages /packages /packages
 COPY model/*.py /app/model/
+COPY model/bundle /app/model/bundle
 COPY model/capsnet /app/model/capsnet
+COPY model/interpret /app/model/interpret
 COPY model/preprocess /app/model/preprocess
+COPY model/runtime /app/model/runtime
 COPY training /app/training
 RUN mkdir -p /capsnet/data /capsnet/runs /capsnet/model/bundles && chown -R 10001:10001 /capsnet
 WORKDIR /capsnet

@@ -75,8 +75,13 @@ class Server(uvicorn.Server):
         """Start listening, then loading."""
         if sockets is None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
-            log.info("listening on http://%s:%d", self.config.host, self.config.port)
-        await super().startup(sockets)
+        address = f"http://{self.config.host}:{self.config.port}"
+        try:
+            await super().startup(sockets)
+        except SystemExit:  # uvicorn has logged why
+            end(f"cannot listen on {address}")
+        if sockets is None:
+            log.info("listening on %s", address)
         watch(
             lambda: self.bundles.running_s,
             self.lifecycle,

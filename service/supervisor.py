@@ -33,8 +33,9 @@ _MARGIN_S = 10.0
 class Supervisor:
     """Owns the port; workers answer.
 
-    Each connection goes to the next worker that is ready: the kernel would give most of those that
-    come at once to one worker. SIGTERM drains all workers, SIGHUP reloads all or none.
+    Each connection goes to the next worker that is ready. If workers shared the listening socket,
+    the kernel would give most of a burst of connections to one of them. SIGTERM drains all workers,
+    SIGHUP reloads all or none.
 
     Args:
         settings: of the whole service.
@@ -51,7 +52,7 @@ class Supervisor:
         self._engine: Process | None = None
         self._engines = count()
         self._source: str | None = None
-        """What workers are to load: the socket of the engine, "" for bundles; None: not yet."""
+        """Path of the engine's socket; "": each worker loads the bundles; None: not decided yet."""
         self._listeners: list[socket.socket] = []
         self._failure: str | None = None
         self._signals = 0

@@ -181,11 +181,11 @@ def _command(recipe: Recipe, runs: list[Run]) -> str:
     if preset and own.dataset not in DATASETS:
         preset = fit_to(for_pictures(preset), own.dataset, recipe.network)
     if preset is None or preset.network != recipe.network:
-        return f"# no preset of today: see the recipe {own.preset} in manifest.json"
+        return f"# no preset makes this network: its recipe, {own.preset}, is in manifest.json"
     words = [f"python -m training train {own.preset} --seed {own.seed}"]
     words += ["--final"] * (not own.held_out) + ["--data FOLDER"] * (own.dataset not in DATASETS)
     words += [
-        f"--set {field.name}={getattr(recipe, field.name)}"
+        f"--set {field.name}={_shell(getattr(recipe, field.name))}"
         for field in fields(recipe)
         if field.name not in ("name", "dataset", "network")
         and getattr(recipe, field.name) != getattr(preset, field.name)
@@ -193,6 +193,10 @@ def _command(recipe: Recipe, runs: list[Run]) -> str:
     if before:
         words.append("--transfer RUN" if before[-1].taken else "--weights RUN")
     return " ".join(words)
+
+
+def _shell(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _scores(manifest: Manifest) -> Iterator[str]:
@@ -208,16 +212,16 @@ def _scores(manifest: Manifest) -> Iterator[str]:
         yield "\n".join([head, "|---|---|---|---|---|", *rows])
     if reads := [TestRead(**read) for read in manifest.training.get("test_reads", ())]:
         times = "once" if len(reads) == 1 else f"{len(reads)} times"
-        rows = [f"| {one.date} | {one.version} | {one.errors:,} |" for one in reads]
+        rows = [f"| {one.date} | {one.version or 'unknown'} | {one.errors:,} |" for one in reads]
         yield f"The test split was read {times} by the runs that made this network:"
         yield "\n".join(["| date | version of the weights | wrong |", "|---|---|---|", *rows])
     if rounding:
         seen = "not " * bool(unseen_by(runs_of(manifest)))
         yield (
             f"Storing large weights in {rounding['stored_bits']} bits changed "
-            f"{rounding['answers_changed']} of {rounding['validation_images']:,} answers on "
-            f"held-out training images (wrong before {rounding['errors_before']}, after "
-            f"{rounding['errors_after']}), which were {seen}trained on."
+            f"{rounding['answers_changed']} of {rounding['validation_images']:,} answers on the "
+            f"last training images (wrong before {rounding['errors_before']}, after "
+            f"{rounding['errors_after']}), which the network was {seen}trained on."
         )
 
 
@@ -232,9 +236,10 @@ def _dimensions(manifest: Manifest) -> str:
     table = "\n".join([f"| | {head} |", "|---" * (len(labels) + 1) + "|", *rows])
     return f"""## Pose dimensions
 
-What the decoded image does as a dimension grows, and the share of the change that the name
-explains; *part* where at least half of the change lies in one part of the image, - where nothing
-that has a name explains 30 % of it. Names were chosen on some images and confirmed on others:
+Rows are dimensions, columns classes: what the decoded image does as a dimension grows, and the
+share of the change that the name explains; *part* where at least half of the change lies in one
+part of the image, - where nothing that has a name explains 30 % of it. Names were chosen on some
+images and confirmed on others:
 {named} of {len(manifest.pose_dimensions)} dimensions have one.
 
 {table}"""
@@ -266,7 +271,8 @@ rule was fitted on one half of {rule.images}, and the threshold on the other."""
         for kind in rule.others
     )
     figure = f"\n\n![ROC curves]({ROC})" if ROC in shown else ""
-    return f"""{text} The kinds below were not used for fitting.
+    return f"""{text} The rule was not fitted
+to the kinds below; its hyperparameters were chosen on noise and clothes.
 
 | images of another kind | images | area under the ROC curve | not novel |
 |---|---|---|---|

@@ -1,6 +1,6 @@
 """Recipes, their settings from the command line, and the presets.
 
-There is a preset for each network that ships, called like its bundle, and for the paper's.
+Each network that ships has a preset of its name, which may have changed since it was trained.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Recipe:
     reconstruction_weight: float = RECONSTRUCTION_TEXT
     """Of the squared error summed over pixels; zero trains no decoder."""
     detach_poses: bool = False
-    """Whether the decoder learns from poses that its loss does not change."""
+    """Whether the decoder gets detached poses, so that its loss does not reach the encoder."""
     frozen: tuple[str, ...] = ()
-    """Parameters whose names begin so stay as they were drawn or loaded."""
+    """Prefixes of the names of parameters that are not trained."""
     epochs: float = 30.0
     """Of all training images once, or of 100,000 pairs."""
     batch_size: int = 128
@@ -91,7 +91,7 @@ class Recipe:
     votes: Precision = "float32"
     """Of votes and their gradients in training; matrix capsules know float32 alone."""
     average_decay: float = 0.0
-    """What a step leaves of the running average of the weights (less in the beginning), which is
+    """Decay of the exponential moving average of the weights (lower in the first steps), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from training.recipes import Recipe, TaskName
 
 
 class Task(ABC):
-    """What the trainer asks of a task, made of batches whose rows it shares among processes."""
+    """Makes batches and losses for the trainer; of several processes, each computes some rows."""
 
     stream: ClassVar[type[BatchStream | PairStream]]
 
@@ -39,7 +39,7 @@ class Task(ABC):
         """Metrics on held-out images, `validation_error_percent` among them."""
 
     def losses(self, network: Network, rows: Tensor, step: Tensor) -> Losses:
-        """Of a batch, or of some of its rows, at a step (a scalar tensor).
+        """Loss terms of a batch, or of this process's rows of it; `step` is a scalar tensor.
 
         The classes in an image are present, and each one's capsule draws its object alone.
         """

@@ -88,7 +88,7 @@ class PrimaryMatrixCapsules(nn.Module):
 
 
 class ConvCapsules(nn.Module):
-    """Convolutional capsules: parents at every window vote by vote (paper, section 3)."""
+    """Convolutional capsules: those in a window vote for the parents there (paper, section 4)."""
 
     cells: Tensor
     slots: Tensor
@@ -160,7 +160,7 @@ class MatrixClassCapsules(nn.Module):
     """One capsule for each class; all cells share the transformations of their types.
 
     The scaled row and column of a child's receptive field are added to the first two numbers of its
-    votes (coordinate addition).
+    votes (coordinate addition; the paper uses the right-hand column of the 4x4 vote).
     """
 
     places: Tensor

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Votes(nn.Module):
-    """u_hat = u W with a transformation of its own for each input capsule, or one for all.
+    """u_hat = u W, rows times matrix; W is of each input capsule, or one for all.
 
     Args:
         capsules: I, the number of input capsules; None shares one transformation among any number.

@@ -259,7 +259,7 @@ class Runtime:
         except DeviceError as error:
             if self._strict:
                 raise DeviceError(f"CUDA was asked for and does not work: {error}") from error
-            _say_once(f"CUDA is not used: {error}")
+            _say_once(f"running on the CPU: {error}")
             self._use_cpu()
 
 

@@ -39,7 +39,7 @@ class NoveltyReport(Report):
     Each score is the share of training images that are less unusual: 0.99 means 99 % of them.
     """
 
-    novel: bool = Field(description="Whether the score is above what 95 % of them stay below.")
+    novel: bool = Field(description="Whether 95 % of training images have a lower score.")
     score: float = Field(description="The highest of the four scores below.")
     length_score: float = Field(description="By the longest capsule's length.")
     margin_score: float = Field(description="By its lead over the second longest.")

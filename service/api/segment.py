@@ -103,7 +103,7 @@ def _manifest(inspector: Inspector, model: str | None) -> tuple[Manifest, float]
     manifest = inspector.manifest(model or suited[0], needs="decode")
     if manifest.mask_threshold is None:
         raise InvalidParameter(
-            f"{model!r} was trained on single digits; loaded for overlapping ones: "
+            f"{model!r} was not trained on overlapping digits; loaded models that were: "
             f"{', '.join(suited) or 'none'}",
             parameter="model",
         )

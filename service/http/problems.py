@@ -83,7 +83,9 @@ def invalid(error: ValidationError) -> Problem:
     names = [part for part in fault["loc"] if isinstance(part, str)]
     if not names:  # the body as a whole: no JSON, or not an object
         return MalformedRequest(f"the body: {fault['msg']}")
-    return InvalidParameter(f"{where}: {fault['msg']}", parameter=names[0])
+    texts = {"extra_forbidden": f"unknown parameter {where}", "missing": f"{where} is required"}
+    text = texts.get(fault["type"], f"{where}: {fault['msg']}")
+    return InvalidParameter(text, parameter=names[0])
 
 
 def _unrouted(error: HTTPException, scope: Scope) -> Problem:

@@ -1,4 +1,4 @@
-"""A route: pydantic reads the query, then the handler is called, in the request's time."""
+"""A route: pydantic reads the query, then the handler is called, within the time limit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Call(Request):
 
     inspector: Inspector
     media_type: str
-    """Of the answer that its sender likes best."""
+    """Of the answer, negotiated from `Accept`."""
 
 
 class Picture(Response):
@@ -65,7 +65,7 @@ class View(Generic[Answer]):
 
 
 class Route(APIRoute):
-    """Documented by FastAPI, but run without its dependencies.
+    """Documented by FastAPI, but run without its dependencies, which are slow.
 
     A handler takes the request and, perhaps, a query. Its annotations tell the route what to read,
     which media types it has and what to document; its docstring is summary and description. An
@@ -75,8 +75,8 @@ class Route(APIRoute):
         method: GET or POST.
         path: its template.
         handler: what answers.
-        needs_networks: while nothing is loaded, the answer is 503; and there is a time limit on
-            making it. How fast the client takes it is the client's affair.
+        needs_networks: while nothing is loaded, the answer is 503. The deadline covers making
+            the answer, not sending it.
         openapi: what FastAPI cannot read off the handler.
         more: for FastAPI's route.
     """

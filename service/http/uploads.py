@@ -54,7 +54,7 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
     else:
         raise UnsupportedFormat(
             f"send multipart/form-data with the field {FILE_FIELD!r}, a raw image/* body, or "
-            f"application/json; not {kind or 'a body without a content type'!r}"
+            f"application/json; {f'not {kind}' if kind else 'there is no Content-Type'}"
         )
     if len(uploads) > max_pictures:
         raise TooLarge(f"at most {max_pictures} images per request, not {len(uploads)}")

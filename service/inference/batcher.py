@@ -84,7 +84,8 @@ _Outcome = tuple[_Call, Results | Exception]
 class Batcher:
     """Takes what waits whenever its thread is free, up to the runner's limit; no fixed delay.
 
-    The next batch is of the queue whose first job arrived first, so no queue starves and the later
+    There is one queue for each runner; in the service, for each graph of each bundle. The next
+    batch is of the queue whose first job arrived first, so no queue starves and the later
     rows of a job come before those of later jobs. Rows whose caller has left are skipped. Rows that
     cannot be computed before their deadline are answered with `DeadlineExceeded`. A batch that
     fails is retried by halves, so that a bad row fails alone. Rows that take less than `QUICK_S`

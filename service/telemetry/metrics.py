@@ -49,21 +49,21 @@ class Metrics:
         gauge = partial(_children, partial(Gauge, multiprocess_mode="livesum"), own)
         info = partial(_children, partial(Gauge, multiprocess_mode="livemax"), own)
         graph, route = ("model", "graph"), ("method", "route")
-        answered = "Answered, or whose client left (499)."
+        answered = "Requests by status; 499: the client disconnected."
         self._requests = counter("capsnet_requests", answered, (*route, "status"))
-        self._seconds = histogram("capsnet_request_seconds", "From request to answer.", route)
-        self._in_flight = gauge("capsnet_requests_in_flight", "Being handled.")()
-        stages = "One request in preprocess, queue or compute."
+        self._seconds = histogram("capsnet_request_seconds", "Seconds of one request.", route)
+        self._in_flight = gauge("capsnet_requests_in_flight", "Requests in progress.")()
+        stages = "Seconds of one request in preprocess, queue or compute."
         self._stages = histogram("capsnet_stage_seconds", stages, ("stage",))
-        self._batch_seconds = histogram("capsnet_batch_seconds", "One inference.", graph)
-        self._batch_rows = rows("capsnet_batch_rows", "Rows of one inference.", graph)
-        self._padding = counter("capsnet_padding_rows", "Rows that fill batches up.", graph)
-        self._refusals = counter("capsnet_rejections", "Refused, by slug.", ("reason",))
-        self._waiting = gauge("capsnet_waiting_rows", "Rows that wait for a batch.")()
+        self._batch_seconds = histogram("capsnet_batch_seconds", "Seconds of one batch.", graph)
+        self._batch_rows = rows("capsnet_batch_rows", "Rows of one batch.", graph)
+        self._padding = counter("capsnet_padding_rows", "Rows that pad batches.", graph)
+        self._refusals = counter("capsnet_rejections", "Rejected or late requests.", ("reason",))
+        self._waiting = gauge("capsnet_waiting_rows", "Rows admitted and not yet computed.")()
         provider = ("provider", "models")
-        self._providers = info("capsnet_provider_info", "1: what runs the networks.", provider)
+        self._providers = info("capsnet_provider_info", "1: provider and models in use.", provider)
         self._provider: Gauge | None = None
-        info("capsnet_build_info", "What is running.", ("version",))(VERSION).set(1)
+        info("capsnet_build_info", "Version of the service.", ("version",))(VERSION).set(1)
 
     def note_engine(self, engine: Engine) -> None:
         """Say what is loaded now."""

@@ -92,7 +92,7 @@ def test_a_run_that_has_begun_keeps_its_weights(
     """After the first step it is too late."""
     trainer = make_trainer("second", seed=2)
     trainer.step()
-    with pytest.raises(TrainingError, match="has begun"):
+    with pytest.raises(TrainingError, match="has started"):
         trainer.state.start_from(finished)
 
 
@@ -167,7 +167,7 @@ def test_frozen_statistics_stay(make_trainer: MakeTrainer, tiny_attention: Recip
 @pytest.mark.parametrize(
     ("frozen", "message"),
     [
-        pytest.param(("dekoder",), "called dekoder: the network has stem, primary", id="typo"),
+        pytest.param(("dekoder",), "starts with dekoder: the network has stem, primary", id="typo"),
         pytest.param(("stem", "primary", "votes", "decoder"), "everything", id="everything"),
     ],
 )

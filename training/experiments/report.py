@@ -67,6 +67,9 @@ def write_page(
     """
     reads = Counter(one.dataset for one in results if one.split == "test")
     counts = " and ".join(f"`{name}` {count} times" for name, count in sorted(reads.items()))
+    rows = {row.name for one in experiments for row in one.rows}
+    unlisted = sum(one.split == "test" and one.row not in rows for one in results)
+    counts += f" ({unlisted} by rows that are no longer listed)" if unlisted else ""
     parts = [_HEAD.format(reads=counts or "never yet")]
     parts += [_section(one, results) for one in experiments if _of(one.rows, results)]
     if rules := {one.name: one.novelty for one in manifests if one.novelty}:

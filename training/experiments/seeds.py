@@ -83,9 +83,9 @@ _MATRIX = replace(
     shift_px=1,
 )
 _FROZEN = {
-    "fixed": ("W as drawn", ("votes",)),
-    "trained": ("W trained", ()),
-    "decoder": ("all as drawn but the decoder", ("stem", "primary", "votes")),
+    "fixed": ("W random, the rest trained", ("votes",)),
+    "trained": ("all trained", ()),
+    "decoder": ("only the decoder trained", ("stem", "primary", "votes")),
 }
 
 
@@ -109,9 +109,9 @@ SEEDS = (
     Experiment(
         "frozen",
         "Routing against back-propagation",
-        'The network of `mnist-compact` on Fashion-MNIST; W are the transformation matrices. "As '
-        "drawn\" means random and not trained. The figure shows each network's reconstruction of "
-        "one held-out image, with each pose dimension (rows) moved from -0.25 to 0.25 (columns).",
+        "The network of `mnist-compact` on Fashion-MNIST; W are the transformation matrices. The "
+        "figure shows each network's reconstruction of one held-out image, with each pose "
+        "dimension (rows) moved from -0.25 to 0.25 (columns).",
         tuple(
             Row(
                 f"frozen-{name}",

@@ -55,15 +55,15 @@ def iterate(
     Args:
         votes: (..., C, I, 16), of child i for parent c.
         activations: (..., 1, I), of the children, in [0, 1].
-        costs: beta_u and beta_a, (C,) each: what a parent pays for each nat of description, and
-            what it must save to be active.
+        costs: beta_u, added to log sigma in the cost of each dimension, and beta_a, the cost
+            below which a parent is active; (C,) each.
         inverse_temperature: final lambda; the paper's code has 0.01.
         share: how log scores become assignments: a softmax over all parents of a child.
         iterations: at least one.
         balance: factor on the mass of children in the cost; below one for parents that have many
             more children than others (Gritzman 2019, section 3).
     """
-    per_nat, threshold = costs
+    beta_u, beta_a = costs
     both = torch.cat((votes, votes * votes), dim=-1)  # (..., C, I, 32)
     dim = votes.shape[-1]
     scores = both[..., 0] * 0
@@ -75,9 +75,9 @@ def iterate(
         poses, squares = moments.split(dim, dim=-1)  # type: ignore[no-untyped-call]  # (..., C, 16)
         variance = (squares - poses * poses).clamp_min(0) + FLOOR
         spread = 0.5 * variance.log()
-        cost = ((per_nat.unsqueeze(-1) + spread) * mass).sum(dim=-1) * balance  # (..., C)
+        cost = ((beta_u.unsqueeze(-1) + spread) * mass).sum(dim=-1) * balance  # (..., C)
         heat = inverse_temperature * (1 - 0.95 ** (step + 1))
-        logits = heat * (threshold - cost)
+        logits = heat * (beta_a - cost)
         yield Parents(assignments, scores, logits.sigmoid(), poses)
         if step == iterations - 1:
             return

@@ -155,7 +155,7 @@ def test_auto_falls_back_in_one_sentence(
     with caplog.at_level(logging.INFO, logger="model.runtime"):
         for runtime in runtimes:
             runtime.warm_up()
-    assert ["CUDA is not used: no kernel"] == caplog.messages
+    assert ["running on the CPU: no kernel"] == caplog.messages
     assert [0, 0] == [runtime.encoder_padding(3) for runtime in runtimes]
     assert (3, 10) == runtimes[0].encode(IMAGES).presence.shape
 
