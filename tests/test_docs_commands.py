@@ -35,7 +35,7 @@ OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY)]
 NOT_RUN = {
     "docker compose": "needs Docker; tests/docker reads the files",
     "BUNDLES_DIR=bundles docker compose": "needs Docker",
-    "pip install": "needs a package index",
+    ".venv/bin/python -m pip install": "needs a package index",
     "CAPSNET_OTEL=true": "needs a collector; tests/service/telemetry has one",
     "mv bundles/mnist": "is what tests/e2e/test_reload.py does",
     ".venv/bin/pre-commit install": "would change the repository's hooks",

@@ -106,7 +106,7 @@ def ask(client: TestClient, route: str, picture: Path) -> Response:
 
 def test_the_family_is_trained_and_exported(workplace: Path, page: dict[str, Any]) -> None:
     """The bundle says whose it is and what it offers; its weights are the page's network again."""
-    bundle = Bundle.open(workplace / "bundles" / "shapes")
+    bundle = Bundle.open(workplace / "bundles" / "linear")
     manifest = bundle.manifest
     assert ("linear", ("decode",), ()) == (manifest.family, manifest.offers, manifest.layers)
     assert (("lying", "standing"), (1, 28, 28)) == (manifest.class_names, manifest.image_shape)
@@ -118,7 +118,7 @@ def test_the_family_answers(client: TestClient, workplace: Path) -> None:
     for number, name in enumerate(("lying", "standing")):
         answer = ask(client, "/classify", workplace / "shapes" / name / "3.png").json()
         (prediction,) = answer["predictions"]
-        assert ("shapes", number) == (answer["model"], prediction["label"])
+        assert ("linear", number) == (answer["model"], prediction["label"])
 
 
 def test_the_family_draws(client: TestClient, workplace: Path) -> None:
