@@ -42,7 +42,8 @@ Send an image (PNG, JPEG, WebP, BMP, GIF) as a form's `file`, as the raw body, o
 
 Routes that draw answer with a PNG where `Accept` prefers `image/png`. Misspelt parameters and
 fields are refused. Errors are problem details (RFC 9457). Every route is also under `/v1`. The
-examples of answers are real ones, with long lists and images cut short.
+examples of answers are real ones, with long lists and images cut short. "The paper" is Sabour,
+Frosst and Hinton, Dynamic Routing Between Capsules (2017).
 """
 
 

@@ -22,7 +22,7 @@ from service.http.openapi import image_body
 from service.http.route import Route
 
 TAGS = {
-    "classify & reconstruct": "Images in; labels, reconstructions and masks out.",
+    "classify": "Images in; labels, reconstructions and masks out.",
     "interpret": "What capsules encode and how they agree: poses, routing, equivariance.",
     "sample images": "Images to try the other routes on.",
     "models": "The networks that are loaded.",
@@ -44,7 +44,7 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
     post = partial(Route, "POST", dependencies=schemes)
     get = partial(Route, "GET", dependencies=schemes)
     probe = partial(Route, "GET", needs_networks=False, tags=["operations"])
-    classifying = partial(post, tags=["classify & reconstruct"], openapi=image_body())
+    classifying = partial(post, tags=["classify"], openapi=image_body())
     interpreting = partial(post, tags=["interpret"], openapi=image_body())
     several = image_body(most=max_images)
     pair = image_body(example="/overlay?first=3&second=5")

@@ -114,12 +114,12 @@ async function apart({ segments, explained_ink: explained }) {
   const pictures = await Promise.all(segments.map((one, place) => paint([one.reconstruction], place)));
   const both = await paint(segments.map((one) => one.reconstruction), 0);
   both.setAttribute("aria-label", "both digits, each in its colour");
-  const facts = `The digits explain ${Math.round(100 * explained)} % of the ink.`;
+  const facts = `Together the digits cover ${Math.round(100 * explained)} % of the strokes; shared strokes count for both.`;
   return [
     figure(both, "separated", facts),
     ...segments.map((one, place) => {
       pictures[place].setAttribute("aria-label", `the ${one.class_name}, reconstructed`);
-      const share = `length ${one.length.toFixed(2)}, ${Math.round(100 * one.ink_share)} % of the ink`;
+      const share = `length ${one.length.toFixed(2)}, ${Math.round(100 * one.ink_share)} % of the strokes`;
       return figure(pictures[place], make("strong", {}, one.class_name), share, one.mask);
     }),
   ];

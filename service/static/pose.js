@@ -14,7 +14,7 @@ panel.append(
   make(
     "div",
     { class: "lead" },
-    make("p", {}, "Each slider changes one dimension of the pose. Below it: what an increase does, and how much of the change that explains."),
+    make("p", {}, "Each slider changes one dimension of the pose. Where its effect is known, the line below names what moving right does, and the share of the change that this explains."),
     reset,
   ),
   make("div", { class: "paper mini" }, mini),

@@ -1,4 +1,4 @@
-"""Keys, the tour, and the comparison of two networks."""
+"""Keyboard, the tour, and the comparison of two networks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.browser
 def test_a_question_mark_lists_the_keys(playground: Playground) -> None:
     """And Escape closes the list; the button opens it, too."""
     page = playground.page
-    dialog = page.get_by_role("dialog", name="Keys")
+    dialog = page.get_by_role("dialog", name="Keyboard")
     page.keyboard.press("?")
     dialog.wait_for()
     page.keyboard.press("Escape")
     dialog.wait_for(state="hidden")
-    page.get_by_role("button", name="Keys").click()
+    page.get_by_role("button", name="Keyboard").click()
     dialog.get_by_role("button", name="Close").click()
     dialog.wait_for(state="hidden")
 

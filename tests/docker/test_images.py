@@ -1,0 +1,45 @@
+"""The files that an image copies are all that its program imports."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = {
+    "service": ["service.worker", "service.inference.process", "service.healthcheck"],
+    "training": ["training.__main__", "training.export", "training.evaluate", "training.analysis"],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_import_finds_its_module(name: str, tmp_path: Path) -> None:
+    """Without the editable installation, which would supply what is missing."""
+    text = (ROOT / "docker" / f"{name}.Dockerfile").read_text()
+    for sources, target in re.findall(r"^COPY ((?:[\w*./-]+ )+)/app/(\S*)$", text, re.MULTILINE):
+        folder = tmp_path / target
+        for source in sources.split():
+            for found in ROOT.glob(source):
+                if found.is_dir():
+                    shutil.copytree(found, folder, dirs_exist_ok=True)
+                else:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(found, folder)
+    path = os.pathsep.join([str(tmp_path), sysconfig.get_paths()["purelib"]])
+    imports = "import " + ", ".join(PROGRAMS[name])
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", imports],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
