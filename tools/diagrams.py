@@ -122,11 +122,11 @@ def draw_processes() -> Figure:
     clients = Box(1, 8, 12, 5, "clients", "data")
     supervisor = Box(20, 8, 16, 5, "supervisor\nowns the port", "process")
     workers = [
-        Box(45, 15 - 7 * at, 18, 5, f"worker {name}\nevent loop, inference thread", "process")
+        Box(45, 15 - 7 * at, 18, 5, f"worker {name}\nnetworks, if not shared", "process")
         for at, name in enumerate(("1", "2", "N"))
     ]
     engine = Box(
-        73, 7, 20, 7, "engine\nnetworks, batches of all\nonly if shared, or CUDA", "capsule"
+        73, 7, 20, 7, "shared engine (optional)\nnetworks and batches\nof all workers", "capsule"
     )
     arrows = [Arrow(clients, "right", supervisor, "left")]
     arrows += [Arrow(supervisor, "right", worker, "left") for worker in workers]
