@@ -35,7 +35,7 @@ RECIPES: dict[str, Recipe] = {
     REFERENCE: PRESETS["mnist"],
     "paper's CNN": PRESETS["mnist-baseline"],
     **{row.title: row.recipe for row in EXPERIMENTS["families-mnist"].rows},
-    **{name: PRESETS[name] for name in ("fashion-mnist-compact", "multimnist-compact")},
+    "multimnist-attention": PRESETS["multimnist-attention"],
 }
 BATCHES = (1, 32)
 

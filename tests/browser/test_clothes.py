@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-NETWORK = "fashion-mnist-compact"
+NETWORK = "fashion-mnist-attention"
 ENVIRONMENT = {"CAPSNET_DEFAULT_MODEL": NETWORK, "CAPSNET_MODELS": f'["{NETWORK}"]'}
 
 

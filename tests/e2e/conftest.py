@@ -18,7 +18,7 @@ from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running, wai
 from training.data.datasets import DATASETS, Examples, hold_out, load
 
 SHIPPED = (
-    "fashion-mnist-compact",
+    "fashion-mnist-attention",
     "mnist",
     "mnist-attention",
     "mnist-compact",
