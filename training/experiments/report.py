@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _NOVELTY = """## Novelty
 
 How well the [novelty score](explanation/views.md#novelty) separates training images from 1,000
-images of another kind: area under the ROC curve, and the share that is not novel. Hyperparameters
-were chosen on noise and clothes.
+others: area under the ROC curve, and the share that is not novel. Hyperparameters were chosen on
+noise and clothes.
 """
 _MISSING = """## Not run yet
 
