@@ -46,8 +46,9 @@ _HEAD = """# Results
 This page, written by `python -m training experiment write`, compares networks. Choices were made on
 the last 5,000 training images. The test split was read once per row and seed: {reads}.
 
-Errors are means over seeds, ± the standard deviation. Brackets hold the 95 % Wilson interval of all seeds pooled, without the
-variation between seeds. Rows with overlapping intervals may differ by chance.
+Errors are means over seeds, ± the standard deviation. Brackets hold the 95 % Wilson interval of all
+seeds pooled, without the variation between seeds. Rows with overlapping intervals may differ by
+chance.
 """
 
 
