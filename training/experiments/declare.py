@@ -196,8 +196,7 @@ COMPARISONS = (
         "The paper's comparison on MultiMNIST, with small networks",
         "CapsNets with 64 channels and 8 types of primary capsules (the paper: 256 and 32) and a "
         "CNN with 80 and 40 channels (512 and 256), each trained on 50,000 pairs (60 million). A "
-        "pair is right only if both labels are. The paper's text shifts digits by up to 4 pixels, "
-        "its code by up to 6.",
+        "pair is right only if both labels are.",
         _MULTIMNIST,
         _PAIR_COLUMNS,
         _PAPER,

@@ -32,22 +32,23 @@ if TYPE_CHECKING:
 _NOVELTY = """## Novelty
 
 How well the [novelty score](explanation/views.md#novelty) separates training images from 1,000
-images of another kind: area under the ROC curve, and the share that is not novel at the threshold
-that accepts 95 % of training images. Hyperparameters were chosen on noise and clothes only. Fewer
-than 95 % of new images of the right kind are accepted.
+others: area under the ROC curve, and the share that is not novel. Hyperparameters were chosen on
+noise and clothes.
+"""
+_MISSING = """## Not run yet
+
+`python -m training experiment list` describes them.
 """
 _SHOWN = 6
 """Pairs in the picture of what networks name."""
 _HEAD = """# Results
 
-This page reports experiments that compare networks, and measurements of the bundles.
-`python -m training experiment write` generates it. In an experiment, each row is a network trained
-on a fixed number of images. Choices were made on the last 5,000 training images. The test split was
-read once per row and seed: {reads}.
+This page, written by `python -m training experiment write`, compares networks. Choices were made on
+the last 5,000 training images. The test split was read once per row and seed: {reads}.
 
-Errors are means over seeds, ± the standard deviation if there are several. Brackets hold the 95 %
-Wilson interval of all seeds pooled; it does not cover the variation between seeds. Rows with
-overlapping intervals may differ by chance.
+Errors are means over seeds, ± the standard deviation. Brackets hold the 95 % Wilson interval of all
+seeds pooled, without the variation between seeds. Rows with overlapping intervals may differ by
+chance.
 """
 
 
@@ -69,7 +70,7 @@ def write_page(
     counts = " and ".join(f"`{name}` {count} times" for name, count in sorted(reads.items()))
     rows = {row.name for one in experiments for row in one.rows}
     unlisted = sum(one.split == "test" and one.row not in rows for one in results)
-    counts += f" ({unlisted} by rows that are no longer listed)" if unlisted else ""
+    counts += f" ({unlisted} by unlisted rows)" if unlisted else ""
     parts = [_HEAD.format(reads=counts or "never yet")]
     parts += [_section(one, results) for one in experiments if _of(one.rows, results)]
     if rules := {one.name: one.novelty for one in manifests if one.novelty}:
@@ -82,7 +83,7 @@ def write_page(
         lines += [_line((name, f"`{sha}`")) for name, sha in digests.items()]
         parts.append("\n".join(("## Derived test sets\n", *lines, "")))
     if missing := [line for one in experiments if (line := _missing(one, results))]:
-        parts.append("\n".join(("## Not run yet\n", *missing, "")))
+        parts.append("\n".join((_MISSING, *missing, "")))
     return "\n".join(parts)
 
 
@@ -142,9 +143,9 @@ def _speeds(speeds: Mapping[str, Any]) -> str:
         values = (f"{one:,}" if isinstance(one, int) else str(one) for one in cells.values())
         lines.append(_line((name, *values)))
     text = (
-        "The encoders on one CPU thread. Multiplications are for one image with plain "
-        f"convolutions. Images per second are medians of {speeds['rounds']} rounds; brackets hold "
-        "the ratio to the paper's CapsNet in the same round (median, lowest - highest)."
+        "The encoders on one CPU thread. Multiplications are for one image. Images per second are "
+        f"medians of {speeds['rounds']} rounds; brackets hold the ratio to the paper's CapsNet "
+        "(median, lowest - highest)."
     )
     command = "`python -m benchmarks.families --write docs/speeds.json`"
     return "\n".join(("## Families: size and speed\n", f"{text}\n", *lines, f"\n{command}\n"))
@@ -156,7 +157,7 @@ def _missing(one: Experiment, results: Sequence[Result]) -> str:
     if not rows:
         return ""
     names = one.name if len(rows) == len(one.rows) else " ".join(row.name for row in rows)
-    return f"- {one.title}: `python -m training experiment run {names}`"
+    return f"- `python -m training experiment run {names}`"
 
 
 def _of(rows: Sequence[Row], results: Sequence[Result]) -> list[Result]:

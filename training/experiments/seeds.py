@@ -110,8 +110,8 @@ SEEDS = (
         "frozen",
         "Routing against back-propagation",
         "The network of `mnist-compact` on Fashion-MNIST; W are the transformation matrices. The "
-        "figure shows each network's reconstruction of one held-out image, with each pose "
-        "dimension (rows) moved from -0.25 to 0.25 (columns).",
+        "figure shows reconstructions of one image, with each pose dimension (rows) moved from "
+        "-0.25 to 0.25 (columns).",
         tuple(
             Row(
                 f"frozen-{name}",
@@ -127,9 +127,8 @@ SEEDS = (
         "side-by-side",
         "Trained on single digits, shown two",
         "Shared-weight capsules with 1 to 3 rounds of routing, and a CNN with the same "
-        "convolutions, global average pooling and two dense layers; same loss, no decoder. A pair "
-        "is two test digits of different classes side by side (28x56 pixels). It is right if both "
-        "are the top two classes. The figure shows predictions on held-out digits.",
+        "convolutions and global average pooling. A pair is two test digits of different classes "
+        "side by side (28x56 pixels). It is right if both are the top two classes.",
         (
             *_by_rounds("side-by-side", _SINGLES, setting="rounds", **_TWO),
             Row(
@@ -147,10 +146,9 @@ SEEDS = (
     Experiment(
         "em-iterations",
         "EM routing by iterations",
-        "A small network of matrix capsules on MNIST (4 primary types, two convolutional layers of "
-        "8), without a decoder. `inverse_temperature` and `initial_saving` were tuned for two "
-        "iterations. The rows show that these settings do not transfer, not which number of "
-        "iterations is best.",
+        "A small network of matrix capsules on MNIST. `inverse_temperature` and `initial_saving` "
+        "were tuned for two iterations. The rows show that these settings do not transfer, not "
+        "which number of iterations is best.",
         _by_rounds("em", _MATRIX, setting="routing_iterations", images=30_000, curve_every=3_000),
     ),
     Experiment(
