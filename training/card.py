@@ -203,13 +203,17 @@ def _scores(manifest: Manifest) -> Iterator[str]:
     metrics, rounding = manifest.metrics, manifest.rounding
     yield f"{_sentence(_error(metrics))} {_sentence(metrics.get('protocol', ''))}".strip()
     if shifts := metrics.get("shifts"):
-        head = "| shift | pairs wrong | digits missed | squared error of a digit | IoU of masks |"
+        head = (
+            "| shift | pairs wrong | digits missed | squared error of a digit | IoU of masks | "
+            "`count=auto` wrong for pairs, for single digits |"
+        )
         rows = [
             f"| {shift} | {one['error_percent']:.2f} % | {one['digit_error_percent']:.2f} % | "
-            f"{one['squared_error']:.1f} | {one['mask_iou']:.3f} |"
+            f"{one['squared_error']:.1f} | {one['mask_iou']:.3f} | "
+            f"{one['auto_pair_error_percent']:.1f} %, {one['auto_single_error_percent']:.1f} % |"
             for shift, one in shifts.items()
         ]
-        yield "\n".join([head, "|---|---|---|---|---|", *rows])
+        yield "\n".join([head, "|---|---|---|---|---|---|", *rows])
     if reads := [TestRead(**read) for read in manifest.training.get("test_reads", ())]:
         times = "once" if len(reads) == 1 else f"{len(reads)} times"
         rows = [f"| {one.date} | {one.version or 'unknown'} | {one.errors:,} |" for one in reads]

@@ -15,6 +15,7 @@ from rich.table import Table
 from model.bundle import Bundle, Manifest, write_manifest
 from model.capsnet import Network
 from model.interpret.masks import INK, find_masks
+from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training.answers import (
@@ -188,11 +189,15 @@ def score_pairs(runtime: Runtime, digits: Examples, *, split: Split, which: str)
         shift_px: score_shift(runtime, make(digits, size=manifest.height, shift_px=shift_px))
         for shift_px in reaches
     }
-    table = Table("pairs", "wrong, %", "digits missed, %", "squared error", "IoU of masks")
+    table = Table(
+        *("pairs", "wrong, %", "digits missed, %", "squared error", "IoU of masks"),
+        *("auto wrong: pairs, %", "singles, %"),
+    )
     for name, percent in PAPER_PERCENT.items():
         table.add_row(f"Sabour 2017, {name}", percent)
     for shift_px, (one, _) in scored.items():
-        keys = ("error_percent", "digit_error_percent", "squared_error", "mask_iou")
+        keys = ["error_percent", "digit_error_percent", "squared_error", "mask_iou"]
+        keys += ["auto_pair_error_percent", "auto_single_error_percent"]
         table.add_row(f"this bundle, shift {shift_px} px", *(f"{one[key]:.2f}" for key in keys))
     first, wrong = next(iter(scored.values()))
     protocol = (
@@ -213,9 +218,11 @@ def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], Wrong
     - squared_error: of a digit's reconstruction against the digit alone, summed over pixels;
     - mask_iou: intersection over union of a digit's mask and its true ink;
     - true_ink, present_ink: sum of a digit's pixels, and of its reconstruction's;
-    - absent_ink: the same where a class is decoded that is neither there nor named.
+    - absent_ink: the same where a class is decoded that is neither there nor named;
+    - auto_pair_error_percent: pairs in which `count=auto` does not find just these two;
+    - auto_single_error_percent: the same of the first digit alone.
 
-    All but the first four are means over digits.
+    The others are means over digits.
     """
     parts = [_measure(runtime, pairs.part(some)) for some in _slices(pairs.labels)]
     values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -275,7 +282,24 @@ def _measure(runtime: Runtime, pairs: PairSet) -> dict[str, NDArray[Any]]:
         "true_ink": layers.sum(axis=(2, 3)),
         "present_ink": drawn.sum(axis=(2, 3)),
         "absent_ink": absent.sum(axis=(2, 3)),
+        "auto_pair_error_percent": 100 * ~_are_counted(runtime, images, pairs.labels),
+        "auto_single_error_percent": 100
+        * ~_are_counted(runtime, layers[:, :1], pairs.labels[:, :1]),
     }
+
+
+def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether `count=auto` finds just these classes (N, C) in images (N, 1, H, W): (N,)."""
+    threshold = runtime.bundle.manifest.mask_threshold
+    assert threshold is not None
+    presence, poses = runtime.encode(images)
+    right = []
+    for image, lengths, capsules, expected in zip(images, presence, poses, labels, strict=True):
+        classes = candidates(lengths, "auto")
+        drawn = runtime.decode(capsules[classes], classes)[:, 0] if len(classes) else images[:0, 0]
+        found = segment(image[0], classes, drawn, threshold=threshold, count="auto")
+        right.append(set(found.labels.tolist()) == set(expected.tolist()))
+    return np.array(right)
 
 
 def _keep(bundle: Bundle, scores: Scores) -> None:

@@ -10,7 +10,8 @@ from PIL import Image
 from model.bundle import CARD, Bundle, write_manifest
 from model.capsnet import Network
 from model.interpret.masks import find_masks
-from model.preprocess import scale
+from model.interpret.segmentation import candidates, segment
+from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from tests.training.published import HELD_OUT, RUN, TEST, say_training, write_toys
 from training.answers import interval
@@ -197,6 +198,32 @@ def test_scores_of_pairs_are_means_over_digits(
     assert pytest.approx(scores["squared_error"], rel=1e-4) == np.mean(squared)
     assert pytest.approx(scores["mask_iou"], abs=1e-4) == np.mean(overlaps)
     assert pytest.approx(scores["true_ink"], rel=1e-4) == layers.sum() / 10
+
+
+def test_digits_are_counted_as_the_service_counts_them(
+    strokes_bundle_path: Path, noise: PairSet
+) -> None:
+    """A pair is right if `count=auto` finds its labels, a digit alone if it finds that one."""
+    runtime = Runtime(Bundle.open(strokes_bundle_path), device="cpu")
+    threshold = runtime.bundle.manifest.mask_threshold
+    assert threshold is not None
+
+    def find(image: Floats) -> list[int]:
+        presence, poses = runtime.encode(image[None, None])
+        labels = candidates(presence[0], "auto")
+        drawn = runtime.decode(poses[0, labels], labels)[:, 0]
+        return segment(image, labels, drawn, threshold=threshold, count="auto").labels.tolist()
+
+    images, layers = scale(noise.images), scale(noise.layers)
+    pairs = [find(image[0]) for image in images]
+    singles = [find(layer[0]) for layer in layers]
+    labels = np.array([one if len(one) == 2 else (0, 1) for one in pairs])
+    scores, _ = score_shift(runtime, noise._replace(labels=labels))
+    wrong = [set(one) != set(both) for one, both in zip(pairs, labels.tolist(), strict=True)]
+    assert {True, False} == set(wrong)
+    assert 100 * np.mean(wrong) == scores["auto_pair_error_percent"]
+    wrong = [one != [first] for one, (first, _) in zip(singles, labels.tolist(), strict=True)]
+    assert 100 * np.mean(wrong) == scores["auto_single_error_percent"]
 
 
 @pytest.fixture
