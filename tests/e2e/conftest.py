@@ -24,7 +24,7 @@ SHIPPED = (
     "mnist-compact",
     "mnist-matrix",
     "mnist-shared",
-    "multimnist-compact",
+    "multimnist-attention",
 )
 """Not whatever is in the folder: others may have exported their own."""
 
