@@ -246,7 +246,7 @@ def _draw_errors(kind: str, one: Experiment, results: Sequence[Result]) -> Figur
         for family in dict.fromkeys(family_of(row.recipe.network) for row in one.rows):
             rows = [row for row in one.rows if family_of(row.recipe.network) == family]
             counts = [(row.training_images or 60_000, "plain", row) for row in rows]
-            _plot_errors(axes, rows[-1].title, counts, results)
+            _plot_errors(axes, rows[-1].title.removesuffix(", all images"), counts, results)
         axes.set(xlabel="training images", ylabel="test error, %", xscale="log", ylim=(0, None))
     else:
         for row in one.rows:
