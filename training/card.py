@@ -89,8 +89,8 @@ presence of its class (of the less present one of two); coloured: the answer, li
 ![images with wrong answers]({file})"""
 _SWEEP = """## Sweeps
 
-Poses of two held-out images, decoded again and again with one dimension moved: by as much as stands
-above its column, the others unchanged (Sabour 2017, figure 4).
+Poses of two of the last training images, decoded with one dimension moved by the number above its
+column, the others unchanged (Sabour 2017, figure 4).
 
 ![every pose dimension moved from -0.25 to 0.25]({file})"""
 _ROUTING = """## Routing
