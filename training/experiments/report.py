@@ -77,7 +77,7 @@ def write_page(
         parts.append(_novelty(dict(sorted(rules.items()))))
     if speeds:
         parts.append(_speeds(speeds))
-    digests = {name: sha for one in results for name, sha in one.digests.items()}
+    digests = {name: sha for one in results if one.row in rows for name, sha in one.digests.items()}
     if digests:
         lines = [_line(("set", "SHA-256")), "|---|---|"]
         lines += [_line((name, f"`{sha}`")) for name, sha in digests.items()]
