@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -62,6 +62,14 @@ def choose_device(name: str, *, threads: int = 0) -> torch.device:
 def device_name(device: torch.device) -> str:
     """CPU, or what the GPU is sold as."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether products in bfloat16 are faster than in float32: on GPUs, and some CPUs."""
+    # torch.cpu says so since 2.12.
+    known: Mapping[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
+    names = ("amx_bf16", "avx512_bf16", "sve_bf16")
+    return device.type == "cuda" or any(known.get(name, False) for name in names)
 
 
 def keep_freed_memory() -> bool:

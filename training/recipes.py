@@ -33,7 +33,7 @@ RECONSTRUCTION_CODE = 0.01
 classes too, so that its reconstruction weighs twenty times as much."""
 _CHOICES = (
     *(("task", TaskName), ("loss", LossName), ("schedule", Schedule), ("pad", Pad)),
-    ("votes", Precision),
+    *(("convolutions", Precision), ("votes", Precision)),
 )
 
 
@@ -88,8 +88,12 @@ class Recipe:
     """A square of up to this many pixels, anywhere in a training image, is made black."""
     pad: Pad = "zero"
     """What moves in at the edges of training images: black, or the image mirrored there."""
+    convolutions: Precision = "float32"
+    """Of convolutions in training on a CPU with instructions for bfloat16; those of other CPUs are
+    float32, a GPU's always bfloat16."""
     votes: Precision = "float32"
-    """Of votes and their gradients in training; matrix capsules know float32 alone."""
+    """Of votes and their gradients in training; matrix capsules and self-attention, which makes
+    none, know float32 alone."""
     average_decay: float = 0.0
     """Decay of the exponential moving average of the weights (lower in the first steps), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""
@@ -227,6 +231,8 @@ def _describe(kind: Any) -> str:
 
 _DISTORTED: dict[str, Any] = {"affine": 0.5, "elastic_px": 1.25}
 _AVERAGED: dict[str, Any] = {"average_decay": 0.999}
+_DEEP: dict[str, Any] = {"convolutions": "bfloat16", **_AVERAGED}
+"""Of networks with several small convolutions, which bfloat16 makes 1.6 times as fast."""
 _MNIST = Recipe("mnist", epochs=120, warmup_steps=500, **_DISTORTED)
 _SMALL: dict[str, Any] = {"batch_size": 64, "warmup_steps": 300}
 _COMPACT = DynamicConfig(
@@ -240,7 +246,7 @@ _ATTENTION = Recipe(
     learning_rate=2e-3,
     **_SMALL,
     **_DISTORTED,
-    **_AVERAGED,
+    **_DEEP,
 )
 _MULTIMNIST = Recipe(
     "multimnist",
@@ -269,7 +275,7 @@ _PICTURES = Recipe(
     shift_px=3,
     pad="reflect",
     **_SMALL,
-    **_AVERAGED,
+    **_DEEP,
 )
 
 _PRESETS = (
@@ -314,7 +320,7 @@ _PRESETS = (
     replace(_PICTURES, name="cifar10"),
     _PICTURES,
     Recipe(
-        "mnist-shared", network=SharedConfig(), absent_weight=0.25, epochs=10, **_SMALL, **_AVERAGED
+        "mnist-shared", network=SharedConfig(), absent_weight=0.25, epochs=10, **_SMALL, **_DEEP
     ),
     Recipe(
         "mnist-matrix",

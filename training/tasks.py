@@ -8,11 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from model.capsnet import Encoding, Network, family_of
+from model.capsnet import Network, family_of
 from training.answers import error_percent, is_missed, measure_presence
 from training.data.augment import BatchStream, RowStream
 from training.data.datasets import Examples
 from training.data.pairs import PairStream, validation_pairs
+from training.device import has_bfloat16
 from training.losses import Losses, classification_loss, reconstruction_loss
 from training.recipes import Recipe, TaskName
 
@@ -29,6 +30,9 @@ class Task(ABC):
         self._recipe = recipe
         self._device = device
         self._classify = classification_loss(recipe)
+        asked = device.type == "cuda" or recipe.convolutions == "bfloat16"
+        self._rounds = asked and has_bfloat16(device)
+        """Whether convolutions are in bfloat16, whose gradients need no scale."""
 
     @abstractmethod
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,7 +49,9 @@ class Task(ABC):
         """
         recipe = self._recipe
         images, layers, labels = self.make(rows)
-        presence, poses = _encode(network, images)
+        images = images.contiguous(memory_format=torch.channels_last)
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._rounds):
+            presence, poses = network(images)
         present = torch.zeros_like(presence).scatter_(1, labels, 1)
         losses: Losses = {recipe.loss: self._classify(presence, present, step)}
         if recipe.reconstruction_weight and "decode" in family_of(recipe.network).offers:
@@ -93,11 +99,3 @@ class Pairs(Task):
 
 
 TASKS: dict[TaskName, type[Task]] = {"single": Single, "pairs": Pairs}
-
-
-def _encode(network: Network, images: Tensor) -> Encoding:
-    """Run the encoder; on a GPU its convolutions are in bfloat16, whose gradients need no scale."""
-    images = images.contiguous(memory_format=torch.channels_last)
-    with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
-        encoding: Encoding = network(images)
-    return encoding

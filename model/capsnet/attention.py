@@ -108,9 +108,12 @@ class AttentionCapsNet(Network):
 
     def forward(self, images: Tensor) -> Encoding:
         """Encode images (N, C, H, W) in [0, 1]."""
-        votes = self.votes(self._primary(images))
-        with torch.autocast(votes.device.type, enabled=False):
-            poses = attention.route(votes, self.bias)
+        capsules = self._primary(images)
+        with torch.autocast(capsules.device.type, enabled=False):
+            if self.training:
+                poses = attention.route_without_votes(capsules, self.votes.weight, self.bias)
+            else:
+                poses = attention.route(self.votes(capsules), self.bias)
             return Encoding(length(poses), poses)
 
     def trace(self, images: Tensor) -> Trace:

@@ -51,17 +51,33 @@ def test_reconstructions_come_closer(make_trainer: MakeTrainer, tiny: Recipe) ->
     assert 0.9 * errors[0] > errors[-1]
 
 
-@pytest.mark.parametrize("name", ["tiny", "tiny_attention"])
-def test_votes_may_be_rounded(
-    make_trainer: MakeTrainer, request: pytest.FixtureRequest, name: str
-) -> None:
+def test_votes_may_be_rounded(make_trainer: MakeTrainer, tiny: Recipe) -> None:
     """In bfloat16 the first losses are about the same, and the run goes on."""
-    recipe = request.getfixturevalue(name)
-    exact = make_trainer("exact", recipe=recipe)
-    rounded = make_trainer("rounded", recipe=replace(recipe, votes="bfloat16"))
+    exact, rounded = make_trainer("exact"), make_trainer("rounded", recipe=_rounded(tiny, "votes"))
     torch.testing.assert_close(exact.step(), rounded.step(), rtol=2e-2, atol=1e-3)
     assert not torch.equal(weights(exact)[VOTES], weights(rounded)[VOTES])
     assert rounded.run()
+
+
+@pytest.mark.parametrize("able", [False, True])
+def test_convolutions_may_be_rounded(
+    make_trainer: MakeTrainer,
+    tiny_attention: Recipe,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    able: bool,
+) -> None:
+    """On a CPU with instructions for bfloat16; on another the recipe's wish changes nothing."""
+    monkeypatch.setattr("training.tasks.has_bfloat16", lambda _: able)
+    exact = make_trainer("exact", recipe=tiny_attention)
+    rounded = make_trainer("rounded", recipe=_rounded(tiny_attention, "convolutions"))
+    torch.testing.assert_close(exact.step(), rounded.step(), rtol=2e-2, atol=1e-3)
+    assert (not able) == torch.equal(weights(exact)[VOTES], weights(rounded)[VOTES])
+    assert rounded.run()
+
+
+def _rounded(recipe: Recipe, what: str) -> Recipe:
+    return replace(recipe, **{what: "bfloat16"})  # type: ignore[arg-type]
 
 
 def test_a_run_to_the_end_is_complete(make_trainer: MakeTrainer) -> None:
