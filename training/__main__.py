@@ -26,7 +26,7 @@ from training.learning_set import for_pictures, load_pictures, load_published
 from training.provenance import ProvenanceError
 from training.recipes import PRESETS, Recipe, SettingError, override
 from training.speed import measure_options
-from training.state import CHECKPOINT, Checkpoint, Plan, TrainingError
+from training.state import Plan, TrainingError, starting_point
 from training.trainer import Trainer, stop_signals
 
 EXPECTED = (TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError)
@@ -74,11 +74,11 @@ def train(
         bool, typer.Option("--resume-or-begin", help="Continue it if it has begun.")
     ] = False,
     weights: Annotated[
-        Path | None, typer.Option(help="Start from the weights of the run in this folder.")
+        Path | None, typer.Option(help="Start from the weights of this run's folder or bundle.")
     ] = None,
     transfer: Annotated[
         Path | None,
-        typer.Option(help="Start from those weights of the run in this folder that fit."),
+        typer.Option(help="Start from those weights of this run's folder or bundle that fit."),
     ] = None,
     max_minutes: Annotated[
         float, typer.Option(min=0, help="Save and stop after this long; --resume goes on.")
@@ -125,7 +125,7 @@ def train(
             if trainer.done_steps and not (trainer.complete or trainer.state.optimiser.state):
                 tell("the checkpoint has weights alone: Adam starts anew")
             if (source := weights or transfer) and not goes_on:
-                other = Checkpoint.load(source / CHECKPOINT)
+                other = starting_point(source)
                 taken = trainer.state.start_from(other, fitting=transfer is not None)
                 anew = [name for name in trainer.network.state_dict() if name not in taken]
                 tell(f"from {source}: {', '.join(taken)}; anew: {', '.join(anew) or 'nothing'}")

@@ -17,8 +17,10 @@ import torch
 from filelock import FileLock, Timeout
 from torch import nn
 
+from model import find
+from model.bundle import MANIFEST, Bundle, BundleError
 from model.bundle.atomic_file import replacing
-from model.capsnet import Network, build
+from model.capsnet import Network, build, load
 from model.capsnet.votes import Votes
 from training.data.datasets import Examples
 from training.device import device_name
@@ -115,6 +117,31 @@ class Checkpoint:
             return Checkpoint(**{**values, **typed})
         except _UNREADABLE as error:
             raise CheckpointError(f"{path} is not a readable checkpoint: {error}") from error
+
+
+def starting_point(source: Path) -> Checkpoint:
+    """What weights can be taken from: a run's folder, or a bundle, by folder or shipped name.
+
+    Raises:
+        CheckpointError: neither is there, or it is corrupt.
+    """
+    if not (find(source) / MANIFEST).is_file():
+        return Checkpoint.load(source / CHECKPOINT)
+    try:
+        bundle = Bundle.open(find(source))
+        network = load(bundle)
+    except BundleError as error:
+        raise CheckpointError(str(error)) from error
+    training = bundle.manifest.training
+    return Checkpoint(
+        recipe=Recipe.from_dict(training["recipe"]),
+        pictures=None,
+        examples=training["examples"],
+        runs=tuple(Run.from_dict(run) for run in training["runs"]),
+        network=network.state_dict(),
+        trained=None,
+        optimiser={},
+    )
 
 
 @dataclass(frozen=True)

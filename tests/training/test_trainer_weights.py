@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from model.bundle import WEIGHTS
+from model.capsnet import load
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.stem import Conv
+from tests.training.published import RUN, say_training
 from training.recipes import Recipe
-from training.state import CHECKPOINT, Checkpoint, TrainingError
+from training.state import CHECKPOINT, Checkpoint, CheckpointError, TrainingError, starting_point
 from training.trainer import Trainer
 
 MakeTrainer = Callable[..., Trainer]
@@ -39,6 +44,32 @@ def test_a_run_starts_from_the_weights_of_another(
     for name, value in trainer.network.state_dict().items():
         assert torch.equal(finished.network[name], value)
     assert 0 == trainer.done_steps
+
+
+def test_a_run_starts_from_a_bundle(
+    make_trainer: MakeTrainer, bundle_path: Path, tmp_path: Path
+) -> None:
+    """From its weights in 16 bits; its runs come before the new one."""
+    start = starting_point(say_training(bundle_path, tmp_path / "toys").path)
+    trainer = make_trainer("second", seed=2, recipe=replace(start.recipe, epochs=1))
+    trainer.state.start_from(start)
+    trainer.step()
+    trainer.save()
+    assert "toys" == start.recipe.dataset
+    for name, weight in load(bundle_path).state_dict().items():
+        assert torch.equal(weight, start.network[name])
+    saved = starting_point(trainer.plan.directory)
+    assert [RUN.id, trainer.state.run.id] == [run.id for run in saved.runs]
+
+
+def test_a_broken_bundle_gives_no_weights(bundle_path: Path, tmp_path: Path) -> None:
+    """Nor does a folder with nothing in it."""
+    folder = Path(shutil.copytree(bundle_path, tmp_path / "broken"))
+    (folder / WEIGHTS).write_bytes(b"")
+    with pytest.raises(CheckpointError, match=WEIGHTS):
+        starting_point(folder)
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        starting_point(tmp_path)
 
 
 def test_where_the_weights_came_from_is_kept(
