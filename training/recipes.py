@@ -259,6 +259,7 @@ _MULTIMNIST = Recipe(
 _PAIR_STEM = (Conv(32, 5), Conv(64, 3, 2), Conv(64, 3), Conv(128, 3, 2))
 _PLAIN: dict[str, Any] = {"affine": 0.0, "elastic_px": 0.0}
 _CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True, **_PLAIN, **_AVERAGED}
+_PICTURE_STEM = (Conv(64, 3), Conv(64, 3), Conv(128, 3, 2), Conv(128, 3))
 _PICTURES = Recipe(
     "pictures",
     dataset="cifar-10",
@@ -266,7 +267,7 @@ _PICTURES = Recipe(
         channels=3,
         height=32,
         width=32,
-        stem=(Conv(64, 3), Conv(64, 3), Conv(128, 3, 2), Conv(128, 3), Conv(128, 3, 2)),
+        stem=(*_PICTURE_STEM, Conv(128, 3, 2)),
         primary="spatial",
     ),
     epochs=30,
@@ -317,10 +318,22 @@ _PRESETS = (
         **_PLAIN,
     ),
     replace(_ATTENTION, name="fashion-mnist-attention", epochs=30, **_CLOTHES),
-    replace(_PICTURES, name="cifar10"),
+    replace(
+        _PICTURES,
+        name="cifar10",
+        network=replace(
+            _PICTURES.network, stem=(*_PICTURE_STEM, Conv(96, 3, 2)), decoder_hidden=(256, 64)
+        ),
+    ),
     _PICTURES,
     Recipe(
-        "mnist-shared", network=SharedConfig(), absent_weight=0.25, epochs=10, **_SMALL, **_DEEP
+        "mnist-shared",
+        network=SharedConfig(decoder_hidden=(256, 512)),
+        absent_weight=0.25,
+        epochs=12,
+        **_SMALL,
+        **_DISTORTED,
+        **_DEEP,
     ),
     Recipe(
         "mnist-matrix",
