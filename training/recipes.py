@@ -92,8 +92,8 @@ class Recipe:
     """Of convolutions in training on a CPU with instructions for bfloat16; those of other CPUs are
     float32, a GPU's always bfloat16."""
     votes: Precision = "float32"
-    """Of votes and their gradients in training; matrix capsules and self-attention, which makes
-    none, know float32 alone."""
+    """Of products with W in training, by dynamic and self-attention routing; other families know
+    float32 alone."""
     average_decay: float = 0.0
     """Decay of the exponential moving average of the weights (lower in the first steps), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""
@@ -260,16 +260,13 @@ _PAIR_STEM = (Conv(32, 5), Conv(64, 3, 2), Conv(64, 3), Conv(128, 3, 2))
 _PLAIN: dict[str, Any] = {"affine": 0.0, "elastic_px": 0.0}
 _CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True, **_PLAIN, **_AVERAGED}
 _PICTURE_STEM = (Conv(64, 3), Conv(64, 3), Conv(128, 3, 2), Conv(128, 3))
+_PICTURE_NETWORK = AttentionConfig(
+    channels=3, height=32, width=32, stem=(*_PICTURE_STEM, Conv(128, 3, 2)), primary="spatial"
+)
 _PICTURES = Recipe(
     "pictures",
     dataset="cifar-10",
-    network=AttentionConfig(
-        channels=3,
-        height=32,
-        width=32,
-        stem=(*_PICTURE_STEM, Conv(128, 3, 2)),
-        primary="spatial",
-    ),
+    network=_PICTURE_NETWORK,
     epochs=30,
     learning_rate=2e-3,
     flip=True,
@@ -322,7 +319,7 @@ _PRESETS = (
         _PICTURES,
         name="cifar10",
         network=replace(
-            _PICTURES.network, stem=(*_PICTURE_STEM, Conv(96, 3, 2)), decoder_hidden=(256, 64)
+            _PICTURE_NETWORK, stem=(*_PICTURE_STEM, Conv(96, 3, 2)), decoder_hidden=(256, 64)
         ),
     ),
     _PICTURES,

@@ -110,10 +110,8 @@ class AttentionCapsNet(Network):
         """Encode images (N, C, H, W) in [0, 1]."""
         capsules = self._primary(images)
         with torch.autocast(capsules.device.type, enabled=False):
-            if self.training:
-                poses = attention.route_without_votes(capsules, self.votes.weight, self.bias)
-            else:
-                poses = attention.route(self.votes(capsules), self.bias)
+            votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
+            poses = attention.route(votes, self.bias)
             return Encoding(length(poses), poses)
 
     def trace(self, images: Tensor) -> Trace:

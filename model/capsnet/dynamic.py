@@ -119,9 +119,9 @@ class DynamicCapsNet(Network):
     def forward(self, images: Tensor) -> Encoding:
         """Encode images (N, C, H, W) in [0, 1]."""
         self._check(images)
-        votes = self.votes(self.primary(self.stem(images)))
-        with torch.autocast(votes.device.type, enabled=False):
-            iterations = self.config.routing_iterations
+        primary, iterations = self.primary(self.stem(images)), self.config.routing_iterations
+        with torch.autocast(primary.device.type, enabled=False):
+            votes = self.votes.factored(primary) if self.training else self.votes(primary)
             poses = by_agreement.route(votes, iterations=iterations, bias=self.class_bias)
             return Encoding(length(poses), poses)
 

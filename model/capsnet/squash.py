@@ -24,24 +24,6 @@ def squash(capsules: Tensor) -> Tensor:
     return capsules * (squared / (1 + squared) * torch.rsqrt(squared + EPSILON))
 
 
-def squash_backward(capsules: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient of `squash` in closed form, for use inside another backward pass.
-
-    With n = |s|^2, f(n) = n / (1 + n) / sqrt(n + e) and v = f s:
-    dL/ds = f g + 2 f'(n) (g . s) s.
-
-    Args:
-        capsules: (..., D), what was squashed.
-        gradient: (..., D), of the result.
-    """
-    squared = (capsules * capsules).sum(dim=-1, keepdim=True)
-    root = torch.rsqrt(squared + EPSILON)
-    factor = squared / (1 + squared) * root
-    slope = root / (1 + squared) ** 2 - 0.5 * factor * root * root
-    along = (gradient * capsules).sum(dim=-1, keepdim=True)
-    return factor * gradient + 2 * slope * along * capsules
-
-
 def squash_exponential(capsules: Tensor) -> Tensor:
     """Squash: v = (1 - exp(-|s|)) s / |s| (Mazzia 2021, equation 1).
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -22,8 +24,8 @@ class Votes(nn.Module):
     ) -> None:
         super().__init__()
         self.classes, self.out_dim = classes, out_dim
-        self.training_dtype = torch.float32
-        """Of products and votes in training mode; bfloat16 halves the memory that they move."""
+        self.training_dtype: torch.dtype | None = None
+        """Of products with W in factored votes; None for W's own."""
         self.shared = capsules is None
         shape = (in_dim, classes * out_dim)
         self.weight = nn.Parameter(torch.empty(shape if capsules is None else (capsules, *shape)))
@@ -31,17 +33,56 @@ class Votes(nn.Module):
         nn.init.trunc_normal_(self.weight, std=std, a=-2 * std, b=2 * std)
 
     def forward(self, capsules: Tensor) -> Tensor:
-        """(N, I, in_dim) capsules to (N, K, I, D) votes; in float32, or in training as set."""
+        """(N, I, in_dim) capsules to (N, K, I, D) votes, float32."""
         count = capsules.shape[1]
-        rounded = self.training and self.training_dtype == torch.bfloat16
-        weight = self.weight.bfloat16() if rounded else self.weight
-        dtype = torch.bfloat16 if rounded else torch.float32
         with torch.autocast(capsules.device.type, enabled=False):
-            factors = capsules.to(weight.dtype)
+            factors = capsules.to(self.weight.dtype)
             if self.shared:
-                products = torch.matmul(factors, weight).to(dtype)  # (N, I, K * D)
+                products = torch.matmul(factors, self.weight).float()  # (N, I, K * D)
                 split = products.reshape(-1, count, self.classes, self.out_dim)
                 return split.transpose(1, 2).contiguous()
-            products = torch.matmul(factors.transpose(0, 1), weight).to(dtype)  # (I, N, K * D)
+            products = torch.matmul(factors.transpose(0, 1), self.weight).float()  # (I, N, K * D)
         split = products.reshape(count, -1, self.classes, self.out_dim)
         return split.permute(1, 2, 0, 3).contiguous()
+
+    def factored(self, capsules: Tensor) -> FactoredVotes:
+        """The votes of (N, I, in_dim) capsules, each with its own W, without computing them."""
+        count, size = capsules.shape[1:]
+        split = self.weight.reshape(count, size, self.classes, self.out_dim)
+        weight = split.permute(2, 1, 0, 3).flatten(1, 2).to(self.training_dtype)
+        return FactoredVotes(capsules.transpose(1, 2).contiguous(), weight)
+
+
+class FactoredVotes(NamedTuple):
+    """Votes u_ki = p_i W_ki, of which routing needs sums alone.
+
+    With all p_i in one row, sum_i c_ki u_ki is (c_k p) W_k, and u_ki . v is p_i . (W_ki v): one
+    matrix product for each class, and no tensor of votes, which would be the network's largest.
+    That makes training faster. For one image it is slower: each product reads all of W.
+    """
+
+    capsules: Tensor
+    """p, (N, E, I): inputs last, so that products by element run along them."""
+    weight: Tensor
+    """W, (K, E * I, D)."""
+
+    def total(self) -> Tensor:
+        """sum_i u_ki, (N, K, D)."""
+        return self._multiply(self.capsules.flatten(1))
+
+    def weigh(self, couplings: Tensor) -> Tensor:
+        """sum_i c_ki u_ki: (N, K, I) to (N, K, D)."""
+        by_class = couplings.transpose(0, 1)  # (K, N, I)
+        return self._multiply((by_class[:, :, None] * self.capsules).flatten(2))
+
+    def agree(self, poses: Tensor) -> Tensor:
+        """u_ki . v_k: (N, K, D) to (N, K, I)."""
+        by_class = poses.transpose(0, 1).to(self.weight.dtype)  # (K, N, D)
+        answers = (by_class @ self.weight.transpose(1, 2)).to(self.capsules.dtype)
+        split = answers.reshape(-1, *self.capsules.shape)  # (K, N, E, I)
+        return (split * self.capsules).sum(dim=2).transpose(0, 1)
+
+    def _multiply(self, rows: Tensor) -> Tensor:
+        """(N, E * I) or (K, N, E * I) times W, (N, K, D)."""
+        products = rows.to(self.weight.dtype) @ self.weight
+        return products.to(self.capsules.dtype).transpose(0, 1)

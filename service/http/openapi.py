@@ -128,7 +128,7 @@ def _problems(operation: Json) -> list[type[Problem]]:
         ("security" in operation, "unauthorized"),
         (given, "invalid-parameter"),
         (given & {"model", "name"}, "unknown-model"),
-        ("model" in given, "not-offered"),
+        ("model" in given and operation["operationId"] != "equivariance", "not-offered"),
         (TIMEOUT_HEADER in given, "unavailable too-late"),
         (body, "malformed-request upload-timeout too-large unsupported-format"),
         (body, "busy not-acceptable"),

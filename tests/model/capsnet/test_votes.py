@@ -63,16 +63,28 @@ def test_half_precision_weights_give_float32_votes() -> None:
     torch.testing.assert_close(half(primary), votes(primary), atol=2e-2, rtol=0)
 
 
-@pytest.mark.parametrize("capsules", [I, None], ids=["own", "shared"])
-def test_training_may_round_votes(capsules: int | None) -> None:
-    """To bfloat16, and only in training: what is validated and exported stays exact."""
-    votes, primary = layer(capsules), torch.randn(2, I, E)
-    exact = votes(primary)
+def test_factored_votes_give_the_same_sums() -> None:
+    """Of all, weighted, and of their products with poses."""
+    votes, primary = layer(I), torch.randn(2, I, E)
+    couplings, poses = torch.rand(2, K, I), torch.randn(2, K, D)
+    whole, factored = slow_votes(primary, votes.weight), votes.factored(primary)
+    torch.testing.assert_close(factored.total(), whole.sum(dim=2))
+    weighed = (couplings[..., None] * whole).sum(dim=2)
+    torch.testing.assert_close(factored.weigh(couplings), weighed)
+    torch.testing.assert_close(factored.agree(poses), (whole * poses[:, :, None]).sum(dim=-1))
+
+
+def test_factored_votes_may_be_rounded() -> None:
+    """Their products are then in bfloat16, sums and gradients come out in float32."""
+    votes, primary = layer(I), torch.randn(2, I, E, requires_grad=True)
+    exact = votes.factored(primary).total()
     votes.training_dtype = torch.bfloat16
-    rounded = votes(primary)
-    assert torch.bfloat16 == rounded.dtype
-    torch.testing.assert_close(rounded.float(), exact, atol=5e-2, rtol=1e-2)
-    assert torch.equal(exact, votes.eval()(primary))
+    rounded = votes.factored(primary).total()
+    assert torch.float32 == rounded.dtype
+    assert not torch.equal(rounded, exact)
+    torch.testing.assert_close(rounded, exact, atol=2e-1, rtol=1e-2)
+    (gradient,) = torch.autograd.grad(rounded.sum(), primary)
+    assert torch.float32 == gradient.dtype
 
 
 def test_weights_are_drawn_within_two_deviations() -> None:

@@ -10,26 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.capsnet.routing.attention import attend, route, route_without_votes, trace
+from model.capsnet.routing.attention import attend, route, trace
 
-N, K, I, E, D = 3, 4, 9, 5, 16  # noqa: E741 - the paper's letters
-
-
-@pytest.fixture
-def capsules() -> Tensor:
-    return torch.randn(N, I, E, dtype=torch.float64)
+N, K, I, D = 3, 4, 9, 16  # noqa: E741 - the paper's letters
 
 
 @pytest.fixture
-def weight() -> Tensor:
-    """W, whose columns are a class's numbers one after another."""
-    return torch.randn(I, E, K * D, dtype=torch.float64) / 4
-
-
-@pytest.fixture
-def votes(capsules: Tensor, weight: Tensor) -> Tensor:
-    """u_ki = p_i W_ki."""
-    return torch.einsum("nie,iekd->nkid", capsules, weight.reshape(I, E, K, D))
+def votes() -> Tensor:
+    return torch.randn(N, K, I, D, dtype=torch.float64)
 
 
 @pytest.fixture
@@ -65,13 +53,10 @@ def test_logits_are_the_formula_s(votes: Tensor, bias: Tensor) -> None:
     np.testing.assert_allclose(attend(votes, bias).numpy(), expected, atol=1e-9)
 
 
-def test_routing_is_the_formula_s(
-    capsules: Tensor, weight: Tensor, votes: Tensor, bias: Tensor
-) -> None:
-    """Softmax over classes, weighted sum, squash; with votes and without."""
+def test_routing_is_the_formula_s(votes: Tensor, bias: Tensor) -> None:
+    """Softmax over classes, weighted sum, squash."""
     expected = np.stack([route_by_formula(image.numpy(), bias.numpy()) for image in votes])
-    for poses in (route(votes, bias), route_without_votes(capsules, weight, bias)):
-        np.testing.assert_allclose(poses.numpy(), expected, atol=1e-6)
+    np.testing.assert_allclose(route(votes, bias).numpy(), expected, atol=1e-6)
 
 
 def test_the_bias_decides_where_votes_do_not(bias: Tensor) -> None:
@@ -101,10 +86,8 @@ def test_the_trace_is_the_routing(votes: Tensor, bias: Tensor) -> None:
 
 @pytest.mark.parametrize("loudness", [0.0, 1.0, 100.0])
 def test_gradients_are_finite(loudness: float) -> None:
-    """Of silent capsules, and of those whose weighted sums of votes are longer than 44."""
-    capsules = torch.randn(2, I, E, requires_grad=True)
-    weight = (loudness * torch.randn(I, E, K * D)).requires_grad_()
-    route_without_votes(capsules, weight, torch.zeros(K, I)).sum().backward()
-    for given in (capsules, weight):
-        assert given.grad is not None
-        assert given.grad.isfinite().all()
+    """Of silent votes, and of those whose weighted sums are longer than 44."""
+    votes = (loudness * torch.randn(2, K, I, D)).requires_grad_()
+    route(votes, torch.zeros(K, I)).sum().backward()
+    assert votes.grad is not None
+    assert votes.grad.isfinite().all()
