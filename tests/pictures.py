@@ -39,6 +39,11 @@ class Picture:
     media_type: str
 
 
+def as_png(pixels: NDArray[np.uint8]) -> bytes:
+    """A data set's image (C, H, W), grey or in colour, as a PNG."""
+    return _encode(Image.fromarray(pixels.transpose(1, 2, 0).squeeze()), "PNG").content
+
+
 def kinds() -> tuple[str, ...]:
     """Name every kind of picture that `render` makes."""
     return tuple(_RENDERERS)

@@ -9,6 +9,7 @@ from PIL import Image
 
 from model.bundle import Bundle
 from service.settings import Settings
+from tests.pictures import as_png
 from training.data.datasets import Examples
 from training.data.pairs import fixed_pairs
 
@@ -29,10 +30,8 @@ def test_pairs_of_training_digits_are_taken_apart(
     pairs = fixed_pairs(validation_digits, COUNT, size=36, shift_px=4, seed=99)
     wrong = 0
     for image, labels in zip(pairs.images, pairs.labels, strict=True):
-        file = io.BytesIO()
-        Image.fromarray(image[0]).save(file, "PNG")
         answer = service.post(
-            "/segment", params={"model": pair_bundle_name}, files={"file": file.getvalue()}
+            "/segment", params={"model": pair_bundle_name}, files={"file": as_png(image)}
         ).json()
         wrong += {one["label"] for one in answer["segments"]} != set(labels.tolist())
     expected = recorded_error_percent(pair_bundle_name) / 100

@@ -19,6 +19,7 @@ from model.runtime import Runtime
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
+from tests.pictures import as_png
 from training.data.datasets import Examples
 from training.data.pairs import PairSet, fixed_pairs
 
@@ -30,13 +31,6 @@ MIDDLE = ((0, 0), (4, 4), (4, 4))
 """Where an image of 28x28 pixels lies in one of 36x36."""
 
 
-def png(image: NDArray[np.uint8]) -> bytes:
-    """The file of a picture (1, H, W)."""
-    file = io.BytesIO()
-    Image.fromarray(image[0]).save(file, "PNG")
-    return file.getvalue()
-
-
 def pixels(data_url: str) -> NDArray[np.uint8]:
     """A picture of an answer."""
     content = base64.b64decode(data_url.removeprefix("data:image/png;base64,"))
@@ -45,7 +39,7 @@ def pixels(data_url: str) -> NDArray[np.uint8]:
 
 def segment(client: TestClient, image: NDArray[np.uint8], **query: Any) -> Json:
     """The answer to a picture."""
-    answer = client.post("/segment", params=query, files={"file": png(image)})
+    answer = client.post("/segment", params=query, files={"file": as_png(image)})
     assert 200 == answer.status_code, answer.text
     found: Json = answer.json()
     return found
@@ -179,7 +173,7 @@ def test_the_png_shows_input_and_digits_in_colour(client: TestClient, pairs: Pai
         "/segment",
         params={"scale": 2},
         headers={"Accept": "image/png"},
-        files={"file": png(pairs.images[0])},
+        files={"file": as_png(pairs.images[0])},
     )
     assert "image/png" == answer.headers["content-type"]
     picture = np.asarray(Image.open(io.BytesIO(answer.content)))[::2, ::2].astype(int)
@@ -201,7 +195,7 @@ def test_the_png_of_nothing_is_black_beside_the_input(client: TestClient) -> Non
         "/segment",
         params={"count": "auto"},
         headers={"Accept": "image/png"},
-        files={"file": png(EMPTY)},
+        files={"file": as_png(EMPTY)},
     )
     picture = np.asarray(Image.open(io.BytesIO(answer.content)))
     assert ((36, 72, 3), 0) == (picture.shape, picture.max())
@@ -223,7 +217,7 @@ def test_parameters_out_of_range(
     client: TestClient, query: Json, status: int, parameter: str | None
 ) -> None:
     """The problem names the parameter."""
-    answer = client.post("/segment", params=query, files={"file": png(EMPTY)})
+    answer = client.post("/segment", params=query, files={"file": as_png(EMPTY)})
     assert status == answer.status_code
     assert parameter is None or parameter == answer.json()["parameter"]
 
@@ -238,7 +232,7 @@ def client_without_pairs(settings: Settings, bundle_path: Path) -> Iterator[Test
 
 def test_without_a_model_for_pairs(client_without_pairs: TestClient) -> None:
     """The service says that it has none."""
-    answer = client_without_pairs.post("/segment", files={"file": png(EMPTY)})
+    answer = client_without_pairs.post("/segment", files={"file": as_png(EMPTY)})
     assert 404 == answer.status_code
     assert "no model for overlapping digits is loaded" == answer.json()["detail"]
 
