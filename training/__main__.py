@@ -141,7 +141,7 @@ def speed(
     *,
     settings: Settings = None,
     device: Device = "auto",
-    seconds: Annotated[float, typer.Option(help="For each of six measurements.")] = 3,
+    seconds: Annotated[float, typer.Option(help="For each measurement.")] = 3,
     output: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
 ) -> None:
     """Measure how fast PRESET trains, by size of the batch and precision of the votes."""

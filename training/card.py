@@ -15,7 +15,7 @@ from training.answers import interval
 from training.data.datasets import DATASETS
 from training.figures import MOST_WRONG
 from training.learning_set import fit_to, for_pictures
-from training.provenance import Run, TestRead, images_of, unseen_by
+from training.provenance import Run, TestRead, images_of, runs_of, unseen_by
 from training.recipes import PRESETS, Recipe
 
 CURVES, WRONG, SWEEP, ROUTING, ROC = (
@@ -46,11 +46,6 @@ def write_card(bundle: Bundle) -> None:
     """
     text = "\n\n".join([f"# {bundle.manifest.name}", *_sections(bundle)])
     (bundle.path / CARD).write_text(f"{text}\n")
-
-
-def runs_of(manifest: Manifest) -> list[Run]:
-    """The runs that made a bundle's network, one after the other."""
-    return [Run.from_dict(run) for run in manifest.training["runs"]]
 
 
 def _sections(bundle: Bundle) -> Iterator[str]:
@@ -151,7 +146,7 @@ def _error(metrics: dict[str, Any]) -> str:
 
 
 def _training(manifest: Manifest) -> Iterator[str]:
-    *before, own = runs = runs_of(manifest)
+    *before, own = runs = runs_of(manifest.training)
     recipe, examples = Recipe.from_dict(manifest.training["recipe"]), manifest.training["examples"]
     yield f"    {_command(recipe, runs)}"
     epochs, planned = own.images / examples, recipe.epochs
@@ -220,7 +215,7 @@ def _scores(manifest: Manifest) -> Iterator[str]:
         yield f"The test split was read {times} by the runs that made this network:"
         yield "\n".join(["| date | version of the weights | wrong |", "|---|---|---|", *rows])
     if rounding:
-        seen = "not " * bool(unseen_by(runs_of(manifest)))
+        seen = "not " * bool(unseen_by(runs_of(manifest.training)))
         yield (
             f"Storing large weights in {rounding['stored_bits']} bits changed "
             f"{rounding['answers_changed']} of {rounding['validation_images']:,} answers on the "
@@ -266,7 +261,7 @@ def _novelty(manifest: Manifest, shown: set[str]) -> str:
 In each, the score is the share of training images that are less unusual. The novelty score is the
 highest of them; an image is novel above a threshold that 95 % of training images stay below. The
 rule was fitted on one half of {rule.images}, and the threshold on the other."""
-    if not unseen_by(runs_of(manifest)):
+    if not unseen_by(runs_of(manifest.training)):
         text += " New images of the same kind are more unusual: more than 5 % of them are novel."
     if not rule.others:
         return text

@@ -65,8 +65,8 @@ def device_name(device: torch.device) -> str:
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether products in bfloat16 are faster than in float32: on GPUs, and some CPUs."""
-    # torch.cpu says so since 2.12.
+    """Whether a device has instructions for bfloat16: GPUs, and some CPUs."""
+    # torch.cpu tells since 2.12.
     known: Mapping[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     names = ("amx_bf16", "avx512_bf16", "sve_bf16")
     return device.type == "cuda" or any(known.get(name, False) for name in names)

@@ -30,7 +30,7 @@ from training.answers import (
     most_present,
     pick_absent,
 )
-from training.card import WRONG, runs_of, write_card
+from training.card import WRONG, write_card
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import (
     PAPER_PERCENT,
@@ -42,7 +42,7 @@ from training.data.pairs import (
 from training.data.source import DatasetError
 from training.figures import draw_wrong
 from training.learning_set import Pictures, load_again
-from training.provenance import TestRead, reads_of, record_read, unseen_by
+from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
 from training.recipes import Recipe
 
 Split = Literal["test", "validation"]
@@ -108,7 +108,7 @@ def evaluate(
         OSError: the read cannot be recorded.
     """
     manifest = bundle.manifest
-    recipe, runs = manifest.training["recipe"], runs_of(manifest)
+    recipe, runs = manifest.training["recipe"], runs_of(manifest.training)
     published = DATASETS.get(recipe["dataset"])
     if split == "validation":
         examples = held_out(bundle, data_dir, folder=folder)
@@ -159,7 +159,7 @@ def held_out(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> E
 
 def seen_or_not(manifest: Manifest) -> str:
     """Whether the network was trained on what others hold out, as an ending of a sentence."""
-    return "not trained on" if unseen_by(runs_of(manifest)) else "trained on"
+    return "not trained on" if unseen_by(runs_of(manifest.training)) else "trained on"
 
 
 def score_single(runtime: Runtime, examples: Examples, *, split: Split, which: str) -> Scores:
@@ -305,7 +305,7 @@ def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) ->
 def _keep(bundle: Bundle, scores: Scores) -> None:
     """Write scores into manifest and card, and draw the wrong answers."""
     manifest = bundle.manifest
-    reads = reads_of(bundle.path.parent, runs_of(manifest))
+    reads = reads_of(bundle.path.parent, runs_of(manifest.training))
     training = {**manifest.training, "test_reads": [asdict(read) for read in reads]}
     kept = Bundle(bundle.path, replace(manifest, metrics=scores.metrics(), training=training))
     (bundle.path / WRONG).unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +54,11 @@ class Run:
         """Read what `to_dict` wrote."""
         names = {name: tuple(values[name]) for name in ("devices", "taken")}
         return cls(**{**values, **names})
+
+
+def runs_of(training: Mapping[str, Any]) -> list[Run]:
+    """The runs that made a bundle's network, one after the other, of its manifest's `training`."""
+    return [Run.from_dict(run) for run in training["runs"]]
 
 
 def unseen_by(runs: Sequence[Run]) -> int:

@@ -89,11 +89,11 @@ class Recipe:
     pad: Pad = "zero"
     """What moves in at the edges of training images: black, or the image mirrored there."""
     convolutions: Precision = "float32"
-    """Of convolutions in training on a CPU with instructions for bfloat16; those of other CPUs are
-    float32, a GPU's always bfloat16."""
+    """Of convolutions (and a baseline's linear layers) in training on a CPU with instructions for
+    bfloat16; on other CPUs they are float32, on a GPU always bfloat16."""
     votes: Precision = "float32"
-    """Of products with W in training, by dynamic and self-attention routing; other families know
-    float32 alone."""
+    """Of products with the transformation matrices in training, by dynamic and self-attention
+    routing; other families know float32 alone."""
     average_decay: float = 0.0
     """Decay of the exponential moving average of the weights (lower in the first steps), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""

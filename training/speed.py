@@ -13,6 +13,8 @@ from typing import get_args
 import numpy as np
 import torch
 
+from model.capsnet.attention import AttentionConfig
+from model.capsnet.dynamic import DynamicConfig
 from training.data.datasets import HELD_OUT, Examples
 from training.recipes import PRESETS, Precision, Recipe, override
 from training.state import Plan
@@ -29,7 +31,9 @@ _WARM_UP_STEPS = 3
 def list_options(recipe: Recipe) -> list[str]:
     """Settings to choose among, each `KEY=VALUE KEY=VALUE`; first the recipe's own batch."""
     sizes = [recipe.batch_size * factor for factor in (1, 2, 4)]
-    return [f"batch_size={size} votes={votes}" for size in sizes for votes in get_args(Precision)]
+    rounds = isinstance(recipe.network, DynamicConfig | AttentionConfig)
+    precisions = get_args(Precision) if rounds else ["float32"]
+    return [f"batch_size={size} votes={votes}" for size in sizes for votes in precisions]
 
 
 def measure_options(recipe: Recipe, device: torch.device, *, seconds: float) -> dict[str, float]:

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from model.capsnet.votes import Votes
 from training.data.datasets import Examples
 from training.device import device_name
 from training.learning_set import Pictures
-from training.provenance import Run
+from training.provenance import Run, runs_of
 from training.recipes import Recipe
 
 LARGE = 1024
@@ -120,28 +120,27 @@ class Checkpoint:
 
 
 def starting_point(source: Path) -> Checkpoint:
-    """What weights can be taken from: a run's folder, or a bundle, by folder or shipped name.
+    """What weights can be taken from: a run, by folder, or a bundle, by folder or shipped name.
 
     Raises:
         CheckpointError: neither is there, or it is corrupt.
     """
-    if not (find(source) / MANIFEST).is_file():
+    if (source / CHECKPOINT).exists() or not (find(source) / MANIFEST).is_file():
         return Checkpoint.load(source / CHECKPOINT)
     try:
         bundle = Bundle.open(find(source))
-        network = load(bundle)
-    except BundleError as error:
-        raise CheckpointError(str(error)) from error
-    training = bundle.manifest.training
-    return Checkpoint(
-        recipe=Recipe.from_dict(training["recipe"]),
-        pictures=None,
-        examples=training["examples"],
-        runs=tuple(Run.from_dict(run) for run in training["runs"]),
-        network=network.state_dict(),
-        trained=None,
-        optimiser={},
-    )
+        training = bundle.manifest.training
+        return Checkpoint(
+            recipe=Recipe.from_dict(training["recipe"]),
+            pictures=None,
+            examples=training["examples"],
+            runs=tuple(runs_of(training)),
+            network=load(bundle).state_dict(),
+            trained=None,
+            optimiser={},
+        )
+    except (BundleError, LookupError, ValueError, TypeError) as error:
+        raise CheckpointError(f"no weights can be taken from {source}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -307,7 +306,13 @@ class TrainingState:
         *before, run = saved.runs
         asked = (plan.recipe, plan.seed, plan.held_out, plan.pictures)
         if asked != (saved.recipe, run.seed, run.held_out, saved.pictures):
-            raise TrainingError(f"{path} was trained with another recipe, seed or split")
+            others = [
+                one.name
+                for one in fields(Recipe)
+                if getattr(plan.recipe, one.name) != getattr(saved.recipe, one.name)
+            ]
+            named = f" ({', '.join(others)})" if others else ""
+            raise TrainingError(f"{path} was trained with another recipe{named}, seed or split")
         try:
             self.network.load_state_dict(saved.trained or saved.network)
             self.result.load_state_dict(saved.network)

@@ -49,16 +49,17 @@ class Votes(nn.Module):
         """The votes of (N, I, in_dim) capsules, each with its own W, without computing them."""
         count, size = capsules.shape[1:]
         split = self.weight.reshape(count, size, self.classes, self.out_dim)
-        weight = split.permute(2, 1, 0, 3).flatten(1, 2).to(self.training_dtype)
-        return FactoredVotes(capsules.transpose(1, 2).contiguous(), weight)
+        weight = split.permute(2, 1, 0, 3).flatten(1, 2)
+        dtype = self.training_dtype or weight.dtype
+        return FactoredVotes(capsules.transpose(1, 2).contiguous(), weight.to(dtype))
 
 
 class FactoredVotes(NamedTuple):
     """Votes u_ki = p_i W_ki, of which routing needs sums alone.
 
     With all p_i in one row, sum_i c_ki u_ki is (c_k p) W_k, and u_ki . v is p_i . (W_ki v): one
-    matrix product for each class, and no tensor of votes, which would be the network's largest.
-    That makes training faster. For one image it is slower: each product reads all of W.
+    matrix product for each class. That makes training faster, and a single image slower: each
+    product reads all of W.
     """
 
     capsules: Tensor
@@ -79,7 +80,7 @@ class FactoredVotes(NamedTuple):
         """u_ki . v_k: (N, K, D) to (N, K, I)."""
         by_class = poses.transpose(0, 1).to(self.weight.dtype)  # (K, N, D)
         answers = (by_class @ self.weight.transpose(1, 2)).to(self.capsules.dtype)
-        split = answers.reshape(-1, *self.capsules.shape)  # (K, N, E, I)
+        split = answers.view(*answers.shape[:2], *self.capsules.shape[1:])  # (K, N, E, I)
         return (split * self.capsules).sum(dim=2).transpose(0, 1)
 
     def _multiply(self, rows: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from model.interpret.dimensions import PoseDimension
 from model.interpret.novelty import NoveltyRule
 from service.settings import Settings
 from tests.training.published import RUN, say_training
-from training.card import CURVES, ROUTING, WRONG, runs_of, write_card
-from training.provenance import TestRead
+from training.card import CURVES, ROUTING, WRONG, write_card
+from training.provenance import TestRead, runs_of
 from training.recipes import PRESETS
 
 BUNDLES = sorted(path.parent for path in Settings().bundles.glob(f"*/{MANIFEST}"))
@@ -137,7 +137,7 @@ def test_the_command_gives_the_same_training(
 
 def test_a_network_that_has_seen_all_was_trained_with_final(bundle: Bundle) -> None:
     """Nothing was held out."""
-    runs = [{**run.to_dict(), "held_out": 0} for run in runs_of(bundle.manifest)]
+    runs = [{**run.to_dict(), "held_out": 0} for run in runs_of(bundle.manifest.training)]
     recipe = PRESETS["mnist-compact"].to_dict()
     training = {**bundle.manifest.training, "recipe": recipe, "runs": runs}
     assert "--final" in card(bundle, training=training)
@@ -145,7 +145,7 @@ def test_a_network_that_has_seen_all_was_trained_with_final(bundle: Bundle) -> N
 
 def test_there_is_no_command_for_a_preset_that_is_gone(bundle: Bundle) -> None:
     """Its recipe can only be read in the manifest."""
-    runs = [{**run.to_dict(), "preset": "gone"} for run in runs_of(bundle.manifest)]
+    runs = [{**run.to_dict(), "preset": "gone"} for run in runs_of(bundle.manifest.training)]
     text = card(bundle, training={**bundle.manifest.training, "runs": runs})
     assert "# no preset" in text
 

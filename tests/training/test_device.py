@@ -16,7 +16,7 @@ import torch
 
 from tests.processes import PATIENCE_S
 from tests.training.tiny_training import TINY, draw_noise
-from training.device import DeviceError, Processes, choose_device
+from training.device import DeviceError, Processes, choose_device, has_bfloat16
 from training.metrics import METRICS
 from training.state import CHECKPOINT, LOCK, Checkpoint, Plan, TrainingError
 from training.trainer import Trainer
@@ -182,3 +182,24 @@ def test_more_processes_than_images_are_refused(tmp_path: Path) -> None:
     """A process without an image has nothing to take a mean of."""
     with pytest.raises(TrainingError, match="8 processes cannot share 7 images"):
         Trainer(Plan(TINY, 1, draw_noise(), None, tmp_path), device=CPU, processes=Processes(0, 8))
+
+
+@pytest.mark.parametrize(
+    ("device", "known", "expected"),
+    [
+        ("cpu", {"avx512_bf16": True}, True),
+        ("cpu", {"amx_bf16": True, "avx512_bf16": False}, True),
+        ("cpu", {"sve_bf16": True}, True),
+        ("cpu", {"avx2": True}, False),
+        ("cpu", None, False),
+        ("cuda", {}, True),
+    ],
+)
+def test_a_device_says_whether_it_has_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, device: str, known: dict[str, bool] | None, *, expected: bool
+) -> None:
+    """Torch before 2.12 does not tell of CPUs."""
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    if known is not None:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    assert expected == has_bfloat16(torch.device(device))

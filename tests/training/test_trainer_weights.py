@@ -53,18 +53,19 @@ def test_a_run_starts_from_a_bundle(
     start = starting_point(say_training(bundle_path, tmp_path / "toys").path)
     trainer = make_trainer("second", seed=2, recipe=replace(start.recipe, epochs=1))
     trainer.state.start_from(start)
+    for name, weight in load(bundle_path).state_dict().items():
+        assert torch.equal(weight, trainer.network.state_dict()[name])
     trainer.step()
     trainer.save()
-    assert "toys" == start.recipe.dataset
-    for name, weight in load(bundle_path).state_dict().items():
-        assert torch.equal(weight, start.network[name])
     saved = starting_point(trainer.plan.directory)
     assert [RUN.id, trainer.state.run.id] == [run.id for run in saved.runs]
 
 
 def test_a_broken_bundle_gives_no_weights(bundle_path: Path, tmp_path: Path) -> None:
-    """Nor does a folder with nothing in it."""
+    """Nor do one that does not say how it was trained, and a folder with nothing in it."""
     folder = Path(shutil.copytree(bundle_path, tmp_path / "broken"))
+    with pytest.raises(CheckpointError, match="no weights can be taken"):
+        starting_point(folder)
     (folder / WEIGHTS).write_bytes(b"")
     with pytest.raises(CheckpointError, match=WEIGHTS):
         starting_point(folder)

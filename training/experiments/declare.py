@@ -160,7 +160,8 @@ _CODE = Row(
 _FAMILIES = (
     "A small network of each family, trained on every image three times, shifted by up to 2 "
     "pixels{more}. The capsule networks are those of `mnist-compact`, `mnist-attention`, "
-    "`mnist-shared` and `mnist-matrix`; the CNN has as many multiplications as the first."
+    "`mnist-shared` and `mnist-matrix`, trained by their recipes; the CNN has as many "
+    "multiplications as the first."
 )
 
 COMPARISONS = (

@@ -16,7 +16,7 @@ def attend(votes: Tensor | FactoredVotes, bias: Tensor) -> Tensor:
     """Logits A_ki + B_ki (N, K, I), where A_ki = u_ki . sum_j u_kj / sqrt(D).
 
     Args:
-        votes: (N, K, I, D).
+        votes: (N, K, I, D), or their factors.
         bias: B, (K, I), learned.
     """
     sums = total(votes)

@@ -26,7 +26,7 @@ def iterate(votes: Tensor | FactoredVotes, bias: Tensor | None, iterations: int)
     """Route by agreement, iteration by iteration.
 
     Args:
-        votes: (N, K, I, D).
+        votes: (N, K, I, D), or their factors.
         bias: (K, D), added before the squash.
         iterations: how often couplings are computed, at least one.
     """

@@ -121,6 +121,7 @@ def test_class_capsules_route_their_votes(
     expected = by_agreement.route(votes, iterations=iterations, bias=network.class_bias)
     assert class_bias == (network.class_bias is not None)
     torch.testing.assert_close(network(images).poses, expected)
+    torch.testing.assert_close(network.train()(images).poses, expected)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.capsnet.routing.attention import attend, route, trace
+from model.capsnet.votes import Votes
 
 N, K, I, D = 3, 4, 9, 16  # noqa: E741 - the paper's letters
 
@@ -51,6 +52,14 @@ def test_logits_are_the_formula_s(votes: Tensor, bias: Tensor) -> None:
     """One product with the sum of all votes equals the sum over all pairs of them."""
     expected = np.stack([logits_by_formula(image.numpy(), bias.numpy()) for image in votes])
     np.testing.assert_allclose(attend(votes, bias).numpy(), expected, atol=1e-9)
+
+
+def test_factored_votes_are_routed_alike(bias: Tensor) -> None:
+    """As in training."""
+    layer = Votes(I, in_dim=2, classes=K, out_dim=D, std=1).double()
+    capsules = torch.randn(N, I, 2, dtype=torch.float64)
+    whole = torch.einsum("nie,iekd->nkid", capsules, layer.weight.reshape(I, 2, K, D))
+    torch.testing.assert_close(route(layer.factored(capsules), bias), route(whole, bias))
 
 
 def test_routing_is_the_formula_s(votes: Tensor, bias: Tensor) -> None:
