@@ -35,7 +35,7 @@ RECIPES: dict[str, Recipe] = {
     REFERENCE: PRESETS["mnist"],
     "paper's CNN": PRESETS["mnist-baseline"],
     **{row.title: row.recipe for row in EXPERIMENTS["families-mnist"].rows},
-    "multimnist-attention": PRESETS["multimnist-attention"],
+    **{name: PRESETS[name] for name in ("multimnist-attention", "cifar10")},
 }
 BATCHES = (1, 32)
 

@@ -18,6 +18,7 @@ from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running, wai
 from training.data.datasets import DATASETS, Examples, hold_out, load
 
 SHIPPED = (
+    "cifar10",
     "fashion-mnist-attention",
     "mnist",
     "mnist-attention",
@@ -43,14 +44,14 @@ def bundle_name(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture(params=_shipped("fashion-mnist"))
-def clothes_bundle_name(request: pytest.FixtureRequest) -> str:
-    """Each bundle that ships for clothes; skips while there is none."""
+@pytest.fixture(params=_shipped("fashion-mnist", "cifar-10"))
+def other_bundle_name(request: pytest.FixtureRequest) -> str:
+    """Each bundle that ships for images of something else than digits."""
     name: str = request.param
     return name
 
 
-@pytest.fixture(params=_shipped("mnist", "fashion-mnist"))
+@pytest.fixture(params=_shipped("mnist", "fashion-mnist", "cifar-10"))
 def single_bundle_name(request: pytest.FixtureRequest) -> str:
     """Each bundle that ships for pictures of one thing."""
     name: str = request.param

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from PIL import Image
 
 from model.bundle import Bundle
 from service.settings import Settings
+from tests.pictures import as_png
 from training.answers import is_wrong
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import TEST_DIGESTS, published_pairs
@@ -22,12 +20,6 @@ BATCH = 100
 def test_digits(data_dir: Path) -> Examples:
     """The published test split."""
     return load(DATASETS["mnist"], "test", data_dir, fetch=False)
-
-
-def encode_png(pixels: NDArray[np.uint8]) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels[0]).save(file, "PNG")
-    return file.getvalue()
 
 
 @pytest.mark.release
@@ -44,7 +36,7 @@ def test_ten_thousand_pictures_get_the_recorded_score(
         answer = service.post(
             "/classify",
             params={"model": single_bundle_name},
-            files=[("file", ("picture.png", encode_png(one), "image/png")) for one in pictures],
+            files=[("file", ("picture.png", as_png(one), "image/png")) for one in pictures],
         )
         labels = tested.labels[start : start + BATCH]
         predictions = [one["label"] for one in answer.json()["predictions"]]
@@ -66,7 +58,7 @@ def test_ten_thousand_pairs_get_the_recorded_score(
             "/classify",
             params={"model": pair_bundle_name},
             files=[
-                ("file", ("pair.png", encode_png(one), "image/png"))
+                ("file", ("pair.png", as_png(one), "image/png"))
                 for one in pairs.images[start : start + BATCH]
             ],
         )
