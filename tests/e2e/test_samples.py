@@ -24,7 +24,7 @@ def test_reconstructions_resemble_the_samples(bundle_name: str, service: httpx.C
     """What a network draws of a digit is read as that digit by `mnist`.
 
     Eight of ten do of `mnist-matrix`, whose poses were trained without any decoder, and of
-    `mnist-shared`, whose decoder is small.
+    `mnist-shared`.
     """
     read = []
     for digit in range(10):
