@@ -46,8 +46,8 @@ from training.provenance import TestRead, reads_of, record_read, runs_of, unseen
 from training.recipes import Recipe
 
 Split = Literal["test", "validation"]
-THRESHOLDS = [step / 20 for step in range(1, 20)]
-"""Of reconstructions, among which the best for masks is chosen."""
+THRESHOLDS = [step / 50 for step in range(10, 26)]
+"""Shares of the ink, among which the best for masks is chosen."""
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,8 @@ def score_pairs(runtime: Runtime, digits: Examples, *, split: Split, which: str)
     protocol = (
         f"{first['pairs']:,} fixed pairs of digits of {which}, for each shift, through this "
         "bundle; a pair is wrong unless the two most present classes are its two labels; digits "
-        "are drawn by the capsules of the true labels, masks cut at "
-        f"{manifest.mask_threshold:g}; one network, float32"
+        "are drawn by the capsules of the true labels; a mask is where a digit gets "
+        f"{manifest.mask_threshold:g} of the ink; one network, float32"
     )
     shifts = {f"{shift_px} px": one for shift_px, (one, _) in scored.items()}
     return Scores(split, first["pairs"], protocol, wrong, table, shifts)
@@ -239,7 +239,7 @@ def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], Wrong
 
 
 def choose_threshold(network: Network, pairs: PairSet) -> float:
-    """The threshold of reconstructions that gives the best masks of these pairs. On the CPU."""
+    """The threshold that gives the best masks of these pairs. On the CPU."""
 
     def decode(poses: Floats, classes: NDArray[np.int64]) -> Floats:
         return network.decode(torch.from_numpy(poses), torch.from_numpy(classes)).numpy()
@@ -297,7 +297,7 @@ def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) ->
     for image, lengths, capsules, expected in zip(images, presence, poses, labels, strict=True):
         classes = candidates(lengths, "auto")
         drawn = runtime.decode(capsules[classes], classes)[:, 0] if len(classes) else images[:0, 0]
-        found = segment(image[0], classes, drawn, threshold=threshold, count="auto")
+        found = segment(image[0], lengths, classes, drawn, threshold=threshold, count="auto")
         right.append(set(found.labels.tolist()) == set(expected.tolist()))
     return np.array(right)
 

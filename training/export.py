@@ -25,7 +25,6 @@ from training.analysis import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
 from training.card import CURVES
 from training.data.pairs import validation_pairs
-from training.evaluate import choose_threshold
 from training.figures import draw_curves
 from training.graphs import OPSET, ExportError, round_weights, write_graphs
 from training.learning_set import load_again
@@ -68,9 +67,8 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
     validation: Labelled = learnt.validation
     if recipe.task == "pairs":
         size, shift_px = recipe.network.height, recipe.shift_px
-        validation = pairs = validation_pairs(learnt.validation, size=size, shift_px=shift_px)
-        facts = {"preprocess": "pair", "dataset": f"multi{recipe.dataset}"}
-        facts["mask_threshold"] = choose_threshold(network, pairs)
+        validation = validation_pairs(learnt.validation, size=size, shift_px=shift_px)
+        facts = {"preprocess": "pair", "dataset": f"multi{recipe.dataset}", "mask_threshold": 0.5}
     runs = checkpoint.runs
     # Where the pictures lie is nobody else's business.
     described = {"pictures": replace(pictures, folder="").to_dict()} if pictures else {}

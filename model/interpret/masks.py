@@ -1,7 +1,8 @@
 """Which pixels of a picture belong to which of its digits: one rule for service and evaluation.
 
-A pixel belongs to a digit where the picture has ink and the digit's reconstruction, decoded from
-its capsule alone, is brighter than the bundle's threshold. It may belong to several, or to none.
+The brightness of each pixel is divided among the digits as their reconstructions are bright there,
+each decoded from its capsule alone. A pixel belongs to the digits that get enough of the brightness
+around it: to one, to several, or to none.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ Mask = NDArray[np.bool_]
 
 INK = 0.1
 """Brightness, of 1, from which a pixel is ink."""
-NEW_INK = 0.05
-"""Share of a picture's ink that a digit has to explain alone, beside longer ones, to be there."""
+FAINT = 0.05
+"""Brightness that reconstructions need together to divide all of a pixel among themselves."""
+_NEIGHBOURS = (0.25, 0.5, 0.25)
+"""Weights of the smoothing, along rows and along columns."""
 _COLOURS = np.array(
     [
         (1.0, 0.2, 0.2),
@@ -38,15 +41,21 @@ _COLOURS = np.array(
 def find_masks(image: Floats, reconstructions: Floats, *, threshold: float) -> Mask:
     """Pixels of each digit.
 
+    What each digit gets is smoothed over neighbours, because reconstructed strokes lie a little
+    beside the true ones.
+
     Args:
         image: (..., H, W) in [0, 1], light strokes on dark.
         reconstructions: (..., M, H, W) in [0, 1], each of one digit alone.
-        threshold: of the reconstructions.
+        threshold: share of the brightness around a pixel that makes it a digit's.
 
     Returns:
         (..., M, H, W).
     """
-    return np.asarray((image[..., None, :, :] >= INK) & (reconstructions >= threshold))
+    strokes = np.where(image >= INK, image, 0)[..., None, :, :]
+    total = reconstructions.sum(axis=-3, keepdims=True)
+    parts = strokes * reconstructions / np.maximum(total, FAINT)
+    return np.asarray((strokes > 0) & (_smooth(parts) >= threshold * _smooth(strokes)))
 
 
 def share_ink(image: Floats, masks: Mask) -> Floats:
@@ -61,22 +70,15 @@ def share_ink(image: Floats, masks: Mask) -> Floats:
     return shares
 
 
-def explain_away(image: Floats, masks: Mask) -> list[int]:
-    """Places of the masks (M, H, W) that explain ink of an image (H, W) which none before does.
-
-    A long capsule may owe its length to the strokes of another digit, and is then left out.
-    """
-    explained = np.zeros_like(image, dtype=np.bool_)
-    places = []
-    for place, mask in enumerate(masks):
-        (new,) = share_ink(image, (mask & ~explained)[None])
-        if new >= NEW_INK:
-            places.append(place)
-            explained |= mask
-    return places
-
-
 def colour(layers: Floats) -> Floats:
     """Layers (M, H, W) in [0, 1], each in its own colour, added up: (3, H, W) in [0, 1]."""
     colours = _COLOURS[np.arange(len(layers)) % len(_COLOURS)]
     return np.tensordot(colours, layers, axes=(0, 0)).clip(0, 1).astype(np.float32)
+
+
+def _smooth(images: Floats) -> Floats:
+    """Weighted means of each pixel (..., H, W) and its eight neighbours; dark beyond the edge."""
+    before, own, after = _NEIGHBOURS
+    around = np.pad(images, ((0, 0),) * (images.ndim - 2) + ((1, 1), (1, 1)))
+    rows = before * around[..., :-2, :] + own * around[..., 1:-1, :] + after * around[..., 2:, :]
+    return before * rows[..., :-2] + own * rows[..., 1:-1] + after * rows[..., 2:]

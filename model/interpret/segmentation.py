@@ -7,11 +7,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.interpret.masks import Mask, colour, explain_away, find_masks, share_ink
+from model.interpret.masks import Mask, colour, find_masks, share_ink
 from model.preprocess import Floats
 
-PRESENT = 0.5
-"""Length from which `count=auto` may take a class for present: halfway between the margins."""
+PRESENT = 0.2
+"""Length from which `count=auto` may take a class for present."""
+EXPLAINED = 0.02
+"""Share of the image that it must explain then, times its length."""
 
 Count = int | Literal["auto"]
 
@@ -44,23 +46,49 @@ def candidates(lengths: Floats, count: Count) -> NDArray[np.int64]:
 
 
 def segment(
-    image: Floats, labels: NDArray[np.int64], drawn: Floats, *, threshold: float, count: Count
+    image: Floats,
+    lengths: Floats,
+    labels: NDArray[np.int64],
+    drawn: Floats,
+    *,
+    threshold: float,
+    count: Count,
 ) -> Segmentation:
     """Take an image apart.
 
     Args:
         image: (H, W) in [0, 1].
-        labels: (M,), its candidates.
+        lengths: (K,).
+        labels: (M,), the candidates.
         drawn: (M, H, W), their capsules decoded.
-        threshold: how bright a reconstruction is where it has ink.
-        count: `auto` drops candidates that explain no ink beside longer ones, perhaps all.
+        threshold: of masks; see `find_masks`.
+        count: `auto` drops candidates that explain little of the image beside longer ones, perhaps
+            all.
     """
-    masks = find_masks(image, drawn, threshold=threshold)
     if count == "auto":
-        present = explain_away(image, masks)
-        labels, drawn, masks = labels[present], drawn[present], masks[present]
+        present = _explaining(image, lengths[labels], drawn)
+        labels, drawn = labels[present], drawn[present]
+    masks = find_masks(image, drawn, threshold=threshold)
     (explained,) = share_ink(image, np.array([masks.any(axis=0)]))
     return Segmentation(labels, masks, drawn, share_ink(image, masks), float(explained))
+
+
+def _explaining(image: Floats, lengths: Floats, drawn: Floats) -> list[int]:
+    """Places of the candidates that are taken for present.
+
+    A capsule that is short, or owes its length to another digit's strokes, must explain more: the
+    share of the image's squared brightness by which its reconstruction lowers the squared error of
+    those before, times its length, must exceed `EXPLAINED`.
+    """
+    least = EXPLAINED * np.square(image).sum()
+    seen, places = np.zeros_like(image), []
+    for place, (length, one) in enumerate(zip(lengths, drawn, strict=True)):
+        both = np.minimum(seen + one, 1)
+        gain = np.square(image - seen).sum() - np.square(image - both).sum()
+        if length * gain > least:
+            seen = both
+            places.append(place)
+    return places
 
 
 def paint(image: Floats, reconstructions: Floats) -> Floats:

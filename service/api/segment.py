@@ -32,8 +32,8 @@ class SegmentQuery(PictureQuery):
     model: str | None = Field(None, description="A bundle for overlapping digits.")
     count: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         2,
-        description="Number of classes to return, longest capsules first. `auto` returns those at "
-        "least 0.5 long that explain at least 5 % of the ink beyond longer ones; perhaps none.",
+        description="Number of classes to return, longest capsules first. `auto` returns those "
+        "that explain enough of the image beyond longer ones; perhaps none.",
     )
     scale: Scale = 1
 
@@ -45,8 +45,8 @@ class Segment(BaseModel):
     class_name: str
     length: Number = Field(description="Confidence, in [0, 1).")
     mask: DataUrl = Field(
-        description="White where the image has ink and the reconstruction is bright; a pixel may "
-        "belong to several digits."
+        description="White where the digit has its share of the ink: at least the model's "
+        "`mask_threshold`. A pixel may belong to several digits."
     )
     reconstruction: DataUrl = Field(description="Its capsule, decoded alone.")
     ink_share: Number = Field(
@@ -73,7 +73,9 @@ async def segment_image(call: Call, query: SegmentQuery) -> View[SegmentAnswer]:
     labels = candidates(encoded.presence, count)
     drawn = await call.inspector.decode(manifest, encoded.poses[labels], labels)
     image = encoded.prepared.image
-    found = segment(image[0], labels, drawn[:, 0], threshold=threshold, count=count)
+    found = segment(
+        image[0], encoded.presence, labels, drawn[:, 0], threshold=threshold, count=count
+    )
     segments = [
         {
             "label": label,

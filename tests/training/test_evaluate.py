@@ -188,11 +188,10 @@ def test_scores_of_pairs_are_means_over_digits(
         named = set(np.argsort(answers.presence[n])[-2:].tolist())
         errors += named != set(labels)
         missed += len(set(labels) - named)
-        for place, label in enumerate(labels):
-            (drawn,) = runtime.decode(answers.poses[n, label][None], np.array([label]))
-            squared.append(float(np.square(drawn[0] - layers[n, place]).sum()))
-            mask = find_masks(images[n, 0], drawn, threshold=threshold)[0]
-            overlaps.append(float(measure_overlap(mask, layers[n, place])))
+        drawn = runtime.decode(answers.poses[n, labels], np.array(labels))[:, 0]
+        squared += np.square(drawn - layers[n]).sum(axis=(1, 2)).tolist()
+        masks = find_masks(images[n, 0], drawn, threshold=threshold)
+        overlaps += [float(measure_overlap(*one)) for one in zip(masks, layers[n], strict=True)]
     assert (5, errors, errors) == (scores["pairs"], scores["errors"], len(wrong.images))
     assert pytest.approx(scores["digit_error_percent"]) == 100 * missed / 10
     assert pytest.approx(scores["squared_error"], rel=1e-4) == np.mean(squared)
@@ -212,12 +211,15 @@ def test_digits_are_counted_as_the_service_counts_them(
         presence, poses = runtime.encode(image[None, None])
         labels = candidates(presence[0], "auto")
         drawn = runtime.decode(poses[0, labels], labels)[:, 0]
-        return segment(image, labels, drawn, threshold=threshold, count="auto").labels.tolist()
+        return segment(
+            image, presence[0], labels, drawn, threshold=threshold, count="auto"
+        ).labels.tolist()
 
     images, layers = scale(noise.images), scale(noise.layers)
     pairs = [find(image[0]) for image in images]
     singles = [find(layer[0]) for layer in layers]
     labels = np.array([one if len(one) == 2 else (0, 1) for one in pairs])
+    labels[0] = [one for one in (0, 1, 2) if one != labels[0, 0]]
     scores, _ = score_shift(runtime, noise._replace(labels=labels))
     wrong = [set(one) != set(both) for one, both in zip(pairs, labels.tolist(), strict=True)]
     assert {True, False} == set(wrong)
@@ -245,7 +247,7 @@ def test_scores_of_pairs_are_kept_for_each_shift(
     metrics = Bundle.open(pairs_bundle.path).manifest.metrics
     assert ["4 px", "6 px"] == list(metrics["shifts"])
     assert metrics["test_errors"] == metrics["shifts"]["4 px"]["errors"] == scores.errors
-    assert "masks cut at" in metrics["protocol"]
+    assert "of the ink" in metrics["protocol"]
     assert ["8.1", "5.2"] == list(scores.table.columns[1].cells)[:2]
     card = (pairs_bundle.path / CARD).read_text()
     assert {"| 4 px |", "| 6 px |"} <= {line[:8] for line in card.splitlines()}
@@ -269,13 +271,23 @@ def test_overlap_of_a_mask_with_the_true_ink(mask: list[int], expected: float) -
     assert pytest.approx(expected) == measure_overlap(np.array([[mask]], bool), layer).item()
 
 
+@pytest.mark.parametrize(
+    ("own", "foreign", "least", "most"), [(0.4, 0.0, 0.2, 0.28), (1.0, 0.6, 0.38, 0.5)]
+)
 def test_the_threshold_with_the_best_masks_is_chosen(
-    network: Network, monkeypatch: pytest.MonkeyPatch
+    network: Network,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    own: float,
+    foreign: float,
+    least: float,
+    most: float,
 ) -> None:
-    """A decoder that draws digits at an eighth of their brightness needs a low threshold."""
-    rng = np.random.default_rng(0)
-    layers = np.where(rng.random((5, 2, 28, 28)) > 0.5, 255, 0).astype(np.uint8)
-    labels = np.array([[0, 1], [9, 0], [3, 7], [2, 5], [8, 4]])
-    pairs = PairSet(layers.max(axis=1, keepdims=True), layers, labels)
-    monkeypatch.setattr("training.evaluate.draw", lambda *_: layers.astype(np.float32) / 255 * 0.12)
-    assert 0.12 >= choose_threshold(network, pairs)
+    """A low one for a digit that is drawn faintly, a high one for strokes that are not its own."""
+    layers = np.zeros((3, 2, 28, 28), np.uint8)
+    layers[:, 0, :, :20] = layers[:, 1, :, 8:] = 255
+    pairs = PairSet(layers.max(axis=1, keepdims=True), layers, np.array([[0, 1], [9, 0], [3, 7]]))
+    drawn = layers.astype(np.float32) / 255
+    drawn[:, 1] = np.maximum(own * drawn[:, 1], foreign * drawn[:, 0])
+    monkeypatch.setattr("training.evaluate.draw", lambda *_: drawn)
+    assert least <= choose_threshold(network, pairs) <= most

@@ -23,7 +23,8 @@ from training.analysis.dimensions import name_dimensions
 from training.analysis.novelty import draw_others, find_features, fit_novelty, judge, roc
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import Examples
-from training.evaluate import held_out, seen_or_not
+from training.data.pairs import validation_pairs
+from training.evaluate import choose_threshold, held_out, seen_or_not
 from training.figures import draw_roc, draw_routing, draw_sweeps
 
 _SWEPT = 2
@@ -50,7 +51,9 @@ def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bu
         bundle = analyse_dimensions(bundle, examples)
     if bundle.manifest.layers and bundle.manifest.layers[-1].iterations > 1:
         analyse_routing(bundle, examples)
-    if "decode" in offers and bundle.manifest.mask_threshold is None:
+    if bundle.manifest.mask_threshold is not None:
+        bundle = analyse_masks(bundle, examples)
+    elif "decode" in offers:
         bundle = analyse_novelty(bundle, examples, data_dir)
     write_card(bundle)
     return bundle
@@ -66,6 +69,13 @@ def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
     labels = sorted(np.unique(images.labels).tolist(), key=lambda label: -named[label])
     draw_sweeps(runtime, manifest, images, sorted(labels[:_SWEPT]), bundle.path / SWEEP)
     return bundle
+
+
+def analyse_masks(bundle: Bundle, digits: Examples) -> Bundle:
+    """Choose the threshold of masks on pairs of held-out digits."""
+    size, recipe = bundle.manifest.height, bundle.manifest.training["recipe"]
+    pairs = validation_pairs(digits, size=size, shift_px=recipe["shift_px"])
+    return _record(bundle, mask_threshold=choose_threshold(load(bundle), pairs))
 
 
 def analyse_routing(bundle: Bundle, examples: Examples) -> None:

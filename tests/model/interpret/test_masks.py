@@ -3,15 +3,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.interpret.masks import INK, colour, explain_away, find_masks, share_ink
+from model.interpret.masks import INK, colour, find_masks, share_ink
 
 
-def test_a_mask_needs_ink_and_a_bright_reconstruction() -> None:
-    """Neither the picture's ink nor the reconstruction alone makes a pixel the digit's."""
-    image = np.array([[1.0, 1.0, 0.0, INK]], np.float32)
-    drawn = np.array([[[0.9, 0.1, 0.9, 0.4]], [[0.4, 0.3, 0.0, 0.0]]], np.float32)
-    masks = find_masks(image, drawn, threshold=0.4)
-    assert [[[True, False, False, True]], [[True, False, False, False]]] == masks.tolist()
+def test_digits_divide_ink_by_their_reconstructions() -> None:
+    """A pixel is of the digit that is brighter there, of both, or of none that is seen there."""
+    image, drawn = np.zeros((3, 40), np.float32), np.zeros((2, 3, 40), np.float32)
+    image[1] = 0.6
+    image[1, 30:] = INK / 2
+    drawn[0, 1, :10], drawn[1, 1, :10] = 0.9, 0.1
+    drawn[:, 1, 10:20] = 0.2
+    drawn[:, :, 30:] = 1
+    first, second = find_masks(image, drawn, threshold=0.3)[:, 1].tolist()
+    assert [True] * 20 == first[:20]
+    assert [False] * 10 + [True] * 10 == second[:20]
+    assert [False] * 18 == first[22:] == second[22:]  # ink without digits, digits without ink
+    assert not find_masks(image, drawn, threshold=0.3)[:, [0, 2]].any()
+
+
+def test_faint_reconstructions_have_the_ink_between_them() -> None:
+    """However faint both are, ink is of the digit that may have made it."""
+    image = np.ones((5, 5), np.float32)
+    drawn = np.stack((np.full((5, 5), 0.06), np.full((5, 5), 0.01))).astype(np.float32)
+    assert [25, 0] == find_masks(image, drawn, threshold=0.3).sum(axis=(1, 2)).tolist()
 
 
 def test_masks_of_many_images() -> None:
@@ -32,16 +46,6 @@ def test_shares_are_of_ink_not_of_pixels() -> None:
 def test_an_empty_image_has_no_shares() -> None:
     """Nothing is divided by nothing."""
     assert [0.0, 0.0] == share_ink(np.zeros((2, 2), np.float32), np.ones((2, 2, 2), bool)).tolist()
-
-
-def test_a_digit_needs_ink_of_its_own() -> None:
-    """What earlier masks explain counts no more; a twentieth of the ink is enough."""
-    image = np.ones((1, 20), np.float32)
-    first, within, more = np.zeros((3, 1, 20), bool)
-    first[:, :10], within[:, 2:8], more[:, 5:11] = True, True, True
-    assert [0, 2] == explain_away(image, np.array([first, within, more]))
-    assert [0] == explain_away(image, np.array([first, within]))
-    assert [] == explain_away(np.zeros((1, 20), np.float32), np.array([first, more]))
 
 
 def test_two_layers_are_red_and_green_and_yellow_where_they_overlap() -> None:

@@ -92,12 +92,13 @@ def test_masks_follow_the_rule(
     runtime = Runtime(bundle, device="cpu", threads=1)
     image = pairs.images[3].reshape(1, 36, 36) / np.float32(255)
     presence, poses = runtime.encode(image[None])
-    for one in segment(client, pairs.images[3])["segments"]:
-        label = one["label"]
-        drawn = runtime.decode(poses[:, label], np.array([label], np.int64))[0]
-        expected = find_masks(image[0], drawn, threshold=threshold)[0]
-        np.testing.assert_array_equal(expected * 255, pixels(one["mask"]))
-        np.testing.assert_allclose(drawn[0] * 255, pixels(one["reconstruction"]), atol=0.51)
+    segments = segment(client, pairs.images[3])["segments"]
+    labels = np.array([one["label"] for one in segments])
+    drawn = runtime.decode(poses[0, labels], labels)[:, 0]
+    masks = find_masks(image[0], drawn, threshold=threshold)
+    for one, label, mask, digit in zip(segments, labels, masks, drawn, strict=True):
+        np.testing.assert_array_equal(mask * 255, pixels(one["mask"]))
+        np.testing.assert_allclose(digit * 255, pixels(one["reconstruction"]), atol=0.51)
         assert one["length"] == pytest.approx(float(presence[0, label]), abs=1e-4)
 
 

@@ -25,7 +25,7 @@ from training.analysis import (
 )
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import DATASETS, Examples
-from training.evaluate import held_out
+from training.evaluate import THRESHOLDS, held_out
 
 IMAGES = np.random.default_rng(0).random((10, 1, 28, 28), np.float32)
 
@@ -108,13 +108,14 @@ def test_dimensions_of_photographs_get_no_names(
 
 
 def test_pairs_have_no_novelty_rule(
-    strokes_bundle_path: Path, data_dir: Path, examples: Examples, monkeypatch: pytest.MonkeyPatch
+    strokes_bundle_path: Path, data_dir: Path, strokes: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They see more than single digits; those stand in the middle of their larger images."""
-    monkeypatch.setattr("training.analysis.held_out", lambda *_, **__: examples)
+    monkeypatch.setattr("training.analysis.held_out", lambda *_, **__: strokes)
     bundle = say_training(strokes_bundle_path, data_dir / "strokes")
     analysed = analyse(bundle, data_dir)
     assert analysed.manifest.novelty is None
+    assert analysed.manifest.mask_threshold in THRESHOLDS
     assert {"Sweeps", "Routing"} <= headings(analysed)
 
 
