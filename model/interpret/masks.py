@@ -81,4 +81,4 @@ def _smooth(images: Floats) -> Floats:
     before, own, after = _NEIGHBOURS
     around = np.pad(images, ((0, 0),) * (images.ndim - 2) + ((1, 1), (1, 1)))
     rows = before * around[..., :-2, :] + own * around[..., 1:-1, :] + after * around[..., 2:, :]
-    return before * rows[..., :-2] + own * rows[..., 1:-1] + after * rows[..., 2:]
+    return np.asarray(before * rows[..., :-2] + own * rows[..., 1:-1] + after * rows[..., 2:])
