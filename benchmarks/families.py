@@ -26,7 +26,7 @@ from model.runtime.cpu import open_session
 from model.runtime.runtime import BATCH_ROWS
 from training import speed
 from training.device import keep_freed_memory
-from training.experiments import EXPERIMENTS
+from training.experiments.declare import FAMILIES
 from training.graphs import round_weights, write_graphs
 from training.recipes import PRESETS, Recipe
 
@@ -34,7 +34,7 @@ REFERENCE = "paper's CapsNet"
 RECIPES: dict[str, Recipe] = {
     REFERENCE: PRESETS["mnist"],
     "paper's CNN": PRESETS["mnist-baseline"],
-    **{row.title: row.recipe for row in EXPERIMENTS["families-mnist"].rows},
+    **{row.title: row.recipe for row in FAMILIES.rows if row.recipe.dataset == "mnist"},
     **{name: PRESETS[name] for name in ("multimnist-attention", "cifar10")},
 }
 BATCHES = (1, 32)

@@ -27,7 +27,7 @@ _LIMITS = {
     "pairs": "Trained on two overlapping digits of different classes. It has seen neither single "
     "digits, nor three, nor twice the same one, and finds two in whatever it is shown: a capsule "
     "may be present for strokes of another digit. `/segment` with `count=auto` leaves out those "
-    "that explain no ink of their own.",
+    "that are short or explain little of the image beyond longer ones.",
     "clothes": "Trained on small pictures of single pieces of clothing from a shop, light on a "
     "dark ground, upright, filling their square. Other pictures are scaled whole.",
     "pictures": "Trained on pictures of one folder, cropped to the middle and scaled. What they "

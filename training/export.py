@@ -68,7 +68,8 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
     if recipe.task == "pairs":
         size, shift_px = recipe.network.height, recipe.shift_px
         validation = validation_pairs(learnt.validation, size=size, shift_px=shift_px)
-        facts = {"preprocess": "pair", "dataset": f"multi{recipe.dataset}", "mask_threshold": 0.5}
+        # `analyse` chooses the threshold; until then a manifest for pairs must have one.
+        facts = {"preprocess": "pair", "dataset": f"multi{recipe.dataset}", "mask_threshold": 0.0}
     runs = checkpoint.runs
     # Where the pictures lie is nobody else's business.
     described = {"pictures": replace(pictures, folder="").to_dict()} if pictures else {}

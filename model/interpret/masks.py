@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 INK = 0.1
 """Brightness, of 1, from which a pixel is ink."""
 FAINT = 0.05
-"""Brightness that reconstructions need together to divide all of a pixel among themselves."""
+"""Sum of reconstructions below which part of a pixel goes to no digit."""
 _NEIGHBOURS = (0.25, 0.5, 0.25)
 """Weights of the smoothing, along rows and along columns."""
 _COLOURS = np.array(
@@ -46,7 +46,8 @@ def find_masks(image: Floats, reconstructions: Floats, *, threshold: float) -> M
 
     Args:
         image: (..., H, W) in [0, 1], light strokes on dark.
-        reconstructions: (..., M, H, W) in [0, 1], each of one digit alone.
+        reconstructions: (..., M, H, W) in [0, 1], each of one digit alone. They divide the ink, so
+            one of a digit that is not there takes from the others.
         threshold: share of the brightness around a pixel that makes it a digit's.
 
     Returns:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.interpret.masks import Mask, colour, find_masks, share_ink
+from model.interpret.masks import INK, Mask, colour, find_masks, share_ink
 from model.preprocess import Floats
 
 PRESENT = 0.2
@@ -80,6 +80,8 @@ def _explaining(image: Floats, lengths: Floats, drawn: Floats) -> list[int]:
     share of the image's squared brightness by which its reconstruction lowers the squared error of
     those before, times its length, must exceed `EXPLAINED`.
     """
+    if not (image >= INK).any():
+        return []
     least = EXPLAINED * np.square(image).sum()
     seen, places = np.zeros_like(image), []
     for place, (length, one) in enumerate(zip(lengths, drawn, strict=True)):

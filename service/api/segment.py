@@ -33,7 +33,7 @@ class SegmentQuery(PictureQuery):
     count: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         2,
         description="Number of classes to return, longest capsules first. `auto` returns those "
-        "that explain enough of the image beyond longer ones; perhaps none.",
+        "that are long and explain enough of the image beyond longer ones; perhaps none.",
     )
     scale: Scale = 1
 
@@ -45,8 +45,8 @@ class Segment(BaseModel):
     class_name: str
     length: Number = Field(description="Confidence, in [0, 1).")
     mask: DataUrl = Field(
-        description="White where the digit has its share of the ink: at least the model's "
-        "`mask_threshold`. A pixel may belong to several digits."
+        description="White where the digit gets at least `mask_threshold` of the ink around the "
+        "pixel, which the returned digits divide. A pixel may belong to several."
     )
     reconstruction: DataUrl = Field(description="Its capsule, decoded alone.")
     ink_share: Number = Field(
@@ -66,7 +66,7 @@ async def segment_image(call: Call, query: SegmentQuery) -> View[SegmentAnswer]:
     """Segment overlapping digits (paper, section 6)."""
     manifest, threshold = _manifest(call.inspector, query.model)
     upload, count = await read_picture(call), query.count
-    call.inspector.admit(3 if count == "auto" else 1 + count)
+    call.inspector.admit(3 if count == "auto" else 1 + count)  # mostly two are decoded
     encoded = checked((await call.inspector.encode([upload], manifest, query.frame(manifest)))[0])
     if count != "auto" and count > manifest.num_classes:
         raise InvalidParameter(f"count is at most {manifest.num_classes}", parameter="count")

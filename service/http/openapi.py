@@ -27,7 +27,7 @@ TIMEOUT_PARAMETER = {
     "required": False,
     "schema": {"type": "number", "exclusiveMinimum": 0},
     "description": "Deadline in seconds (504 after it), at most the service's own. "
-    "A request that would wait longer in the queue gets 429 at once.",
+    "A request that is expected to wait longer in the queue gets 429 at once.",
 }
 _RETRY_AFTER = {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}
 _FURTHER_PROBLEMS = {

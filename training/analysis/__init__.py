@@ -38,7 +38,7 @@ _ITERATION_FIELDS = ("routing_iterations", "rounds")
 
 
 def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
-    """Everything that the bundle offers, pose dimensions, routing, novelty; writes the card.
+    """All that the bundle offers: pose dimensions, routing, masks or novelty; writes the card.
 
     Args:
         folder: of the pictures by class, if the network was trained on such a folder.

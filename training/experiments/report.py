@@ -19,7 +19,7 @@ from model.interpret.sweep import plan_sweep
 from model.preprocess import Floats, scale
 from training.answers import answer, evaluating, interval, is_wrong, measure_presence
 from training.data.datasets import DATASETS, Examples, hold_out, load
-from training.experiments.declare import Column, Experiment, Row
+from training.experiments.declare import FAMILIES, Column, Experiment, Row, count_of
 from training.experiments.run import Result
 from training.experiments.seeds import side_by_side
 from training.figures import make_axes, save, show
@@ -39,6 +39,11 @@ _MISSING = """## Not run yet
 
 `python -m training experiment list` describes them.
 """
+_SPEEDS = (
+    "The papers' errors are on MNIST. Size and speed are those of the encoders on one CPU thread. "
+    "Multiplications are for one image. Images per second are medians of {rounds} rounds; brackets "
+    "hold the ratio to the paper's CapsNet (median, lowest - highest)."
+)
 _SHOWN = 6
 """Pairs in the picture of what networks name."""
 _HEAD = """# Results
@@ -72,11 +77,12 @@ def write_page(
     unlisted = sum(one.split == "test" and one.row not in rows for one in results)
     counts += f" ({unlisted} by unlisted rows)" if unlisted else ""
     parts = [_HEAD.format(reads=counts or "never yet")]
-    parts += [_section(one, results) for one in experiments if _of(one.rows, results)]
+    if FAMILIES in experiments:
+        parts.append(_families(results, speeds or {"networks": {}}))
+    others = [one for one in experiments if one is not FAMILIES]
+    parts += [_section(one, results) for one in others if _of(one.rows, results)]
     if rules := {one.name: one.novelty for one in manifests if one.novelty}:
         parts.append(_novelty(dict(sorted(rules.items()))))
-    if speeds:
-        parts.append(_speeds(speeds))
     digests = {name: sha for one in results if one.row in rows for name, sha in one.digests.items()}
     if digests:
         lines = [_line(("set", "SHA-256")), "|---|---|"]
@@ -134,21 +140,34 @@ def _novelty(rules: Mapping[str, NoveltyRule]) -> str:
     return "\n".join((*lines, "\n`python -m training analyse BUNDLE`\n"))
 
 
-def _speeds(speeds: Mapping[str, Any]) -> str:
-    """Size and speed of the families' networks."""
+def _families(results: Sequence[Result], speeds: Mapping[str, Any]) -> str:
+    """Errors of the families on each data set, size and speed; those of other networks, too."""
     networks: dict[str, dict[str, Any]] = speeds["networks"]
-    columns = list(next(iter(networks.values())))
-    lines = [_line(("network", *columns)), "|---" * (1 + len(columns)) + "|"]
-    for name, cells in networks.items():
-        values = (f"{one:,}" if isinstance(one, int) else str(one) for one in cells.values())
-        lines.append(_line((name, *values)))
+    measures = list(dict.fromkeys(key for cells in networks.values() for key in cells))
+    datasets = dict.fromkeys(row.recipe.dataset for row in FAMILIES.rows)
+    head = ["network", *(f"{name} error, %" for name in datasets), "paper", *measures]
+    lines = [_line(head), "|---" * len(head) + "|"]
+    for name in dict.fromkeys((*networks, *(row.title for row in FAMILIES.rows))):
+        cells, paper = [name], ""
+        for dataset in datasets:
+            rows = [
+                row for row in FAMILIES.rows if (row.title, row.recipe.dataset) == (name, dataset)
+            ]
+            of_row = [one for row in rows for one in _at_budget(row, results)]
+            count = count_of(len(of_row), "seed")
+            cells.append(f"{describe(FAMILIES.columns[0], of_row)}, {count}" if of_row else "")
+            paper = paper or "".join(FAMILIES.paper.get(row.name, "") for row in rows)
+        measured = [networks.get(name, {}).get(key, "") for key in measures]
+        figures = (f"{one:,}" if isinstance(one, int) else str(one) for one in measured)
+        lines.append(_line((*cells, paper, *figures)))
     text = (
-        "The encoders on one CPU thread. Multiplications are for one image. Images per second are "
-        f"medians of {speeds['rounds']} rounds; brackets hold the ratio to the paper's CapsNet "
-        "(median, lowest - highest)."
+        f"{FAMILIES.text}\n\n{_SPEEDS.format(rounds=speeds['rounds'])}"
+        if networks
+        else FAMILIES.text
     )
-    command = "`python -m benchmarks.families --write docs/speeds.json`"
-    return "\n".join(("## Families: size and speed\n", f"{text}\n", *lines, f"\n{command}\n"))
+    commands = f"`python -m training experiment run {FAMILIES.name}`"
+    commands += ", `python -m benchmarks.families --write docs/speeds.json`" if networks else ""
+    return "\n".join((f"## {FAMILIES.title}\n", f"{text}\n", *lines, f"\n{commands}\n"))
 
 
 def _missing(one: Experiment, results: Sequence[Result]) -> str:

@@ -125,6 +125,6 @@ def test_a_wrong_value_is_refused(
 
 @pytest.mark.parametrize(("rule", "threshold"), [("pair", None), ("digit", 0.5)])
 def test_masks_are_for_pairs_alone(manifest: Manifest, rule: Any, threshold: float | None) -> None:
-    """A bundle for pairs says where it cuts its masks, and no other does."""
+    """A bundle for pairs has a threshold of masks, and no other does."""
     with pytest.raises(ValueError, match="mask threshold"):
         replace(manifest, preprocess=rule, mask_threshold=threshold)

@@ -21,11 +21,21 @@ def test_digits_divide_ink_by_their_reconstructions() -> None:
     assert not find_masks(image, drawn, threshold=0.3)[:, [0, 2]].any()
 
 
-def test_faint_reconstructions_have_the_ink_between_them() -> None:
-    """However faint both are, ink is of the digit that may have made it."""
-    image = np.ones((5, 5), np.float32)
-    drawn = np.stack((np.full((5, 5), 0.06), np.full((5, 5), 0.01))).astype(np.float32)
-    assert [25, 0] == find_masks(image, drawn, threshold=0.3).sum(axis=(1, 2)).tolist()
+def test_faint_reconstructions_divide_part_of_the_ink() -> None:
+    """Two that are faint together have it between them; what is almost black has none."""
+    image, weak = np.ones((5, 5), np.float32), np.full((2, 5, 5), 0.01, np.float32)
+    assert [0, 0] == find_masks(image, weak, threshold=0.3).sum(axis=(1, 2)).tolist()
+    weak[0] = 0.06
+    assert [25, 0] == find_masks(image, weak, threshold=0.3).sum(axis=(1, 2)).tolist()
+
+
+def test_a_reconstruction_may_lie_a_little_beside_its_stroke() -> None:
+    """Ink next to what is drawn is the digit's, ink further away is not."""
+    image, drawn = np.zeros((9, 9), np.float32), np.zeros((1, 9, 9), np.float32)
+    image[:, 3:6] = 1
+    drawn[:, :, 5:7] = 0.9
+    (mask,) = find_masks(image, drawn, threshold=0.25)
+    assert [4, 5] == np.flatnonzero(mask[4]).tolist()
 
 
 def test_masks_of_many_images() -> None:

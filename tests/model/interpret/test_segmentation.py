@@ -46,11 +46,12 @@ def test_a_short_capsule_must_explain_more(length: float, found: list[int]) -> N
     assert found == find([0.95, length], strokes(slice(0, 10), slice(10, 11)))
 
 
-def test_an_empty_image_has_no_digits() -> None:
+@pytest.mark.parametrize("brightness", [0.0, 0.09])
+def test_an_image_without_ink_has_no_digits(brightness: float) -> None:
     """Whatever capsules say of it."""
-    drawn, lengths = strokes(slice(0, 10), slice(0, 0)), np.ones(2)
-    labels = np.arange(2)
-    found = segment(0 * IMAGE, lengths, labels, drawn, threshold=0.3, count="auto")
+    drawn, lengths = brightness * strokes(slice(0, 10), slice(0, 0)), np.ones(2)
+    image, labels = brightness * IMAGE, np.arange(2)
+    found = segment(image, lengths, labels, drawn, threshold=0.3, count="auto")
     assert ([], 0.0) == (found.labels.tolist(), found.explained_ink)
     assert (0, 4, 20) == found.masks.shape
 

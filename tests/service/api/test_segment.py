@@ -85,7 +85,7 @@ def test_the_longest_capsule_comes_first(client: TestClient, pairs: PairSet) -> 
 def test_masks_follow_the_rule(
     client: TestClient, pairs: PairSet, strokes_bundle_path: Path
 ) -> None:
-    """Ink in the picture, and a reconstruction above the bundle's threshold."""
+    """Ink in the picture, and its share of the ink."""
     bundle = Bundle.open(strokes_bundle_path)
     threshold = bundle.manifest.mask_threshold
     assert threshold is not None

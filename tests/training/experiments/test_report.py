@@ -140,12 +140,26 @@ def test_the_page_in_the_docs_is_what_its_results_give() -> None:
         )
 
 
-def test_size_and_speed_are_a_table(results: list[Result]) -> None:
-    """A row for each network, whole numbers with commas."""
-    networks = {"one": {"parameters": 1234, "images/s at 1": "5 (1.0, 1.0 - 1.0)"}}
+def test_errors_sizes_and_speeds_of_families_are_one_table() -> None:
+    """A row for each network, a column for each data set; what is not known is left out."""
+    row = ROWS["family-fashion-mnist-matrix"]
+    wrong, tested = {"plain": 1000}, {"plain": 10_000}
+    results = [
+        Result(row.name, "fashion-mnist", seed, row.images, "test", wrong, tested, {}, 1.0, "CPU")
+        for seed in (1, 2)
+    ]
+    networks = {name: {"parameters": 1234, "images/s at 1": "5 (1)"} for name in ("one", "matrix")}
     page = write_page(ALL, results, speeds={"rounds": 9, "networks": networks})
-    assert "\n| network | parameters | images/s at 1 |\n|---|---|---|\n| one | 1,234 | 5 " in page
+    head = "| network | mnist error, % | fashion-mnist error, % | paper | parameters | images"
+    assert head in page
+    assert "\n| one |  |  |  | 1,234 | 5 (1) |\n" in page
+    error = "10.00 ± 0.00 [9.59, 10.42], 2 seeds"
+    assert f"\n| matrix |  | {error} | 0.44 | 1,234 | 5 (1) |\n" in page
+    assert "\n| baseline CNN |  |  | 0.39 |  |  |\n" in page
     assert "medians of 9 rounds" in page
+    assert (
+        "rounds" not in write_page(ALL, results).partition("\n## Families")[2].partition("\n##")[0]
+    )
 
 
 def test_pairs_are_drawn_with_what_networks_say(bars: Examples) -> None:
