@@ -47,14 +47,14 @@ def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bu
         training.data.datasets.DatasetError: there are no such images.
     """
     examples, offers = held_out(bundle, data_dir, folder=folder), bundle.manifest.offers
-    if "decode" in offers:
-        bundle = analyse_dimensions(bundle, examples)
     if bundle.manifest.layers and bundle.manifest.layers[-1].iterations > 1:
         analyse_routing(bundle, examples)
-    if bundle.manifest.mask_threshold is not None:
-        bundle = analyse_masks(bundle, examples)
-    elif "decode" in offers:
-        bundle = analyse_novelty(bundle, examples, data_dir)
+    if "decode" in offers:
+        bundle = analyse_dimensions(bundle, examples)
+        if bundle.manifest.mask_threshold is None:
+            bundle = analyse_novelty(bundle, examples, data_dir)
+        else:
+            bundle = analyse_masks(bundle, examples)
     write_card(bundle)
     return bundle
 

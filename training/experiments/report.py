@@ -144,29 +144,26 @@ def _families(results: Sequence[Result], speeds: Mapping[str, Any]) -> str:
     """Errors of the families on each data set, size and speed; those of other networks, too."""
     networks: dict[str, dict[str, Any]] = speeds["networks"]
     measures = list(dict.fromkeys(key for cells in networks.values() for key in cells))
-    datasets = dict.fromkeys(row.recipe.dataset for row in FAMILIES.rows)
+    rows = {(row.recipe.dataset, row.title): row for row in FAMILIES.rows}
+    datasets = dict.fromkeys(dataset for dataset, _ in rows)
     head = ["network", *(f"{name} error, %" for name in datasets), "paper", *measures]
     lines = [_line(head), "|---" * len(head) + "|"]
-    for name in dict.fromkeys((*networks, *(row.title for row in FAMILIES.rows))):
-        cells, paper = [name], ""
+    for name in dict.fromkeys((*networks, *(title for _, title in rows))):
+        own = {dataset: rows[dataset, name] for dataset in datasets if (dataset, name) in rows}
+        found = {dataset: _at_budget(row, results) for dataset, row in own.items()}
+        cells = [name]
         for dataset in datasets:
-            rows = [
-                row for row in FAMILIES.rows if (row.title, row.recipe.dataset) == (name, dataset)
-            ]
-            of_row = [one for row in rows for one in _at_budget(row, results)]
-            count = count_of(len(of_row), "seed")
-            cells.append(f"{describe(FAMILIES.columns[0], of_row)}, {count}" if of_row else "")
-            paper = paper or "".join(FAMILIES.paper.get(row.name, "") for row in rows)
+            some = found.get(dataset, [])
+            seeds = count_of(len(some), "seed")
+            cells.append(f"{describe(FAMILIES.columns[0], some)}, {seeds}" if some else "")
+        cells.append("".join(FAMILIES.paper.get(row.name, "") for row in own.values()))
         measured = [networks.get(name, {}).get(key, "") for key in measures]
         figures = (f"{one:,}" if isinstance(one, int) else str(one) for one in measured)
-        lines.append(_line((*cells, paper, *figures)))
-    text = (
-        f"{FAMILIES.text}\n\n{_SPEEDS.format(rounds=speeds['rounds'])}"
-        if networks
-        else FAMILIES.text
-    )
-    commands = f"`python -m training experiment run {FAMILIES.name}`"
-    commands += ", `python -m benchmarks.families --write docs/speeds.json`" if networks else ""
+        lines.append(_line((*cells, *figures)))
+    text, commands = FAMILIES.text, f"`python -m training experiment run {FAMILIES.name}`"
+    if networks:
+        text += f"\n\n{_SPEEDS.format(rounds=speeds['rounds'])}"
+        commands += ", `python -m benchmarks.families --write docs/speeds.json`"
     return "\n".join((f"## {FAMILIES.title}\n", f"{text}\n", *lines, f"\n{commands}\n"))
 
 

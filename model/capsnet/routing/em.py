@@ -66,7 +66,7 @@ def iterate(
     beta_u, beta_a = costs
     both = torch.cat((votes, votes * votes), dim=-1)  # (..., C, I, 32)
     dim = votes.shape[-1]
-    scores = votes[..., 0].detach() * 0
+    scores = votes[..., 0].detach() * 0  # torch.zeros_like exports a Shape
     for step in range(iterations):
         assignments = share(scores)
         weights = assignments * activations

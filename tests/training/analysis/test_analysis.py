@@ -120,6 +120,18 @@ def test_pairs_have_no_novelty_rule(
     assert {"Sweeps", "Routing"} <= headings(analysed)
 
 
+def test_pairs_without_reconstructions_have_no_masks(
+    strokes_bundle_path: Path, data_dir: Path, strokes: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CNN for pairs is analysed too: the threshold stays, and nothing is drawn."""
+    monkeypatch.setattr("training.analysis.held_out", lambda *_, **__: strokes)
+    bundle = say_training(strokes_bundle_path, data_dir / "cnn")
+    blind = replace(bundle.manifest, offers=(), layers=(), class_dim=0, mask_threshold=0.0)
+    analysed = analyse(Bundle(bundle.path, blind), data_dir)
+    assert analysed.manifest == blind
+    assert "Sweeps" not in headings(analysed)
+
+
 def test_other_kinds_have_no_part_in_the_rule(
     bundle: Bundle, examples: Examples, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
