@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -95,8 +96,7 @@ def write_page(
 
 def describe(column: Column, results: Sequence[Result]) -> str:
     """A cell: mean, deviation and the interval of the pooled answers."""
-    count = sum(one.tested[column.test] for one in results)
-    wrong = sum(one.wrong[column.test] for one in results)
+    wrong, count = _pool(column.test, results)
     values = [one.percent(column.test) for one in results]
     if column.right:
         values, wrong = [100 - value for value in values], count - wrong
@@ -119,9 +119,28 @@ def _section(one: Experiment, results: Sequence[Result]) -> str:
             cells += [one.paper.get(row.name, "")] if reported else []
             cells += [describe(column, same) for column in one.columns]
             lines.append(_line([*cells, ", ".join(str(result.seed) for result in same)]))
+    if steps := list(_not_in_order(one, results)):
+        lines += ("\nSteps of the paper's order that do not appear:\n", *steps)
     if one.name in PICTURES and _complete(one, results):
         lines.append(f"\n![{one.title}](pictures/{one.name}.png)")
     return "\n".join((*lines, f"\n`python -m training experiment run {one.name}`\n"))
+
+
+def _not_in_order(one: Experiment, results: Sequence[Result]) -> Iterator[str]:
+    """Networks that are not better, intervals apart, than the one before in the paper's order."""
+    column = one.columns[one.paper_column]
+    rows = [row for row in one.rows if row.name in one.paper and _at_budget(row, results)]
+    rows.sort(key=lambda row: float(one.paper[row.name].split()[0]), reverse=True)
+    for pair in pairwise(rows):
+        found = [_at_budget(row, results) for row in pair]
+        (low, high), (low_next, high_next) = (interval(*_pool(column.test, some)) for some in found)
+        if high_next >= low:
+            relation = "is worse than" if low_next > high else "cannot be told from"
+            first, second = (
+                f"{row.title}, {describe(column, some)} (paper: {one.paper[row.name]})"
+                for row, some in zip(pair, found, strict=True)
+            )
+            yield f"- {second} {relation} {first}"
 
 
 def _novelty(rules: Mapping[str, NoveltyRule]) -> str:
@@ -183,6 +202,11 @@ def _of(rows: Sequence[Row], results: Sequence[Result]) -> list[Result]:
 
 def _at_budget(row: Row, results: Sequence[Result]) -> list[Result]:
     return [one for one in _of([row], results) if one.images == row.images]
+
+
+def _pool(test: str, results: Sequence[Result]) -> tuple[int, int]:
+    """Wrong answers and all answers of some seeds."""
+    return sum(one.wrong[test] for one in results), sum(one.tested[test] for one in results)
 
 
 def _complete(one: Experiment, results: Sequence[Result]) -> bool:
@@ -280,10 +304,9 @@ def _plot_errors(
     """Errors of test sets of rows at abscissas, with their intervals."""
     errors, below, above = [], [], []
     for _, test, row in points:
-        pooled = _at_budget(row, results)
-        counts = [sum(getattr(one, name)[test] for one in pooled) for name in ("wrong", "tested")]
-        low, high = interval(*counts)
-        errors.append(100 * counts[0] / counts[1])
+        wrong, count = _pool(test, _at_budget(row, results))
+        low, high = interval(wrong, count)
+        errors.append(100 * wrong / count)
         below.append(errors[-1] - low)
         above.append(high - errors[-1])
     x = [point[0] for point in points]

@@ -57,6 +57,26 @@ def test_rows_that_were_not_run_are_listed_in_the_end(results: list[Result]) -> 
     assert "not run" not in page
 
 
+def test_steps_of_the_papers_order_that_do_not_appear_are_told(results: list[Result]) -> None:
+    """With both intervals: they overlap, or are the other way round."""
+
+    def page(cnn: int, r1: int, r3: int) -> str:
+        names = ("multimnist-baseline", "multimnist-r1-text", "multimnist-r3-text")
+        wrong = dict(zip(names, (cnn, r1, r3), strict=True))
+        some = [one for one in results if one.row in wrong]
+        some = [replace(one, wrong={**one.wrong, "shift 4": wrong[one.row]}) for one in some]
+        return write_page(ALL, some)
+
+    told = (
+        "\nSteps of the paper's order that do not appear:\n\n"
+        "- CapsNet, 1 iteration, reconstruction, 9.50 ± 0.00 [9.10, 9.91] (paper: 7.5) cannot be "
+        "told from baseline CNN, 9.00 ± 0.00 [8.61, 9.40] (paper: 8.1)\n\n"
+    )
+    assert told in page(900, 950, 500)
+    assert "12.00 ± 0.00 [11.56, 12.46] (paper: 7.5) is worse than base" in page(900, 1200, 500)
+    assert "do not appear" not in page(900, 700, 500)
+
+
 def test_budgets_are_kept_apart(results: list[Result]) -> None:
     """A row of another budget has a line of its own."""
     first = next(one for one in results if one.row == "digits-baseline")
