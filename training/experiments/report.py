@@ -137,10 +137,10 @@ def _not_in_order(one: Experiment, results: Sequence[Result]) -> Iterator[str]:
         if high_next >= low:
             relation = "is worse than" if low_next > high else "cannot be told from"
             first, second = (
-                f"{row.title}, {describe(column, some)} (paper: {one.paper[row.name]})"
+                f"**{row.title}**, {describe(column, some)} (paper: {one.paper[row.name]})"
                 for row, some in zip(pair, found, strict=True)
             )
-            yield f"- {second} {relation} {first}"
+            yield f"- {second}, {relation} {first}"
 
 
 def _novelty(rules: Mapping[str, NoveltyRule]) -> str:

@@ -69,11 +69,11 @@ def test_steps_of_the_papers_order_that_do_not_appear_are_told(results: list[Res
 
     told = (
         "\nSteps of the paper's order that do not appear:\n\n"
-        "- CapsNet, 1 iteration, reconstruction, 9.50 ± 0.00 [9.10, 9.91] (paper: 7.5) cannot be "
-        "told from baseline CNN, 9.00 ± 0.00 [8.61, 9.40] (paper: 8.1)\n\n"
+        "- **CapsNet, 1 iteration, reconstruction**, 9.50 ± 0.00 [9.10, 9.91] (paper: 7.5), cannot "
+        "be told from **baseline CNN**, 9.00 ± 0.00 [8.61, 9.40] (paper: 8.1)\n\n"
     )
     assert told in page(900, 950, 500)
-    assert "12.00 ± 0.00 [11.56, 12.46] (paper: 7.5) is worse than base" in page(900, 1200, 500)
+    assert "12.00 ± 0.00 [11.56, 12.46] (paper: 7.5), is worse than **base" in page(900, 1200, 500)
     assert "do not appear" not in page(900, 700, 500)
 
 
