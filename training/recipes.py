@@ -242,7 +242,7 @@ _MNIST_COMPACT = replace(_MNIST, name="mnist-compact", network=_COMPACT, epochs=
 _ATTENTION = Recipe(
     "mnist-attention",
     network=AttentionConfig(),
-    epochs=40,
+    epochs=20,
     learning_rate=2e-3,
     **_SMALL,
     **_DISTORTED,

@@ -217,11 +217,6 @@ class TrainingState:
         """What is validated and exported: the network, or the average that the recipe asks for."""
         return self.network if self._average is None else self._average.network
 
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """Those whose weights this run started from, and itself."""
-        return (*self._before, self.run)
-
     def begin_step(self, rate: float) -> None:
         """Make the network ready to be trained at a learning rate."""
         for group in self.optimiser.param_groups:
@@ -293,7 +288,7 @@ class TrainingState:
             recipe=self._plan.recipe,
             pictures=self._plan.pictures,
             examples=examples,
-            runs=self.runs,
+            runs=(*self._before, self.run),
             network=self.result.state_dict(),
             trained=None if complete or self._average is None else self.network.state_dict(),
             optimiser={} if complete else self.optimiser.state_dict(),

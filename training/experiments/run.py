@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +20,8 @@ from training.device import device_name
 from training.experiments.declare import Row
 from training.experiments.seeds import SIDE_BY_SIDE, side_by_side
 from training.metrics import METRICS, VALIDATION_ERROR
-from training.state import Checkpoint, Plan, TrainingError
+from training.state import Plan, TrainingError
 from training.trainer import Trainer
-
-_ENDING_SEED = 10
-"""Added to a row's seed in its ending, so that it draws other batches and distortions."""
 
 
 class Sets(NamedTuple):
@@ -113,25 +108,15 @@ def load_sets(row: Row, data_dir: Path) -> Sets:
 
 
 def make_plan(row: Row, *, seed: int, sets: Sets, directory: Path) -> Plan:
-    """The run of a row: its images, chosen by the seed, for as long as its budget lasts.
-
-    Where a row has an ending, that is the run.
-    """
+    """The run of a row: its images, chosen by the seed, for as long as its budget lasts."""
     training = sets.training
     if row.training_images is not None:
         training = choose(training, row.training_images, seed=seed)
     epoch = EPOCH_PAIRS if row.recipe.task == "pairs" else len(training.labels)
-    budget = row.images - (_beginning(row).images if row.ending else 0)
-    recipe = replace(row.ending or row.recipe, name=row.name, epochs=budget / epoch)
+    recipe = replace(row.recipe, name=row.name, epochs=row.images / epoch)
     key = result_key(row.name, seed=seed, images=row.images, split=row.split)
     held_out = sets.held_out if row.curve_every else None
-    own_seed = seed + _ENDING_SEED if row.ending else seed
-    return Plan(recipe, own_seed, training, held_out, directory / key)
-
-
-def _beginning(row: Row) -> Row:
-    """What a row with an ending starts from."""
-    return replace(row, images=row.images * 4 // 5, ending=None)
+    return Plan(recipe, seed, training, held_out, directory / key)
 
 
 def run_row(
@@ -152,9 +137,10 @@ def run_row(
     """
     plan = make_plan(row, seed=seed, sets=sets, directory=directory)
     with plan.locked():
-        plans = partial(make_plan, seed=seed, sets=sets, directory=directory)
-        trainer = _train(row, plans, device, deadline=time.monotonic() + 60 * max_minutes)
-        if trainer is None:
+        resume = plan.checkpoint_path.exists()
+        trainer = Trainer(plan, device=device, resume=resume)
+        every = max(row.curve_every // plan.recipe.batch_size, 1) if row.curve_every else None
+        if not trainer.run(max_minutes=max_minutes, validate_every=every):
             return None
         wrong, counts, digests = {}, {}, {}
         for name, tested in make_test_sets(row, sets):
@@ -172,30 +158,12 @@ def run_row(
             wrong=wrong,
             tested=counts,
             digests=digests,
-            minutes=round(sum(run.seconds for run in trainer.state.runs) / 60, 1),
+            minutes=round(trainer.state.run.seconds / 60, 1),
             device=device_name(device),
             curve=_read_curve(plan),
         )
         result.save(directory)
         return result
-
-
-def _train(
-    row: Row, plans: Callable[[Row], Plan], device: torch.device, *, deadline: float
-) -> Trainer | None:
-    """Train a row, and before its ending what comes first; None if the time was up."""
-    plan, first = plans(row), None
-    resume = plan.checkpoint_path.exists()
-    if row.ending and not resume:
-        first = _train(_beginning(row), plans, device, deadline=deadline)
-        if first is None:
-            return None
-    trainer = Trainer(plan, device=device, resume=resume)
-    if first:
-        trainer.state.start_from(Checkpoint.load(first.plan.checkpoint_path))
-    every = max(row.curve_every // plan.recipe.batch_size, 1) if row.curve_every else None
-    minutes = (deadline - time.monotonic()) / 60
-    return trainer if trainer.run(max_minutes=minutes, validate_every=every) else None
 
 
 def make_test_sets(row: Row, sets: Sets) -> Iterator[tuple[str, Labelled]]:

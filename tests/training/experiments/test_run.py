@@ -23,7 +23,7 @@ from training.experiments.run import (
     write_results,
 )
 from training.experiments.seeds import SIDE_BY_SIDE, side_by_side
-from training.state import Checkpoint, TrainingError
+from training.state import TrainingError
 from training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -64,25 +64,6 @@ def test_a_stopped_row_goes_on(tiny_row: Row, sets: Sets, tmp_path: Path) -> Non
     assert stopped
     assert through
     assert (through.wrong, through.curve) == (stopped.wrong, stopped.curve)
-
-
-def test_the_last_fifth_of_a_row_can_be_trained_otherwise(
-    tiny_row: Row, sets: Sets, tmp_path: Path
-) -> None:
-    """From the weights of the first four fifths, with other batches; stopped, it goes on."""
-    row = replace(
-        tiny_row, images=40, ending=replace(tiny_row.recipe, learning_rate=1e-4, shift_px=0)
-    )
-    results = [run(row, sets, tmp_path, max_minutes=0) for _ in range(2)]
-    assert [None, None] == results
-    stopped, through = run(row, sets, tmp_path), run(row, sets, tmp_path / "through")
-    assert stopped
-    assert through
-    assert (40, through.wrong) == (stopped.images, stopped.wrong)
-    plan = make_plan(row, seed=1, sets=sets, directory=tmp_path)
-    checkpoint = Checkpoint.load(plan.checkpoint_path)
-    assert [(1, 4), (11, 1)] == [(each.seed, each.steps) for each in checkpoint.runs]
-    assert (1e-4, 0) == (checkpoint.recipe.learning_rate, checkpoint.recipe.shift_px)
 
 
 def test_a_curve_ends_with_the_trained_networks_error(
