@@ -182,8 +182,8 @@ COMPARISONS = (
     Experiment(
         "shipped",
         "Other seeds of what ships",
-        "`mnist-attention` with three seeds. Seed 1 of 1,200,000 images ships: its error is that of "
-        "its card, and its convolutions were trained in float32, those of the others in bfloat16. "
+        "`mnist-attention` with three seeds. Seed 1 of 1,200,000 images ships: its error is that "
+        "of its card, and its convolutions were trained in float32, the others' in bfloat16. "
         "3,000,000 images are two runs: 40 epochs, then 10 more from those weights (`--weights`) "
         "with half the distortion and half the learning rate. The command makes the first row.",
         (Row("mnist-attention", "mnist-attention", PRESETS["mnist-attention"], 1_200_000),),
