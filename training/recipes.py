@@ -84,8 +84,6 @@ class Recipe:
     """Training images are turned, scaled and sheared by up to this share of affNIST's ranges."""
     elastic_px: float = 0.0
     """They are bent: nodes of a net over them move by up to this many pixels, each its own way."""
-    distorted: float = 1.0
-    """Share of each batch that is turned, scaled, sheared and bent; the rest stays sharp."""
     erase_px: int = 0
     """A square of up to this many pixels, anywhere in a training image, is made black."""
     pad: Pad = "zero"
@@ -112,15 +110,11 @@ class Recipe:
             raise ValueError("the decay of the average must be in [0, 1)")
         if not 0 <= self.affine <= 1 or self.elastic_px < 0:
             raise ValueError("the affine share must be in [0, 1], elastic pixels not negative")
-        if not 0 < self.distorted <= 1:
-            raise ValueError("the distorted share must be in (0, 1]")
         for name, kind in _CHOICES:
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} is one of {', '.join(get_args(kind))}")
-        if self.task == "pairs" and (
-            self.flip or self.erase_px or self.pad != "zero" or self.distorted != 1
-        ):
-            raise ValueError("pairs allow no flip or erase_px; pad must be zero and distorted 1")
+        if self.task == "pairs" and (self.flip or self.erase_px or self.pad != "zero"):
+            raise ValueError("pairs allow neither flip nor erase_px, and pad must be zero")
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON-ready values."""

@@ -131,10 +131,7 @@ class BatchStream(RowStream):
         if recipe.flip:
             images = torch.where(rows[:, 3, None, None, None] == 1, images.flip(3), images)
         if self._distortion != NOT_DISTORTED:
-            count = math.ceil(recipe.distorted * len(images))
-            numbers = rows[:count, 4 : 4 + NUMBERS]
-            distorted = distort(images[:count].float(), numbers, self._distortion, recipe.pad)
-            images = torch.cat((distorted, images[count:]))
+            images = distort(images.float(), rows[:, 4 : 4 + NUMBERS], self._distortion, recipe.pad)
         images = shift(images, rows[:, 1:3], recipe.shift_px, recipe.pad)
         if recipe.erase_px:
             images = erase(images, rows[:, -3:])

@@ -100,11 +100,8 @@ def test_wide_images_turn_as_square_ones_do(strokes: Examples) -> None:
     torch.testing.assert_close(square, wide[..., 7:-7], rtol=0, atol=0.01)
 
 
-def batches(
-    strokes: Examples, distortion: Distortion, *, shift_px: int = 0, distorted: float = 1
-) -> BatchStream:
-    changes = {"shift_px": shift_px, "distorted": distorted, **distortion._asdict()}
-    recipe = Recipe("r", batch_size=8, **changes)
+def batches(strokes: Examples, distortion: Distortion, *, shift_px: int = 0) -> BatchStream:
+    recipe = Recipe("r", batch_size=8, shift_px=shift_px, **distortion._asdict())
     return BatchStream(strokes, recipe, seed=1, device=CPU)
 
 
@@ -123,16 +120,6 @@ def test_distortion_changes_neither_order_nor_shifts(strokes: Examples) -> None:
         for distortion in (Distortion(), Distortion(affine=1e-9))
     )
     torch.testing.assert_close(tuple(plain), tuple(distorted), rtol=0, atol=1e-3)
-
-
-def test_a_share_of_each_batch_is_distorted(strokes: Examples) -> None:
-    """The rest is as it would be without distortion."""
-    plain, distorted, some = (
-        batches(strokes, Distortion(reach, reach), distorted=share).batch(3).images
-        for reach, share in ((0, 1), (1, 1), (1, 0.25))
-    )
-    assert (plain[:2] - distorted[:2]).abs().amax(dim=(1, 2, 3)).min() > 0.1
-    torch.testing.assert_close(some, torch.cat((distorted[:2], plain[2:])), rtol=0, atol=0)
 
 
 def test_an_image_is_distorted_anew_each_epoch(strokes: Examples) -> None:
