@@ -242,7 +242,7 @@ _MNIST_COMPACT = replace(_MNIST, name="mnist-compact", network=_COMPACT, epochs=
 _ATTENTION = Recipe(
     "mnist-attention",
     network=AttentionConfig(),
-    epochs=20,
+    epochs=24,
     learning_rate=2e-3,
     **_SMALL,
     **_DISTORTED,

@@ -204,7 +204,9 @@ def erase(images: Tensor, squares: Tensor) -> Tensor:
 
 
 def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = "zero") -> Tensor:
-    """Distort each image (B, C, H, W) float32 by its own numbers; pixels are interpolated.
+    """Distort each image (B, C, H, W) float32 in [0, 255] by its own numbers.
+
+    Pixels are interpolated bicubically, which keeps edges as sharp as those of the test images.
 
     Args:
         numbers: (B, NUMBERS) int64, each within [-STEPS, STEPS].
@@ -221,7 +223,10 @@ def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = 
     )  # (B, H, W, 2): right and down, from -1 to 1 between the outer edges
     places = places + moves.permute(0, 2, 3, 1)
     padding = "reflection" if pad == "reflect" else "zeros"
-    return functional.grid_sample(images, places, padding_mode=padding, align_corners=False)
+    distorted = functional.grid_sample(
+        images, places, mode="bicubic", padding_mode=padding, align_corners=False
+    )
+    return distorted.clamp(0, WHITE)
 
 
 def _matrices(shares: Tensor, aspect: float) -> Tensor:

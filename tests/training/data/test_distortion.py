@@ -21,12 +21,24 @@ def strokes() -> Examples:
     down, right = places[:, None], places
     angles = np.arange(20)[:, None, None] / 3
     across = np.sin(angles) * down + np.cos(angles) * right - 2
-    images = 255 * np.exp(-(across**2) / 8) * (np.hypot(down, right) < 9)
+    images = 255 * np.exp(-(across**2) / 18 - np.hypot(down, right) ** 4 / 5000)
     return Examples(images.astype(np.uint8)[:, None], np.arange(20))
 
 
 def no_numbers(count: int) -> Tensor:
     return torch.zeros(count, NUMBERS, dtype=torch.int64)
+
+
+def test_edges_stay_sharp() -> None:
+    """Moved by a quarter of a pixel, an edge is steeper than after linear interpolation."""
+    edge = torch.zeros(1, 1, SIZE, SIZE)
+    edge[..., SIZE // 2 :] = 255
+    numbers = no_numbers(1)
+    numbers[:, 4 : 4 + NODES * NODES] = STEPS
+    row = distort(edge, numbers, Distortion(elastic_px=0.25))[0, 0, SIZE // 2, 1:-1]
+    assert 0 < row[SIZE // 2 - 2] < 0.95 * 255 / 4
+    assert row[: SIZE // 2 - 2].max() == 0
+    torch.testing.assert_close(row[SIZE // 2 - 1 :], torch.full((SIZE // 2 - 1,), 255.0))
 
 
 def ramps() -> Tensor:
@@ -48,7 +60,7 @@ def test_numbers_of_zero_change_nothing(strokes: Examples) -> None:
     ids=str,
 )
 def test_affine_distortion_is_that_of_affnist(strokes: Examples, reach: Reach) -> None:
-    """The same numbers give the images of the test sets, but for rounding."""
+    """The same numbers give the images of the test sets, but for their linear interpolation."""
     drawn = np.random.PCG64(2013).random_raw(6 * len(strokes.labels)).reshape(-1, 6)[:, :4]
     limits = np.array([reach.turn, reach.scale, reach.scale, reach.shear])
     whole = (drawn % (2 * limits + 1).astype(np.uint64)).astype(np.int64) - limits
@@ -58,7 +70,7 @@ def test_affine_distortion_is_that_of_affnist(strokes: Examples, reach: Reach) -
     images = torch.tensor(strokes.images).float()
     actual = distort(images, numbers, Distortion(affine=share))
     expected = torch.tensor(transform(strokes, reach).images).float()
-    torch.testing.assert_close(expected, actual, rtol=0, atol=2)
+    torch.testing.assert_close(expected, actual, rtol=0, atol=10)
 
 
 @pytest.mark.parametrize("axis", [0, 1], ids=["right", "down"])
