@@ -206,7 +206,7 @@ def erase(images: Tensor, squares: Tensor) -> Tensor:
 def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = "zero") -> Tensor:
     """Distort each image (B, C, H, W) float32 in [0, 255] by its own numbers.
 
-    Pixels are interpolated bicubically, which keeps edges as sharp as those of the test images.
+    Pixels are interpolated bicubically: linear interpolation blurs edges more.
 
     Args:
         numbers: (B, NUMBERS) int64, each within [-STEPS, STEPS].
