@@ -34,7 +34,7 @@ _UNITS: dict[Transform, str] = {
     "scale": "times the size",
 }
 _SUPPORTING, _OPPOSING = np.array([214, 84, 0]) / 255, np.array([9, 105, 218]) / 255
-_VOTE, _MEAN = "#1b1f24", "#d65400"
+_VOTE, _SUBTRACTED, _MEAN = "#1b1f24", "#0969da", "#d65400"
 _STROKE = 0.45
 """How dark the image is, under the heat."""
 _GAP, _HEAD = 16, 56
@@ -122,8 +122,9 @@ def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:
 
     In the iterations' panels every cell of the grid is a square around the middle of what its
     capsules see: orange where they support the class, blue where they oppose it, all panels on one
-    scale. In that of the votes, each dot is a vote, larger and darker the more it weighs. The rows
-    of hidden layers have a map of each capsule type for each iteration, darker the more active.
+    scale. In that of the votes, each dot is a vote, larger and darker the more it weighs, blue if
+    its weight is negative. The rows of hidden layers have a map of each capsule type for each
+    iteration, darker the more active.
     """
     hidden = view.trace.hidden
     rows = 1 + len(hidden)
@@ -192,11 +193,13 @@ def _draw_support(axes: Axes, prepared: Prepared, heat: Floats, layer: Layer) ->
 def _draw_votes(axes: Axes, view: RoutingView) -> None:
     """Votes as dots around their weighted mean."""
     points, weights = view.votes.points, view.agreement.weights[-1, view.capsule.label]
-    share = weights / (weights.max() or 1.0)
+    sizes = np.abs(weights)
+    share = sizes / (sizes.max() or 1.0)
     reach = float(np.abs(points).max()) * 1.08 or 1.0
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
+    colour = [_VOTE if weight >= 0 else _SUBTRACTED for weight in weights]
     size, alpha = 0.5 + 6 * share, 0.08 + 0.43 * share
-    axes.scatter(points[:, 0], points[:, 1], s=size, c=_VOTE, alpha=alpha, linewidths=0)
+    axes.scatter(points[:, 0], points[:, 1], s=size, c=colour, alpha=alpha, linewidths=0)
     axes.plot(0, 0, "+", color=_MEAN)
 
 

@@ -97,8 +97,8 @@ class AttentionCapsNet(Network):
             out_dim=config.class_dim,
             std=_SUM_STD / math.sqrt(config.num_primary),
         )
-        self.bias = nn.Parameter(torch.zeros(config.num_classes, config.num_primary))
-        """B, (K, I): added to the logits."""
+        self.prior = nn.Parameter(torch.zeros(config.num_classes, config.num_primary))
+        """B, (K, I): added to the couplings."""
         self.decoder = Decoder(config)
 
     @property
@@ -111,13 +111,13 @@ class AttentionCapsNet(Network):
         capsules = self._primary(images)
         with torch.autocast(capsules.device.type, enabled=False):
             votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
-            poses = attention.route(votes, self.bias)
+            poses = attention.route(votes, self.prior)
             return Encoding(length(poses), poses)
 
     def trace(self, images: Tensor) -> Trace:
         """Encode images (N, C, H, W) and keep the one iteration of routing."""
         primary = self._primary(images)
-        return Trace(attention.trace(self.votes(primary), self.bias, length(primary)))
+        return Trace(attention.trace(self.votes(primary), self.prior, length(primary)))
 
     def _primary(self, images: Tensor) -> Tensor:
         """(N, C, H, W) images to (N, I, primary_dim) capsules, squashed."""

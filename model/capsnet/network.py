@@ -70,9 +70,10 @@ class ClassTrace(NamedTuple):
     """What routing did between the last layer of N images and their class capsules."""
 
     couplings: Tensor
-    """c, (N, R, K, I): how each input capsule divides itself among the classes, by iteration."""
+    """c, (N, R, K, I): what each vote weighs in its class's sum, by iteration. The softmax of the
+    logits over classes; self-attention adds its learned B."""
     logits: Tensor
-    """b, (N, R, K, I): what the couplings are the softmax of."""
+    """b, (N, R, K, I)."""
     presence: Tensor
     """(N, R, K): of the class capsules after each iteration."""
     poses: Tensor

@@ -1,10 +1,11 @@
 """What routing did, as figures: who agreed, how much, and where on the image.
 
 Notation (Sabour et al., 2017, section 2 and procedure 1): input capsule i votes u_ik for class
-capsule k, divides itself among the classes by couplings c_ik, and v_k is the pose that the votes
-add up to. Arrays have the axes R (iterations), K (classes), I (input capsules), D (pose): couplings
+capsule k, its vote has the weight c_ik (the coupling), and v_k is the pose that the votes add up
+to. Arrays have the axes R (iterations), K (classes), I (input capsules), D (pose): couplings
 (R, K, I), votes (K, I, D) and poses (R, K, D). For EM routing c_ik is the assignment r_ik times the
-activation a_i: what capsule i weighs in the mean v_k.
+activation a_i: what capsule i weighs in the mean v_k. Self-attention adds a learned B to the
+softmax, so its couplings may be negative: such a vote is subtracted from the class's sum.
 """
 
 from __future__ import annotations
@@ -34,12 +35,19 @@ class Agreement(NamedTuple):
 
 
 def trace_agreement(
-    couplings: Floats, votes: Floats, poses: Floats, input_presence: Floats, *, activated: bool
+    couplings: Floats,
+    logits: Floats,
+    votes: Floats,
+    poses: Floats,
+    input_presence: Floats,
+    *,
+    activated: bool,
 ) -> Agreement:
     """All figures of one image.
 
     Args:
         couplings: (R, K, I).
+        logits: (R, K, I).
         votes: (K, I, D).
         poses: (R, K, D).
         input_presence: (I,).
@@ -51,7 +59,7 @@ def trace_agreement(
         weights,
         support(weights, votes, poses),
         agreement(weights, votes, poses),
-        entropy(couplings, input_presence),
+        entropy(logits, input_presence),
     )
 
 
@@ -59,32 +67,32 @@ def support(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
     """How much each input capsule adds to a class, along its pose: c_ik u_ik . v_k/|v_k| (R, K, I).
 
     Over all i this sums to the length before the squash, less what a bias adds (EM: to the length
-    of the pose, times the weight of all capsules). It is negative where a vote points away from the
-    pose.
+    of the pose, times the weight of all capsules). It is negative where a vote of positive weight
+    points away from the pose, or one of negative weight along it.
     """
     directions = poses / (np.linalg.norm(poses, axis=-1, keepdims=True) + _TINY)
     return np.asarray(couplings * np.einsum("kid,rkd->rki", votes, directions))
 
 
 def agreement(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
-    """How far the votes for a class point the same way, from -1 to 1: (R, K).
+    """How far the weighted votes for a class point the same way, from -1 to 1: (R, K).
 
-    The support as a share of what it would be if every vote lay along the pose:
-    a_k = sum_i c_ik u_ik . v_k/|v_k| / sum_i c_ik |u_ik|. Without a bias this is the mean resultant
-    length of the weighted votes (Mardia and Jupp, "Directional Statistics", section 2.3).
+    The support as a share of what it would be if every weighted vote lay along the pose:
+    a_k = sum_i c_ik u_ik . v_k/|v_k| / sum_i |c_ik| |u_ik|. Without a bias this is the mean
+    resultant length of the weighted votes (Mardia and Jupp, "Directional Statistics", section 2.3).
     """
-    most = (couplings * np.linalg.norm(votes, axis=-1)).sum(axis=-1)
+    most = (np.abs(couplings) * np.linalg.norm(votes, axis=-1)).sum(axis=-1)
     return np.asarray(support(couplings, votes, poses).sum(axis=-1) / (most + _TINY))
 
 
-def entropy(couplings: Floats, input_presence: Floats) -> Floats:
+def entropy(logits: Floats, input_presence: Floats) -> Floats:
     """How undecided the input capsules are, from 0 (each serves one class) to 1 (all alike): (R,).
 
-    h = -sum_k c_ik log c_ik / log K, averaged over i with their presence (I,) as weights: a capsule
-    that sees nothing has no say.
+    h = -sum_k s_ik log s_ik / log K with s the softmax over classes of logits (R, K, I), averaged
+    over i with their presence (I,) as weights: a capsule that sees nothing has no say.
     """
-    surprise = -np.log(np.maximum(couplings, _TINY))
-    undecided = (couplings * surprise).sum(axis=1) / np.log(couplings.shape[1])  # (R, I)
+    logs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    undecided = -(np.exp(logs) * logs).sum(axis=1) / np.log(logits.shape[1])  # (R, I)
     return np.asarray(undecided @ input_presence / (input_presence.sum() + _TINY))
 
 
@@ -112,13 +120,14 @@ class Projection(NamedTuple):
 
 
 def project(votes: Floats, weights: Floats) -> Projection:
-    """Principal components of votes (I, D) weighted by their couplings (I,).
+    """Principal components of votes (I, D), each weighted by the size of its coupling (I,).
 
     The axes are the two leading eigenvectors of C = sum_i w_i (u_i - m)(u_i - m)' / sum_i w_i with
-    m = sum_i w_i u_i / sum_i w_i. An eigenvector's sign is free: the component of largest size is
-    made positive, so that equal votes are always drawn alike.
+    m = sum_i w_i u_i / sum_i w_i and w = |weights|. An eigenvector's sign is free: the component of
+    largest size is made positive, so that equal votes are always drawn alike.
     """
-    shares = (weights / (weights.sum() + _TINY)).astype(np.float64)
+    sizes = np.abs(weights).astype(np.float64)
+    shares = sizes / (sizes.sum() + _TINY)
     centred = votes - shares @ votes
     variances, axes = np.linalg.eigh((centred * shares[:, None]).T @ centred)
     plane = axes[:, [-1, -2]]  # eigenvalues ascend

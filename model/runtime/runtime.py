@@ -47,9 +47,10 @@ class ClassTrace(NamedTuple):
     """What routing did between N images' last layer and their class capsules, in R iterations."""
 
     couplings: Floats
-    """(N, R, K, I), summing to one over K."""
+    """(N, R, K, I): what each vote weighs in its class's sum. The softmax of the logits over K;
+    self-attention adds its learned B."""
     logits: Floats
-    """(N, R, K, I), what the couplings are the softmax of."""
+    """(N, R, K, I)."""
     presence: Floats
     """(N, R, K)."""
     poses: Floats

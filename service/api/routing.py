@@ -44,8 +44,14 @@ class RoutingIteration(BaseModel):
 
     lengths: Vector = Field(description="(K,), presence of the classes.")
     agreement: Vector = Field(description="(K,), -1 to 1: how well the votes agree.")
-    entropy: Number = Field(description="Normalised entropy of the couplings, from 0 to 1.")
-    couplings: Matrix | None = Field(None, description="(K, I); with detail=true.")
+    entropy: Number = Field(
+        description="Normalised entropy of the softmax of the logits, from 0 to 1."
+    )
+    couplings: Matrix | None = Field(
+        None,
+        description="(K, I); with detail=true. What each vote weighs; self-attention's may be "
+        "negative.",
+    )
     logits: Matrix | None = Field(None, description="(K, I); with detail=true.")
 
 
@@ -111,7 +117,12 @@ def _view(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | No
     classes, activated = trace.classes, manifest.presence == "activation"
     capsule = Encoded(prepared, classes.presence[-1], classes.poses[-1]).capsule(target)
     agreement = trace_agreement(
-        classes.couplings, classes.votes, classes.poses, classes.input_presence, activated=activated
+        classes.couplings,
+        classes.logits,
+        classes.votes,
+        classes.poses,
+        classes.input_presence,
+        activated=activated,
     )
     votes = project(classes.votes[capsule.label], agreement.weights[-1, capsule.label])
     return RoutingView(capsule, trace, agreement, votes)

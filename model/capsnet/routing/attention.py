@@ -1,4 +1,4 @@
-"""Self-attention routing, without iterations (Mazzia, Salvetti and Chiaberge 2021, equation 5)."""
+"""Self-attention routing, without iterations (Mazzia, Salvetti and Chiaberge 2021, equation 3)."""
 
 from __future__ import annotations
 
@@ -12,27 +12,31 @@ from model.capsnet.squash import length, squash_exponential
 from model.capsnet.votes import FactoredVotes
 
 
-def attend(votes: Tensor | FactoredVotes, bias: Tensor) -> Tensor:
-    """Logits A_ki + B_ki (N, K, I), where A_ki = u_ki . sum_j u_kj / sqrt(D).
+def attend(votes: Tensor | FactoredVotes) -> Tensor:
+    """Logits A_ki = u_ki . sum_j u_kj / sqrt(D), (N, K, I), of votes or their factors."""
+    sums = total(votes)
+    return agree(votes, sums) / math.sqrt(sums.shape[-1])
+
+
+def route(votes: Tensor | FactoredVotes, prior: Tensor) -> Tensor:
+    """Class capsules v_k = squash(sum_i (C_ki + B_ki) u_ki), where C is the softmax of A over k.
 
     Args:
-        votes: (N, K, I, D), or their factors.
-        bias: B, (K, I), learned.
+        votes: u, (N, K, I, D), or their factors.
+        prior: B, (K, I): learned, the same for every image. It is added after the softmax, so
+            couplings may be negative and need not sum to one.
+
+    Returns:
+        (N, K, D).
     """
-    sums = total(votes)
-    return agree(votes, sums) / math.sqrt(sums.shape[-1]) + bias
-
-
-def route(votes: Tensor | FactoredVotes, bias: Tensor) -> Tensor:
-    """Class capsules (N, K, D) from votes (N, K, I, D) and a learned bias (K, I)."""
-    couplings = attend(votes, bias).softmax(dim=1)
+    couplings = attend(votes).softmax(dim=1) + prior
     return squash_exponential(weigh(votes, couplings))
 
 
-def trace(votes: Tensor, bias: Tensor, input_presence: Tensor) -> ClassTrace:
+def trace(votes: Tensor, prior: Tensor, input_presence: Tensor) -> ClassTrace:
     """The same as `route`, with its one iteration kept; `input_presence` (N, I) is passed on."""
-    logits = attend(votes, bias)
-    couplings = logits.softmax(dim=1)
+    logits = attend(votes)
+    couplings = logits.softmax(dim=1) + prior
     poses = squash_exponential(weigh(votes, couplings))
     return ClassTrace(
         couplings=couplings.unsqueeze(1),

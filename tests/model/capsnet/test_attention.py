@@ -85,20 +85,20 @@ def test_primary_capsules_are_no_longer_than_one() -> None:
 
 
 def test_routing_has_one_iteration() -> None:
-    """And no logits of zero: the bias and the agreement are in it at once."""
+    """And no logits of zero: agreement is in it at once."""
     network = lively(SMALL["attention"])
     with torch.no_grad():
-        nn.init.normal_(network.get_parameter("bias"))
+        nn.init.normal_(network.get_parameter("prior"))
     (layer,) = network.layers
     logits = network.trace(noise(network.config)).classes.logits
     assert (1, 1) == (layer.iterations, logits.shape[1])
     assert logits.abs().max() > 0.1
 
 
-def test_the_learned_bias_is_of_classes_and_capsules() -> None:
+def test_the_learned_b_is_of_classes_and_capsules() -> None:
     """(K, I), not shaped by a batch, and zero before training."""
     network = AttentionCapsNet(AttentionConfig(num_classes=7, decoder_hidden=(8, 8)))
-    assert torch.equal(torch.zeros(7, 16), network.bias)
+    assert torch.equal(torch.zeros(7, 16), network.prior)
 
 
 @pytest.mark.parametrize(("primary", "stem"), [("depthwise", None), ("spatial", PAIR_STEM)])

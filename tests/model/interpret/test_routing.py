@@ -95,14 +95,14 @@ def test_nothing_to_agree_on_is_no_error() -> None:
 
 def test_equal_couplings_are_wholly_undecided() -> None:
     """The first iteration's entropy is one."""
-    equal = np.full((1, K, I), 1 / K, np.float32)
+    equal = np.full((1, K, I), 7, np.float32)
     assert [1.0] == pytest.approx(entropy(equal, np.ones(I, np.float32)))
 
 
 def test_decided_couplings_have_no_entropy() -> None:
     """A capsule that serves one class alone is decided."""
     decided = np.zeros((1, K, I), np.float32)
-    decided[:, 2] = 1
+    decided[:, 2] = 100
     assert [0.0] == pytest.approx(entropy(decided, np.ones(I, np.float32)), abs=1e-9)
 
 
@@ -112,7 +112,7 @@ def test_capsules_that_see_nothing_have_no_say(couplings: Floats) -> None:
     lengths[3] = 0.5
     shares = couplings[0, :, 3].astype(float)
     expected = -sum(c * math.log(c) for c in shares) / math.log(K)
-    assert expected == pytest.approx(entropy(couplings, lengths)[0])
+    assert expected == pytest.approx(entropy(np.log(couplings), lengths)[0])
 
 
 def test_maps_sum_over_types_and_over_the_grid(rng: np.random.Generator) -> None:
@@ -129,6 +129,24 @@ def test_maps_sum_over_types_and_over_the_grid(rng: np.random.Generator) -> None
             values[1, (t * ROWS + y) * COLUMNS + x] for y in range(ROWS) for x in range(COLUMNS)
         )
         assert expected == pytest.approx(types[1, t])
+
+
+def test_subtracted_votes_agree_with_the_pose_they_oppose() -> None:
+    """A vote against the pose, of negative weight, supports it like its mirror image."""
+    votes = np.ones((1, 4, D), np.float32)
+    votes[:, 2:] *= -1
+    couplings = np.array([[[0.5, 0.5, -0.5, -0.5]]], np.float32)
+    pose = np.ones((1, 1, D), np.float32)
+    assert pytest.approx(1) == agreement(couplings, votes, pose)[0, 0]
+    assert (support(couplings, votes, pose) > 0).all()
+
+
+def test_a_subtracted_vote_counts_by_its_size(rng: np.random.Generator) -> None:
+    """In the projection, whatever the sign of its weight."""
+    votes, weights = rng.standard_normal((I, D)), rng.standard_normal(I)
+    expected, found = project(votes, np.abs(weights)), project(votes, weights)
+    assert np.allclose(expected.points, found.points)
+    assert np.allclose(expected.explained, found.explained)
 
 
 def test_votes_in_a_plane_keep_their_distances(rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Self-attention routing: equation 5 of Mazzia, Salvetti and Chiaberge (2021)."""
+"""Self-attention routing: equation 3 of Mazzia, Salvetti and Chiaberge (2021)."""
 
 from __future__ import annotations
 
@@ -22,56 +22,59 @@ def votes() -> Tensor:
 
 
 @pytest.fixture
-def bias() -> Tensor:
+def prior() -> Tensor:
     """B, unlike zero."""
     return torch.randn(K, I, dtype=torch.float64)
 
 
-def logits_by_formula(votes: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A_ki = sum_j u_ki . u_kj / sqrt(D), plus B_ki, for one image (K, I, D), pair by pair."""
-    logits = bias.copy()
+def logits_by_formula(votes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A_ki = sum_j u_ki . u_kj / sqrt(D), for one image (K, I, D), pair by pair."""
+    logits = np.zeros((K, I))
     for k, i, j in np.ndindex(K, I, I):
         logits[k, i] += votes[k, i] @ votes[k, j] / 4
     return logits
 
 
-def route_by_formula(votes: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float64]:
+def route_by_formula(votes: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray[np.float64]:
     """Class capsules of one image, line by line."""
-    logits = logits_by_formula(votes, bias)
+    logits = logits_by_formula(votes)
     poses = np.zeros((K, D))
     for k in range(K):
         for i in range(I):
-            coupling = math.exp(logits[k, i]) / sum(math.exp(logits[j, i]) for j in range(K))
-            poses[k] += coupling * votes[k, i]
+            share = math.exp(logits[k, i]) / sum(math.exp(logits[j, i]) for j in range(K))
+            poses[k] += (share + prior[k, i]) * votes[k, i]
         norm = math.sqrt(poses[k] @ poses[k])
         poses[k] *= (1 - math.exp(-norm)) / norm
     return poses
 
 
-def test_logits_are_the_formula_s(votes: Tensor, bias: Tensor) -> None:
+def test_logits_are_the_formula_s(votes: Tensor) -> None:
     """One product with the sum of all votes equals the sum over all pairs of them."""
-    expected = np.stack([logits_by_formula(image.numpy(), bias.numpy()) for image in votes])
-    np.testing.assert_allclose(attend(votes, bias).numpy(), expected, atol=1e-9)
+    expected = np.stack([logits_by_formula(image.numpy()) for image in votes])
+    np.testing.assert_allclose(attend(votes).numpy(), expected, atol=1e-9)
 
 
-def test_factored_votes_are_routed_alike(bias: Tensor) -> None:
+def test_factored_votes_are_routed_alike(prior: Tensor) -> None:
     """As in training."""
     layer = Votes(I, in_dim=2, classes=K, out_dim=D, std=1).double()
     capsules = torch.randn(N, I, 2, dtype=torch.float64)
     whole = torch.einsum("nie,iekd->nkid", capsules, layer.weight.reshape(I, 2, K, D))
-    torch.testing.assert_close(route(layer.factored(capsules), bias), route(whole, bias))
+    torch.testing.assert_close(route(layer.factored(capsules), prior), route(whole, prior))
 
 
-def test_routing_is_the_formula_s(votes: Tensor, bias: Tensor) -> None:
-    """Softmax over classes, weighted sum, squash."""
-    expected = np.stack([route_by_formula(image.numpy(), bias.numpy()) for image in votes])
-    np.testing.assert_allclose(route(votes, bias).numpy(), expected, atol=1e-6)
+def test_routing_is_the_formula_s(votes: Tensor, prior: Tensor) -> None:
+    """Softmax over classes, B added after it, weighted sum, squash."""
+    expected = np.stack([route_by_formula(image.numpy(), prior.numpy()) for image in votes])
+    np.testing.assert_allclose(route(votes, prior).numpy(), expected, atol=1e-6)
 
 
-def test_the_bias_decides_where_votes_do_not(bias: Tensor) -> None:
-    """Silent votes leave the logits to the bias alone."""
-    silent = torch.zeros(1, K, I, D, dtype=torch.float64)
-    torch.testing.assert_close(attend(silent, bias)[0], bias)
+def test_b_may_subtract_a_vote() -> None:
+    """Coupled by its share alone it makes the pose, at minus that the opposite one."""
+    votes = torch.zeros(1, K, 1, D)
+    votes[0, :, 0, 0] = 1
+    shares = torch.full((K, 1), 1 / K)  # of equal logits
+    added = route(votes, torch.zeros(K, 1))
+    torch.testing.assert_close(route(votes, -2 * shares), -added)
 
 
 def test_a_vote_that_agrees_is_heard_more() -> None:
@@ -79,17 +82,17 @@ def test_a_vote_that_agrees_is_heard_more() -> None:
     votes = torch.zeros(1, K, I, D)
     votes[0, 2] = 1
     votes[0, 2, 0] = -1
-    couplings = attend(votes, torch.zeros(K, I)).softmax(dim=1)[0, 2]
+    couplings = attend(votes).softmax(dim=1)[0, 2]
     assert couplings[0] < 1 / K < couplings[1]
 
 
-def test_the_trace_is_the_routing(votes: Tensor, bias: Tensor) -> None:
+def test_the_trace_is_the_routing(votes: Tensor, prior: Tensor) -> None:
     """One iteration; what is known of the inputs is passed on."""
     presence = torch.rand(N, I)
-    steps = trace(votes, bias, presence)
-    torch.testing.assert_close(steps.poses, route(votes, bias).unsqueeze(1))
+    steps = trace(votes, prior, presence)
+    torch.testing.assert_close(steps.poses, route(votes, prior).unsqueeze(1))
     torch.testing.assert_close(steps.presence, steps.poses.norm(dim=-1), atol=1e-6, rtol=0)
-    torch.testing.assert_close(steps.couplings.sum(dim=2), torch.ones_like(steps.logits[:, :, 0]))
+    torch.testing.assert_close(steps.couplings[:, 0], steps.logits[:, 0].softmax(dim=1) + prior)
     assert torch.equal(presence, steps.input_presence)
 
 
