@@ -135,7 +135,7 @@ def starting_point(source: Path) -> Checkpoint:
             pictures=None,
             examples=training["examples"],
             runs=tuple(runs_of(training)),
-            network=load(bundle).state_dict(),
+            network=read(bundle),
             trained=None,
             optimiser={},
         )
