@@ -20,8 +20,9 @@ from torch import nn
 from model import find
 from model.bundle import MANIFEST, Bundle, BundleError
 from model.bundle.atomic_file import replacing
-from model.capsnet import Network, build, load
+from model.capsnet import Network, build
 from model.capsnet.votes import Votes
+from model.capsnet.weights import read
 from training.data.datasets import Examples
 from training.device import device_name
 from training.learning_set import Pictures
