@@ -163,10 +163,14 @@ def _training(manifest: Manifest) -> Iterator[str]:
     yield (
         f"{half}{own.steps:,} steps of {recipe.batch_size} {images} ({epochs:.1f} epochs of "
         f"{examples:,}), seed {own.seed}, {hours:.2f} hours in all on "
-        f"{' and '.join(devices)}."
+        f"{' and '.join(devices)}{_precision(own)}."
         + (f" Started from the weights of {start}." if start else "")
         + f"{again} The whole recipe is in `manifest.json`, the log in `metrics.jsonl`."
     )
+
+
+def _precision(run: Run) -> str:
+    return f", convolutions in {' and '.join(run.convolutions)}" if run.convolutions else ""
 
 
 def _command(recipe: Recipe, runs: list[Run]) -> str:

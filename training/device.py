@@ -85,6 +85,15 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
 
 
+def convolution_precision(asked: str, device: torch.device) -> str:
+    """What convolutions are computed in, bfloat16 or float32.
+
+    bfloat16 on a GPU, and on a CPU with instructions for it if it is asked for.
+    """
+    rounds = has_bfloat16(device) and (device.type == "cuda" or asked == "bfloat16")
+    return "bfloat16" if rounds else "float32"
+
+
 class CudaGraph:
     """Computes what `compute` does, from the second call on with one launch for all its kernels.
 

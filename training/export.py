@@ -157,9 +157,15 @@ def replacing_folder(target: Path) -> Iterator[Path]:
         folder = Path(scratch) / target.name
         folder.mkdir()
         yield folder
+        old = Path(scratch) / "old"
         if target.exists():
-            shutil.rmtree(target)
-        folder.rename(target)
+            target.rename(old)
+        try:
+            folder.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
 
 
 def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:

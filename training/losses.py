@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from model.capsnet.baseline import BaselineConfig
 from training.recipes import Recipe
 
 PRESENT = 0.9
 """m+, the length a capsule should exceed where its class is present."""
 ABSENT = 0.1
 """m-, the length it should stay below where it is not."""
-_LEAST = 1e-30
 
 Losses = dict[str, Tensor]
 """Scalars by name; `total_loss` weighs them."""
@@ -55,20 +56,19 @@ def spread_margin(step: Tensor, steps: int) -> Tensor:
     return 0.2 + 0.79 * torch.sigmoid((step / steps - 4).clamp_max(10))
 
 
-def cross_entropy(presence: Tensor, present: Tensor) -> Tensor:
-    """-ln of the probability of what is present, and of one minus it for what is not.
-
-    With a softmax over exclusive classes the second part is left out: pass probabilities that sum
-    to one. With a sigmoid for each class both count.
+def cross_entropy(logits: Tensor, present: Tensor, *, several: bool) -> Tensor:
+    """-ln of what a network says of the classes, from logits: it has a gradient however sure it is.
 
     Args:
-        presence: (N, K) probabilities.
+        logits: (N, K), before softmax or sigmoid.
         present: (N, K), 1 where the class is present.
+        several: whether each class has a sigmoid of its own, so that absent ones count too; a
+            softmax over classes otherwise.
     """
-    several = present.sum(dim=1, keepdim=True) > 1
-    seen = present * presence.clamp_min(_LEAST).log()
-    unseen = (1 - present) * (1 - presence).clamp_min(_LEAST).log() * several
-    return -(seen + unseen).sum(dim=1).mean()
+    if several:
+        losses = functional.binary_cross_entropy_with_logits(logits, present, reduction="none")
+        return losses.sum(dim=1).mean()
+    return functional.cross_entropy(logits, present)
 
 
 def reconstruction_loss(reconstructions: Tensor, images: Tensor) -> Tensor:
@@ -80,13 +80,17 @@ def reconstruction_loss(reconstructions: Tensor, images: Tensor) -> Tensor:
 
 
 def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """The recipe's loss of presence (N, K), what is present (N, K) and the step, a scalar."""
+    """The recipe's loss of presence (N, K), what is present (N, K) and the step, a scalar.
+
+    Cross-entropy is of logits in place of presence.
+    """
     if recipe.loss == "spread":
         return lambda presence, present, step: spread_loss(
             presence, present, margin=spread_margin(step, recipe.spread_steps)
         )
-    if recipe.loss == "cross-entropy":
-        return lambda presence, present, _: cross_entropy(presence, present)
+    if isinstance(recipe.network, BaselineConfig) and recipe.loss == "cross-entropy":
+        several = recipe.network.several
+        return lambda logits, present, _: cross_entropy(logits, present, several=several)
     return lambda presence, present, _: margin_loss(
         presence, present, absent_weight=recipe.absent_weight
     )

@@ -39,6 +39,8 @@ class Run:
     seconds: float = 0.0
     devices: tuple[str, ...] = ()
     """CPU, or names of GPUs."""
+    convolutions: tuple[str, ...] = ()
+    """What they were computed in, float32 or bfloat16; empty where that was not recorded."""
     taken: tuple[str, ...] = ()
     """Names of the weights that the next run took from it; empty if it took all."""
 
@@ -52,7 +54,7 @@ class Run:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
-        names = {name: tuple(values[name]) for name in ("devices", "taken")}
+        names = {name: tuple(values.get(name, ())) for name in ("devices", "convolutions", "taken")}
         return cls(**{**values, **names})
 
 

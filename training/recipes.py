@@ -43,7 +43,7 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that, with a seed, decides how a network is trained.
+    """What, with a seed, decides how a network is trained, up to the rounding of a device.
 
     Raises:
         ValueError: a setting is out of range.
@@ -64,7 +64,7 @@ class Recipe:
     detach_poses: bool = False
     """Whether the decoder gets detached poses, so that its loss does not reach the encoder."""
     frozen: tuple[str, ...] = ()
-    """Prefixes of the names of parameters that are not trained."""
+    """Parts of the network, such as `stem` or `classes.weight`, that are not trained."""
     epochs: float = 30.0
     """Of all training images once, or of 100,000 pairs."""
     batch_size: int = 128
@@ -113,6 +113,8 @@ class Recipe:
         for name, kind in _CHOICES:
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} is one of {', '.join(get_args(kind))}")
+        if self.loss == "cross-entropy" and not isinstance(self.network, BaselineConfig):
+            raise ValueError("cross-entropy is a baseline's loss; others have margin or spread")
         if self.task == "pairs" and (self.flip or self.erase_px or self.pad != "zero"):
             raise ValueError("pairs allow neither flip nor erase_px, and pad must be zero")
 

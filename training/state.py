@@ -24,7 +24,7 @@ from model.capsnet import Network, build
 from model.capsnet.votes import Votes
 from model.capsnet.weights import read
 from training.data.datasets import Examples
-from training.device import device_name
+from training.device import convolution_precision, device_name
 from training.learning_set import Pictures
 from training.provenance import Run, runs_of
 from training.recipes import Recipe
@@ -192,6 +192,7 @@ class TrainingState:
         self._plan = plan
         self._device_name = device_name(device)
         recipe = plan.recipe
+        self._precision = convolution_precision(recipe.convolutions, device)
         torch.manual_seed(plan.seed)
         self.network = build(recipe.network).to(device)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -238,6 +239,7 @@ class TrainingState:
             steps=run.steps + 1,
             images=run.images + self._plan.recipe.batch_size,
             devices=tuple(dict.fromkeys((*run.devices, self._device_name))),
+            convolutions=tuple(dict.fromkeys((*run.convolutions, self._precision))),
         )
 
     def start_from(self, other: Checkpoint, *, fitting: bool = False) -> tuple[str, ...]:
@@ -348,19 +350,20 @@ class RunningAverage:
             copy.copy_(buffer)
 
 
-def freeze(network: Network, prefixes: tuple[str, ...]) -> list[nn.Module]:
-    """Keep parameters whose names begin so from being trained.
+def freeze(network: Network, parts: tuple[str, ...]) -> list[nn.Module]:
+    """Keep the parameters of some parts, such as `stem` or `classes.weight`, from being trained.
 
     Returns:
         modules that are frozen as a whole: their statistics and dropout stay as they are, too.
     """
-    names = [name for name, _ in network.named_parameters()]
+    names = [f"{name}." for name, _ in network.named_parameters()]
+    prefixes = tuple(f"{part.removesuffix('.')}." for part in parts)
     for prefix in prefixes:
         if not any(name.startswith(prefix) for name in names):
-            parts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
-            raise TrainingError(f"no parameter starts with {prefix}: the network has {parts}")
+            known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
+            raise TrainingError(f"{prefix[:-1]} is no part of the network; it has {known}")
     for name, weight in network.named_parameters():
-        weight.requires_grad_(not name.startswith(prefixes))
+        weight.requires_grad_(not f"{name}.".startswith(prefixes))
     if not any(weight.requires_grad for weight in network.parameters()):
         raise TrainingError("everything is frozen, so nothing can be trained")
     return [

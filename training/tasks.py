@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from model.capsnet import Network, family_of
+from model.capsnet.baseline import BaselineCnn
 from training.answers import error_percent, is_missed, measure_presence
 from training.data.augment import BatchStream, RowStream
 from training.data.datasets import Examples
 from training.data.pairs import PairStream, validation_pairs
-from training.device import has_bfloat16
+from training.device import convolution_precision
 from training.losses import Losses, classification_loss, reconstruction_loss
 from training.recipes import Recipe, TaskName
 
@@ -30,8 +31,7 @@ class Task(ABC):
         self._recipe = recipe
         self._device = device
         self._classify = classification_loss(recipe)
-        asked = device.type == "cuda" or recipe.convolutions == "bfloat16"
-        self._rounds = asked and has_bfloat16(device)
+        self._rounds = convolution_precision(recipe.convolutions, device) == "bfloat16"
         """Whether convolutions are in bfloat16, whose gradients need no scale."""
 
     @abstractmethod
@@ -51,9 +51,12 @@ class Task(ABC):
         images, layers, labels = self.make(rows)
         images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._rounds):
-            presence, poses = network(images)
-        present = torch.zeros_like(presence).scatter_(1, labels, 1)
-        losses: Losses = {recipe.loss: self._classify(presence, present, step)}
+            if isinstance(network, BaselineCnn) and recipe.loss == "cross-entropy":
+                scores = network.logits(images)
+            else:
+                scores, poses = network(images)
+        present = torch.zeros_like(scores).scatter_(1, labels, 1)
+        losses: Losses = {recipe.loss: self._classify(scores, present, step)}
         if recipe.reconstruction_weight and "decode" in family_of(recipe.network).offers:
             own = poses.take_along_dim(labels[..., None], dim=1).flatten(0, 1)  # (B L, D)
             drawn = network.decode(own.detach() if recipe.detach_poses else own, labels.flatten())

@@ -18,8 +18,8 @@ from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
 from model.capsnet.votes import Votes
 
 _SUM_STD = 0.4
-"""W is drawn with this over sqrt(I) as standard deviation: the sum of the votes begins at the same
-scale for any number of them and does not saturate the squash."""
+"""W is sampled with this over sqrt(I) as standard deviation: the sum of the votes begins at the
+same scale for any number of them and does not saturate the squash."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,12 @@ class BaselineCnn(Network):
 
     def forward(self, images: Tensor) -> Encoding:
         """Probabilities of images (N, C, H, W) in [0, 1]; poses have no numbers."""
-        self._check(images)
-        logits = self.classes(self.features(images)).float()
+        logits = self.logits(images)
         presence = logits.sigmoid() if self.config.several else logits.softmax(dim=1)
         return Encoding(presence, logits.unsqueeze(-1)[..., :0])
+
+    def logits(self, images: Tensor) -> Tensor:
+        """(N, K), before softmax or sigmoid, of images (N, C, H, W) in [0, 1]."""
+        self._check(images)
+        scores: Tensor = self.classes(self.features(images)).float()
+        return scores

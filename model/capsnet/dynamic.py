@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,9 @@ from model.capsnet.squash import length, squash
 from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
 from model.capsnet.votes import Votes
 from model.capsnet.winograd import WinogradConv2d
+
+_SUM_STD = 1.7
+"""W is sampled with this over sqrt(I) as standard deviation: 0.1 for 288 primary capsules."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,7 @@ class DynamicCapsNet(Network):
             in_dim=config.primary_dim,
             classes=config.num_classes,
             out_dim=config.class_dim,
+            std=_SUM_STD / math.sqrt(config.num_primary),
         )
         bias = torch.full((config.num_classes, config.class_dim), 0.1)
         self.class_bias = nn.Parameter(bias) if config.class_bias else None

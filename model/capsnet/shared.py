@@ -6,6 +6,7 @@ side by side, go through a network that was trained on single ones.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,10 @@ from model.capsnet.routing import kmeans
 from model.capsnet.squash import length
 from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
 from model.capsnet.votes import Votes
+
+_SUM_STD = 0.04
+"""W is sampled with this over sqrt(I) as standard deviation; input capsules are not squashed, and
+about 4 long."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class SharedCapsNet(Network):
             in_dim=config.stem[-1].channels,
             classes=config.num_classes,
             out_dim=config.class_dim,
+            std=_SUM_STD / math.sqrt(config.grid.rows * config.grid.columns),
         )
         self.decoder = Decoder(config)
 

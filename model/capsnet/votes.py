@@ -16,11 +16,13 @@ class Votes(nn.Module):
         in_dim: size of an input capsule.
         classes: K.
         out_dim: D, the size of a vote.
-        std: of the normal distribution, cut at twice this, that the weights are drawn from.
+        std: of the normal distribution, cut at twice this, that W is sampled from. It should fall
+            with the square root of I: a larger one saturates the squash, which then passes hardly
+            any gradient.
     """
 
     def __init__(
-        self, capsules: int | None, *, in_dim: int, classes: int, out_dim: int, std: float = 0.1
+        self, capsules: int | None, *, in_dim: int, classes: int, out_dim: int, std: float
     ) -> None:
         super().__init__()
         self.classes, self.out_dim = classes, out_dim

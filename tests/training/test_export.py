@@ -250,3 +250,16 @@ def test_a_bundle_is_replaced_when_all_is_there(tmp_path: Path) -> None:
         (folder / "missing").rename(folder / CARD)
     assert "new" == (target / CARD).read_text()
     assert [target] == list(tmp_path.iterdir())
+
+
+def test_a_bundle_that_cannot_take_its_place_leaves_the_old_one(
+    tmp_path: Path,
+) -> None:
+    """The old one is moved aside, not removed, and moved back."""
+    target = tmp_path / "digits"
+    with replacing_folder(target) as folder:
+        (folder / CARD).write_text("old")
+    with pytest.raises(FileNotFoundError), replacing_folder(target) as folder:
+        folder.rmdir()
+    assert "old" == (target / CARD).read_text()
+    assert [target] == list(tmp_path.iterdir())

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from model.capsnet.baseline import BaselineConfig
 from training.losses import (
     classification_loss,
     cross_entropy,
@@ -112,26 +113,41 @@ def test_the_spread_loss_knows_the_step() -> None:
 
 def test_cross_entropy_of_exclusive_classes() -> None:
     """Minus the logarithm of the present class's probability."""
-    presence, present = torch.tensor([[0.2, 0.5, 0.3]]), torch.tensor([[0.0, 1.0, 0.0]])
-    assert pytest.approx(math.log(2), rel=1e-5) == cross_entropy(presence, present).item()
+    logits, present = torch.tensor([[0.2, 0.5, 0.3]]).log(), torch.tensor([[0.0, 1.0, 0.0]])
+    loss = cross_entropy(logits, present, several=False)
+    assert pytest.approx(math.log(2), rel=1e-5) == loss.item()
 
 
-def test_cross_entropy_of_two_classes() -> None:
-    """Those that are absent count as well, as their probabilities do not sum to one."""
-    presence, present = torch.tensor([[0.5, 0.5, 0.2]]), torch.tensor([[1.0, 1.0, 0.0]])
-    expected = 2 * math.log(2) - math.log(0.8)
-    assert pytest.approx(expected, rel=1e-5) == cross_entropy(presence, present).item()
+def test_cross_entropy_of_classes_with_a_sigmoid_each() -> None:
+    """Those that are absent count as well, of one present class as of two."""
+    logits = torch.tensor([[0.5, 0.5, 0.2]]).logit()
+    for present, expected in (
+        ([1.0, 1.0, 0.0], 2 * math.log(2) - math.log(0.8)),
+        ([1.0, 0.0, 0.0], 2 * math.log(2) - math.log(0.8)),
+        ([0.0, 0.0, 1.0], 2 * math.log(2) - math.log(0.2)),
+    ):
+        loss = cross_entropy(logits, torch.tensor([present]), several=True)
+        assert pytest.approx(expected, rel=1e-5) == loss.item()
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0])
-def test_a_certain_answer_has_a_finite_cross_entropy(value: float) -> None:
-    """Right or wrong, and so has its gradient."""
-    presence = torch.tensor([[value, 1 - value]], requires_grad=True)
-    loss = cross_entropy(presence, torch.tensor([[1.0, 0.0]]))
+@pytest.mark.parametrize("several", [False, True])
+def test_a_certain_but_wrong_answer_has_a_gradient(*, several: bool) -> None:
+    """Also where its probability rounds to one, and that of the truth to zero."""
+    logits = torch.tensor([[-200.0, 200.0]], requires_grad=True)
+    loss = cross_entropy(logits, torch.tensor([[1.0, 0.0]]), several=several)
     loss.backward()
-    assert presence.grad is not None
+    assert logits.grad is not None
     assert torch.isfinite(loss)
-    assert presence.grad.isfinite().all()
+    assert [[-1.0, 1.0]] == logits.grad.tolist()
+
+
+def test_the_recipe_says_whether_several_classes_are_present() -> None:
+    """Not the labels: of one label a network of sigmoids learns too that the others are absent."""
+    network = BaselineConfig(several=True)
+    compute = classification_loss(Recipe("r", network=network, loss="cross-entropy"))
+    logits, present = torch.tensor([[0.0, 5.0]]), torch.tensor([[1.0, 0.0]])
+    expected = math.log(2) + math.log1p(math.exp(5))
+    assert pytest.approx(expected) == compute(logits, present, torch.tensor(0.0)).item()
 
 
 def test_the_reconstruction_is_weighed() -> None:

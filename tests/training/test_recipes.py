@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import io
 import json
 import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
+from torch.nn import functional
 
-from model.capsnet import family_of
+from model.capsnet import build, family_of
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.matrix import MatrixConfig
 from model.capsnet.stem import Conv
@@ -242,3 +247,21 @@ def test_what_something_else_decides() -> None:
     """It is refused rather than passed over."""
     with pytest.raises(SettingError, match=r"network\.channels is set by the data set"):
         override(MNIST, ["network.channels=3"], fixed={"channels"})
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS.keys() - {"smallnorb-matrix"}))
+def test_no_class_is_present_before_training(name: str, digits: list[bytes]) -> None:
+    """In more than half of a batch of digits by over 0.5: a saturated squash learns slowly."""
+    config = PRESETS[name].network
+    if family_of(config).presence == "probability":
+        pytest.skip("its presence is no squash's")
+    images = torch.from_numpy(
+        np.stack([np.asarray(Image.open(io.BytesIO(digit)), np.float32) / 255 for digit in digits])
+    )[:, None]
+    size = (config.height, config.width)
+    images = functional.interpolate(images, size).expand(-1, config.channels, -1, -1)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            presence = build(config).train()(images).presence
+        assert (presence > 0.5).float().mean(dim=0).max() <= 0.5

@@ -68,12 +68,13 @@ def test_convolutions_may_be_rounded(
     able: bool,
 ) -> None:
     """On a CPU with instructions for bfloat16; on another the recipe's wish changes nothing."""
-    monkeypatch.setattr("training.tasks.has_bfloat16", lambda _: able)
+    monkeypatch.setattr("training.device.has_bfloat16", lambda _: able)
     exact = make_trainer("exact", recipe=tiny_attention)
     rounded = make_trainer("rounded", recipe=_rounded(tiny_attention, "convolutions"))
     torch.testing.assert_close(exact.step(), rounded.step(), rtol=2e-2, atol=1e-3)
     assert (not able) == torch.equal(weights(exact)[VOTES], weights(rounded)[VOTES])
     assert rounded.run()
+    assert ("bfloat16" if able else "float32",) == rounded.state.run.convolutions
 
 
 def _rounded(recipe: Recipe, what: str) -> Recipe:

@@ -199,7 +199,10 @@ def test_frozen_statistics_stay(make_trainer: MakeTrainer, tiny_attention: Recip
 @pytest.mark.parametrize(
     ("frozen", "message"),
     [
-        pytest.param(("dekoder",), "starts with dekoder: the network has stem, primary", id="typo"),
+        pytest.param(
+            ("dekoder",), "dekoder is no part of the network; it has stem, primary", id="typo"
+        ),
+        pytest.param(("vote",), "vote is no part", id="half of a name"),
         pytest.param(("stem", "primary", "votes", "decoder"), "everything", id="everything"),
     ],
 )

@@ -11,7 +11,7 @@ I, E, K, D = 6, 3, 4, 5  # noqa: E741 - the paper's letters
 
 def layer(capsules: int | None) -> Votes:
     """All its weights random."""
-    votes = Votes(capsules, in_dim=E, classes=K, out_dim=D)
+    votes = Votes(capsules, in_dim=E, classes=K, out_dim=D, std=0.1)
     torch.nn.init.normal_(votes.weight)
     return votes
 
@@ -57,7 +57,7 @@ def test_votes_stay_in_float32_under_autocast(capsules: int | None) -> None:
 def test_half_precision_weights_give_float32_votes() -> None:
     """As in the float16 encoder: factors are rounded, sums come out wide."""
     votes, primary = layer(I), torch.randn(2, I, E)
-    half = Votes(I, in_dim=E, classes=K, out_dim=D).half()
+    half = Votes(I, in_dim=E, classes=K, out_dim=D, std=0.1).half()
     half.load_state_dict(votes.state_dict())
     assert torch.float32 == half(primary).dtype
     torch.testing.assert_close(half(primary), votes(primary), atol=2e-2, rtol=0)
@@ -94,7 +94,7 @@ def test_factored_votes_may_be_rounded() -> None:
 
 
 def test_weights_are_drawn_within_two_deviations() -> None:
-    """Truncated normal of sigma 0.1, which leaves 0.88 of it."""
-    weight = Votes(100, in_dim=8, classes=10, out_dim=4).weight
+    """Truncated normal, which leaves 0.88 of its sigma."""
+    weight = Votes(100, in_dim=8, classes=10, out_dim=4, std=0.1).weight
     assert weight.abs().max().item() <= 0.2
     assert pytest.approx(weight.std().item(), rel=0.05) == 0.088
