@@ -14,7 +14,7 @@ from fastapi_offline import FastAPIOffline
 
 from model.runtime.cpu import cpu_quota
 from service import VERSION
-from service.api.routes import TAGS, api_routes
+from service.api.routes import TAGS, api_routes, largest_job
 from service.http.keys import Access
 from service.http.middleware import Exchange, cross_origin
 from service.http.openapi import complete
@@ -57,7 +57,10 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     Raises:
         service.settings.SettingsError: the API keys cannot be used, or traces cannot be sent.
     """
-    lifecycle, admission = Lifecycle(), Admission(settings.max_waiting_rows)
+    lifecycle, admission = (
+        Lifecycle(),
+        Admission(max(settings.max_waiting_rows, largest_job(settings.max_pictures))),
+    )
     metrics = Metrics(lambda: admission.waiting)
     preparation = Preparation(max_pixels=settings.max_pixels, threads=settings.decode_threads)
     bundles = Bundles(_opener(settings, lifecycle, metrics), metrics.note_engine)

@@ -93,10 +93,7 @@ class Settings(BaseSettings):
             update={
                 "workers": workers,
                 "decode_threads": max(1, self.decode_threads // workers),
-                "max_waiting_rows": max(
-                    min(self.max_batch_rows, self.max_waiting_rows),
-                    self.max_waiting_rows // workers,
-                ),
+                "max_waiting_rows": max(1, self.max_waiting_rows // workers),
                 "max_waiting_bytes": max(self.max_body_bytes, self.max_waiting_bytes // workers),
             }
         )

@@ -22,7 +22,8 @@ from benchmarks.load.servers import ROOT, RUNS, running
 from benchmarks.load.turns import Best, Turns
 
 BUNDLES = [ROOT / "model" / "bundles" / name for name in ("mnist", "mnist-compact")]
-SMALL_QUEUE = 256
+SMALL_QUEUE = 512
+"""Rows; no queue is shorter than the largest request."""
 HASTE = 0.6
 """How much time clients allow, as a share of what all of them would wait for."""
 

@@ -83,6 +83,9 @@ async def classify(call: Call, query: ClassifyQuery) -> ClassifyAnswer:
     """
     needs: Offer | None = "decode" if query.poses or query.novelty else None
     manifest = call.inspector.manifest(query.model, needs=needs)
+    if query.novelty and manifest.novelty is None:
+        detail = f"the bundle {manifest.name!r} has no novelty rule"
+        raise InvalidParameter(detail, parameter="novelty")
     uploads = await read_pictures(call)
     call.inspector.admit(len(uploads) * (2 if query.novelty else 1))
     encoded = await call.inspector.encode(uploads, manifest, query.frame(manifest))
@@ -116,9 +119,6 @@ def _predict(
 
 async def _judge(call: Call, manifest: Manifest, encoded: list[Encoded | Problem]) -> list[Novelty]:
     """The novelty of each image, their longest capsules decoded as one batch."""
-    if manifest.novelty is None:
-        detail = f"the bundle {manifest.name!r} has no novelty rule"
-        raise InvalidParameter(detail, parameter="novelty")
     images = [one for one in encoded if isinstance(one, Encoded)]
     if not images:
         return []
@@ -129,4 +129,5 @@ async def _judge(call: Call, manifest: Manifest, encoded: list[Encoded | Problem
     poses = np.stack([one.poses for one in images])
     seen = np.stack([one.prepared.image for one in images])
     rule = manifest.novelty
+    assert rule
     return rule.judge(measure_features(presence, poses, seen, drawn, rule.gaussians))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.config import JsonDict
 
 from model.interpret.sweep import MAX_PICTURES
-from service.api.schemas import BundleAnswer, DataUrl, ModelQuery, Scale, about
+from service.api.schemas import BundleAnswer, DataUrl, Index, ModelQuery, Scale, about
 from service.errors import InvalidParameter, TooLarge, UnsupportedFormat
 from service.http.negotiation import JSON, PNG
 from service.http.openapi import json_body
@@ -50,7 +50,7 @@ class DecodeBody(BaseModel):
     poses: list[GivenPose] | None = Field(
         None, min_length=1, max_length=MAX_PICTURES, fail_fast=True
     )
-    label: int = Field(strict=True, ge=0, description="Class of the poses.")
+    label: Index = Field(strict=True, description="Class of the poses.")
 
     @model_validator(mode="before")
     @classmethod

@@ -8,26 +8,29 @@ from typing import Annotated
 
 from pydantic import Field
 
-from model.interpret.equivariance import MAX_STEPS, Transform, Walk, angles_deg, plan_walk
+from model.interpret.equivariance import LIMITS, MAX_STEPS, Transform, Walk, angles_deg, plan_walk
 from service.api.schemas import CapsuleAnswer, Pose, TargetQuery, Vector, about
 from service.errors import InvalidParameter
 from service.http.route import Call, View
 from service.views import draw_equivariance
 
-Value = Annotated[float | None, Field(allow_inf_nan=False)]
+_FURTHEST = max(max(limits) for limits in LIMITS.values())
+Value = Annotated[float, Field(ge=-_FURTHEST, le=_FURTHEST, allow_inf_nan=False)]
 
 
 class EquivarianceQuery(TargetQuery):
     """Of `/equivariance`."""
 
     transform: Transform = Field("turn", description="What is done to the fitted image.")
-    start: Value = Field(
+    start: Value | None = Field(
         None,
         alias="from",
         description="Pixels to the right or down, degrees counter-clockwise, or a factor; "
         "by default -6, -60 or 0.6.",
     )
-    stop: Value = Field(None, alias="to", description="Above `from`; by default 6, 60 or 1.4.")
+    stop: Value | None = Field(
+        None, alias="to", description="Above `from`; by default 6, 60 or 1.4."
+    )
     steps: int = Field(13, ge=2, le=MAX_STEPS, description="Images, both ends included.")
 
     def walk(self) -> Walk:

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from service.api.reconstruct import ReconstructQuery
-from service.api.schemas import CapsuleAnswer, DataUrl, Delta, Meaning, Pose, about
+from service.api.schemas import CapsuleAnswer, DataUrl, Delta, Index, Meaning, Pose, about
 from service.errors import InvalidParameter
 from service.http.route import Call, View
 from service.pictures import encode_png
@@ -17,7 +17,7 @@ from service.pictures import encode_png
 class PerturbQuery(ReconstructQuery):
     """Of `/perturb`."""
 
-    dim: int = Field(ge=0, description="The pose dimension to move, below D.", examples=[4])
+    dim: Index = Field(description="The pose dimension to move, below D.", examples=[4])
     delta: Delta = Field(description="Added to it; the paper shows -0.25 to 0.25.", examples=[0.1])
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from model.interpret.equivariance import MAX_STEPS
+from model.interpret.sweep import MAX_PICTURES
 from service.api.classify import classify
 from service.api.decode import POSES_BODY, decode
 from service.api.equivariance import equivariance
@@ -15,7 +17,7 @@ from service.api.probes import livez, metrics, readyz
 from service.api.reconstruct import reconstruct
 from service.api.routing import routing
 from service.api.samples import show_sample
-from service.api.segment import segment_image
+from service.api.segment import MAX_SEGMENTS, segment_image
 from service.api.sweep import sweep
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import image_body
@@ -29,6 +31,15 @@ TAGS = {
     "operations": "Probes and metrics.",
 }
 """What the OpenAPI document says of each group of routes, in this order."""
+
+
+def largest_job(max_images: int) -> int:
+    """Rows of the most expensive request that the routes accept.
+
+    Args:
+        max_images: of one request to `/classify`, each encoded and, for its novelty, decoded.
+    """
+    return max(2 * max_images, 1 + MAX_PICTURES, 1 + MAX_STEPS, 1 + MAX_SEGMENTS)
 
 
 def api_routes(access: Access, *, max_images: int) -> list[Route]:

@@ -103,8 +103,8 @@ class RoutingAnswer(CapsuleAnswer):
 async def routing(call: Call, query: RoutingQuery) -> View[RoutingAnswer]:
     """Trace routing: couplings, agreement, heat maps."""
     manifest = call.inspector.manifest(query.model, needs="trace")
-    upload = await read_picture(call)
     check_label(manifest, query.target)
+    upload = await read_picture(call)
     call.inspector.admit(1)
     prepared, trace = await call.inspector.trace(upload, manifest, query.frame(manifest))
     view = await asyncio.to_thread(_view, manifest, prepared, trace, query.target)

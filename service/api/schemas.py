@@ -14,10 +14,12 @@ from model.preprocess import Fit, Floats, Polarity
 from model.preprocess.polarity import FoundPolarity
 from service.http.route import Call, Query
 from service.http.uploads import read_picture
-from service.inference.inspector import Capsule
+from service.inference.inspector import Capsule, check_label
 from service.pictures import Frame, encode_png
 
 DECIMALS = 6
+MAX_CLASSES = 1000
+"""Numbers of classes and of pose dimensions that queries may speak of; models have fewer."""
 
 
 def rounded(values: Any) -> Any:
@@ -40,6 +42,7 @@ DataUrl = Annotated[
     str, BeforeValidator(data_url), Field(description="A PNG as data:image/png;base64,…")
 ]
 Delta = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
+Index = Annotated[int, Field(ge=0, le=MAX_CLASSES - 1)]
 Scale = Annotated[int, Field(ge=1, le=32, description="PNG: each pixel becomes scale x scale.")]
 
 
@@ -75,7 +78,7 @@ class PictureQuery(FitQuery, ModelQuery):
 class TargetQuery(PictureQuery):
     """What every route for one class of an image understands."""
 
-    target: int | None = Field(None, ge=0, description="A label; by default the longest capsule's.")
+    target: Index | None = Field(None, description="A label; by default the longest capsule's.")
 
     async def read_capsule(self, call: Call, manifest: Manifest, *, further: int) -> Capsule:
         """Encode the upload and take the target class, or the most present one.
@@ -88,6 +91,7 @@ class TargetQuery(PictureQuery):
         Raises:
             QueueFull: see `Inspector.admit`.
         """
+        check_label(manifest, self.target)
         upload, frame = await read_picture(call), self.frame(manifest)
         call.inspector.admit(1 + further)
         return await call.inspector.capsule(upload, manifest, frame, target=self.target)

@@ -25,12 +25,14 @@ from service.http.uploads import read_picture
 from service.inference.inspector import Inspector
 from service.pictures import encode_png
 
+MAX_SEGMENTS = 100
+
 
 class SegmentQuery(PictureQuery):
     """Of `/segment`."""
 
     model: str | None = Field(None, description="A bundle for overlapping digits.")
-    count: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+    count: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] | Literal["auto"] = Field(
         2,
         description="Number of classes to return, longest capsules first. `auto` returns those "
         "that are long and explain enough of the image beyond longer ones; perhaps none.",
@@ -65,11 +67,12 @@ class SegmentAnswer(BundleAnswer):
 async def segment_image(call: Call, query: SegmentQuery) -> View[SegmentAnswer]:
     """Segment overlapping digits (paper, section 6)."""
     manifest, threshold = _manifest(call.inspector, query.model)
-    upload, count = await read_picture(call), query.count
-    call.inspector.admit(3 if count == "auto" else 1 + count)  # mostly two are decoded
-    encoded = checked((await call.inspector.encode([upload], manifest, query.frame(manifest)))[0])
+    count = query.count
     if count != "auto" and count > manifest.num_classes:
         raise InvalidParameter(f"count is at most {manifest.num_classes}", parameter="count")
+    upload = await read_picture(call)
+    call.inspector.admit(3 if count == "auto" else 1 + count)  # mostly two are decoded
+    encoded = checked((await call.inspector.encode([upload], manifest, query.frame(manifest)))[0])
     labels = candidates(encoded.presence, count)
     drawn = await call.inspector.decode(manifest, encoded.poses[labels], labels)
     image = encoded.prepared.image

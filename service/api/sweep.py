@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from model.bundle import Manifest
 from model.canvas import png
-from model.interpret.sweep import Sweep, plan_sweep
+from model.interpret.sweep import MAX_PICTURES, Sweep, plan_sweep
 from model.interpret.sweep_grid import draw_sweep
-from service.api.schemas import CapsuleAnswer, DataUrl, Delta, Meaning, Pose, TargetQuery, about
+from service.api.schemas import (
+    CapsuleAnswer,
+    DataUrl,
+    Delta,
+    Index,
+    Meaning,
+    Pose,
+    TargetQuery,
+    about,
+)
 from service.errors import InvalidParameter
 from service.http.route import Call, View
 
@@ -21,9 +30,10 @@ class SweepQuery(TargetQuery):
 
     lists: ClassVar = frozenset({"dims"})
 
-    dims: list[Annotated[int, Field(ge=0)]] | None = Field(
+    dims: list[Index] | None = Field(
         None,
         min_length=1,
+        max_length=MAX_PICTURES,
         description="Repeatable, each below D and once; default: all.",
         json_schema_extra={"uniqueItems": True},
     )

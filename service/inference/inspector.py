@@ -128,9 +128,8 @@ class Inspector:
         """Encode one upload and take the target class, or the most present one.
 
         Raises:
-            Problem: the upload cannot be read or the target is out of range.
+            Problem: the upload cannot be read.
         """
-        check_label(manifest, target)
         (encoded,) = await self.encode([upload], manifest, frame)
         return checked(encoded).capsule(target)
 

@@ -53,7 +53,7 @@ class Admission:
     For one event loop alone.
 
     Args:
-        limit: most rows that wait or are computed, pictures that are being decoded among them.
+        limit: most rows that wait or are computed; no job may cost more.
         clock: monotonic seconds.
     """
 
@@ -79,6 +79,7 @@ class Admission:
 
         Raises:
             QueueFull: they do not fit, or would wait past the job's deadline.
+            ValueError: they would never fit; whoever accepts jobs has to bound them.
         """
         self._check(job)
         if not self.waiting:
@@ -92,13 +93,12 @@ class Admission:
         job.waiting = 0
 
     def _check(self, job: Job) -> None:
-        """The admission rule: a place within the limit, and time enough to wait for it.
-
-        Into an empty queue any job is admitted, also one that is larger than the limit.
-        """
+        """The admission rule: a place within the limit, and time enough to wait for it."""
+        if job.cost > self._limit:
+            raise ValueError(f"no job may cost {job.cost}, more than the limit of {self._limit}")
         wait_s = self.waiting / self.rate if self.rate else 0.0
-        late = self._clock() + wait_s >= job.deadline
-        if self.waiting and (late or self.waiting + job.cost > self._limit):
+        late = wait_s >= job.deadline - self._clock()
+        if late or self.waiting + job.cost > self._limit:
             wait_s = min(wait_s or _UNKNOWN_S, LONGEST_RETRY_S / _JITTER)
             raise QueueFull(wait_s * random.uniform(1, _JITTER))  # noqa: S311
 

@@ -18,6 +18,8 @@ from service.inference.engine import open_engine
 from service.settings import Settings
 
 PICTURES = 6
+LARGEST = "/perturb/sweep?from=-0.15&to=0&step=0.01"
+"""One encoding and a sweep of 16 dimensions by 16 steps: no request costs more rows."""
 
 
 @pytest.fixture
@@ -46,8 +48,7 @@ def test_a_full_queue_is_answered_with_429(
         ThreadPoolExecutor(PICTURES) as pool,
     ):
         asked = [
-            pool.submit(client.post, "/classify", files={"file": digits[7]})
-            for _ in range(PICTURES)
+            pool.submit(client.post, LARGEST, files={"file": digits[7]}) for _ in range(PICTURES)
         ]
         wait(asked, timeout=60, return_when=FIRST_COMPLETED)
         gate.set()
@@ -66,17 +67,16 @@ def test_a_full_queue_is_answered_with_429(
 def test_every_row_of_a_request_counts(
     settings: Settings, digits: list[bytes], gate: threading.Event
 ) -> None:
-    """A request of 63 steps fills a queue of 64; later requests are rejected and do not pile up."""
+    """A request of 257 rows fills the shortest queue; later ones are rejected, not piled up."""
     engine = open_engine(load_runtimes(settings))
-    few = settings.model_copy(update={"max_waiting_rows": 64})
+    few = settings.model_copy(update={"max_waiting_rows": 1})
     app = create_app(few, engine)
-    route = "/equivariance?steps=63"
     with TestClient(app) as client, ThreadPoolExecutor(PICTURES) as pool:
         asked = [
-            pool.submit(client.post, route, files={"file": digits[7]}) for _ in range(PICTURES)
+            pool.submit(client.post, LARGEST, files={"file": digits[7]}) for _ in range(PICTURES)
         ]
         while sum(one.done() for one in asked) < PICTURES - 1:
-            assert app.state.admission.waiting <= 64
+            assert app.state.admission.waiting <= 257
         gate.set()
         statuses = sorted(one.result().status_code for one in asked)
         assert [200, *[429] * (PICTURES - 1)] == statuses

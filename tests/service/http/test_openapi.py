@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -228,7 +228,7 @@ def test_parameters_have_the_documented_limits(
         if parameter["in"] != "query":
             continue
         name, schema = parameter["name"], parameter["schema"]
-        schema = schema.get("items", schema)
+        schema = next((one for _, one in numbers(schema, "") if one["type"] != "array"), schema)
         step = 1 if schema.get("type") == "integer" else 1e-7
         limits = {"minimum": -step, "maximum": step}
         values = {schema[limit]: False for limit in limits if limit in schema}
@@ -240,6 +240,38 @@ def test_parameters_have_the_documented_limits(
             expected[name, value] = refused
             actual[name, value] = answer.status_code == 422 and "should be" in answer.text
     assert expected == actual
+
+
+def numbers(schema: Any, where: str) -> Iterator[tuple[str, Json]]:
+    """Every number and every list of a schema, and where it is."""
+    if schema.get("type") in ("integer", "number", "array"):
+        yield where, schema
+    for one in [*schema.get("anyOf", ()), *filter(None, [schema.get("items")])]:
+        yield from numbers(one, where)
+
+
+def test_every_number_of_a_query_is_bounded(document: Json) -> None:
+    """Also those in lists, and the lists: no request costs more than the largest one."""
+    bounds = {"array": {"maxItems"}, "integer": {"minimum", "maximum"}}
+    found = [
+        (f"{path} {parameter['name']}", one)
+        for path, operation in [(path, one) for _, path, one in operations(document)]
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] != "header"
+        for _, one in numbers(parameter["schema"], path)
+    ]
+    assert len(found) > 20
+    needed = [(where, one, bounds.get(one["type"], bounds["integer"])) for where, one in found]
+    assert [] == [where for where, one, names in needed if not names <= one.keys()]
+
+
+@pytest.mark.parametrize("count", [11, 10**9, "9" * 400])
+def test_a_query_out_of_bounds_keeps_nobody_out(count: Any, client: TestClient) -> None:
+    """It is refused before it is admitted, and the next request is answered."""
+    answer = client.post("/segment", params={"count": count}, files={"file": SAMPLE})
+    assert (422, "count") == (answer.status_code, answer.json()["parameter"])
+    assert 0 == client.app.state.admission.waiting  # type: ignore[attr-defined]
+    assert 200 == client.post("/classify", files={"file": SAMPLE}).status_code
 
 
 @each_operation

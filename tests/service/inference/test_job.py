@@ -59,13 +59,13 @@ def test_jobs_are_admitted_up_to_the_limit(admission: Admission, cost: int) -> N
             assert 3 == admission.waiting
 
 
-def test_a_job_larger_than_the_limit_needs_an_empty_queue(admission: Admission) -> None:
-    """Else nobody could ever send it."""
-    large = Job(0.0, cost=9)
-    with admitted(admission, Job(0.0)):
-        refusal(admission, large)
-    with admitted(admission, large):
-        assert 9 == admission.waiting
+@pytest.mark.parametrize("cost", [5, 10**9, 10**400])
+def test_a_job_larger_than_the_limit_is_not_admitted(admission: Admission, cost: int) -> None:
+    """Not into an empty queue either, where it would keep out everybody else."""
+    with pytest.raises(ValueError, match="the limit of 4"):
+        admission.admit(Job(0.0, cost=cost))
+    with admitted(admission, Job(0.0, cost=4)):
+        assert 4 == admission.waiting
 
 
 def test_a_job_of_many_steps_counts_all_of_them() -> None:
@@ -137,10 +137,17 @@ def test_a_job_that_would_wait_past_its_deadline_is_refused(
                 assert 4 == measured.waiting
 
 
-def test_a_job_that_has_nobody_before_it_is_admitted(measured: Admission, clock: Clock) -> None:
-    """Whatever its deadline: the queue is not why it would be late."""
-    with admitted(measured, Job(0.0, deadline=clock.now - 1)):
-        assert 1 == measured.waiting
+@pytest.mark.parametrize(("left_s", "fits"), [(-1, False), (0, False), (0.001, True)])
+def test_an_empty_queue_admits_what_has_time_left(
+    measured: Admission, clock: Clock, left_s: float, *, fits: bool
+) -> None:
+    """Nothing is computed for a deadline that has passed."""
+    job = Job(0.0, deadline=clock.now + left_s)
+    if fits:
+        measured.admit(job)
+    else:
+        refusal(measured, job)
+    assert int(fits) == measured.waiting
 
 
 def test_nobody_is_refused_for_a_rate_that_is_not_known(admission: Admission) -> None:
