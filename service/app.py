@@ -18,7 +18,7 @@ from service.api.routes import TAGS, api_routes, largest_job
 from service.http.keys import Access
 from service.http.middleware import Exchange, cross_origin
 from service.http.openapi import complete
-from service.http.pages import FOLDER, StaticFiles, show_docs, show_page
+from service.http.pages import StaticMount, show_docs, show_page
 from service.http.route import Route
 from service.inference.bundles import Bundles, load_runtimes
 from service.inference.engine import Engine
@@ -81,6 +81,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # it would repeat any Host
         lifespan=lifespan,
         telemetry=telemetry(settings),
     )
@@ -89,9 +90,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app.state.admission, app.state.preparation = admission, preparation
     app.state.metrics, app.state.lifecycle = metrics, lifecycle
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
-    pages = [page("/", show_page), page("/docs", show_docs)]
+    pages = [page("/", show_page, permission="open"), page("/docs", show_docs), StaticMount()]
     app.router.routes[:0] = [*api_routes(access, max_images=settings.max_pictures), *pages]
-    app.mount("/static", StaticFiles(directory=FOLDER), name="static")
     complete(app)
     # Instead of Starlette's and FastAPI's own middleware: Exchange answers all errors.
     exchange = Exchange(app.router, access, settings, metrics=metrics, lifecycle=lifecycle)

@@ -55,6 +55,7 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
     post = partial(Route, "POST", dependencies=schemes)
     get = partial(Route, "GET", dependencies=schemes)
     probe = partial(Route, "GET", needs_networks=False, tags=["operations"])
+    open_probe = partial(probe, permission="open")
     classifying = partial(post, tags=["classify"], openapi=image_body())
     interpreting = partial(post, tags=["interpret"], openapi=image_body())
     several = image_body(most=max_images)
@@ -74,11 +75,12 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
         post("/overlay", overlay_images, openapi=image_body(least=2, most=2), **samples),
         get("/models", list_models, tags=["models"]),
         get("/models/{name}", show_model, tags=["models"]),
-        probe("/livez", livez),
-        probe("/readyz", readyz),
+        open_probe("/livez", livez),
+        open_probe("/readyz", readyz),
         probe("/metrics", metrics, dependencies=schemes),
     ]
     if access.admin:
-        reload = partial(Route, needs_networks=False, dependencies=SECURITY_SCHEMES)
-        routes.append(reload("POST", "/models/reload", reload_models, tags=["models"]))
+        admin: Any = {"permission": "admin", "dependencies": SECURITY_SCHEMES, "tags": ["models"]}
+        reload = partial(Route, "POST", needs_networks=False, **admin)
+        routes.append(reload("/models/reload", reload_models))
     return routes

@@ -6,22 +6,21 @@ import hashlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from fastapi import Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from pydantic import SecretStr
 from starlette.datastructures import Headers
+from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from service.errors import Forbidden, Unauthorized
 from service.settings import Settings, SettingsError
 
+Permission = Literal["open", "key", "admin"]
+"""Who may call a route: anybody, who has an API key, or who has an admin key."""
 KEY_HEADER = "X-API-Key"
-ADMIN_PATH = "/models/reload"
-OPEN_PATHS = frozenset({"/", "/livez", "/readyz"})
-"""The page and the probes."""
-OPEN_FOLDER = "/static/"
-"""The page's files."""
 SECURITY_SCHEMES = [
     Security(HTTPBearer(auto_error=False, description="An API key.")),
     Security(APIKeyHeader(name=KEY_HEADER, auto_error=False, description="An API key.")),
@@ -34,8 +33,8 @@ _KEY = re.compile(r"[!-~]{16,}")
 class Access:
     """The keys of the settings and of the files that they name; only digests are kept.
 
-    An admin key is good everywhere, an API key everywhere but for reloads. Probes, the page and
-    its files need none.
+    The route that matches a request says who may call it: its attribute `permission`. A route
+    without one, and a path that no route has, need an API key. Admin keys open every route.
 
     Raises:
         SettingsError: a file cannot be read or is empty, or a key is unfit.
@@ -46,15 +45,17 @@ class Access:
         self.admin = _read("admin", settings.admin_keys, settings.admin_keys_file)
 
     def check(self, scope: Scope) -> None:
-        """Let a request pass, or not.
+        """Let a request pass, or not; its route is noted in the scope.
 
         Raises:
             Unauthorized: it needs a key, and brings none that is known.
             Forbidden: it needs an admin key, and brings an API key.
         """
-        path: str = scope["path"]
-        for_admin = path == ADMIN_PATH and bool(self.admin)
-        if not (self.api or for_admin) or path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
+        if not (self.api or self.admin):
+            return
+        route = scope["route"] = find_route(scope)
+        permission: Permission = getattr(route, "permission", "key")
+        if permission == "open" or (permission == "key" and not self.api):
             return
         headers = Headers(scope=scope)
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -64,8 +65,24 @@ class Access:
         digest = _digest(offered)
         if digest not in self.api | self.admin:
             raise Unauthorized("invalid API key")
-        if for_admin and digest not in self.admin:
+        if permission == "admin" and digest not in self.admin:
             raise Forbidden("this route requires an admin key")
+
+
+def find_route(scope: Scope) -> BaseRoute | None:
+    """The route that the router will choose: the first of this method, else the first of this path.
+
+    None where no route has the path.
+    """
+    partial = None
+    for route in scope["app"].routes:
+        match, _ = route.matches(scope)
+        if match is Match.FULL:
+            found: BaseRoute = route
+            return found
+        if match is Match.PARTIAL and partial is None:
+            partial = route
+    return partial
 
 
 def _read(kind: str, keys: Iterable[SecretStr], path: Path | None) -> frozenset[bytes]:

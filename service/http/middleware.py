@@ -9,12 +9,13 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import Busy, TooLarge, UploadTimeout
+from service.errors import Busy, MalformedRequest, TooLarge, UploadTimeout
 from service.http.keys import KEY_HEADER, Access
 from service.http.problems import PROBES, REQUEST_ID, answer
 from service.lifecycle import Lifecycle
@@ -41,6 +42,9 @@ _PAGE_HEADERS = {
     b"x-frame-options": b"DENY",
 }
 """Of HTML that does not bring its own."""
+_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+"""Answers that are logged with the client's address."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _MOUNTED = "app_root_path"
 """Where this is in a scope, the request was for a file of a mounted folder (Starlette)."""
@@ -103,6 +107,7 @@ class Exchange:
         body = _Body(self, receive, headers.get(b"content-length", b""))
         self.metrics.begin_request()
         try:
+            _check_path(scope)
             self.access.check(scope)
             await self.app(scope, body.receive, send_with_headers)
         except (asyncio.CancelledError, ClientDisconnect) as end:
@@ -146,10 +151,13 @@ class Exchange:
         else:
             route = getattr(scope.get("route"), "path", "unknown")
         self.metrics.note_request(method, route, status, seconds)
-        if route not in PROBES:
+        refused = status in _REFUSED
+        if route not in PROBES or refused:
             times = {f"{stage}_ms": round(1000 * s, 2) for stage, s in seconds.items()}
             level = logging.DEBUG if _MOUNTED in scope and status < 400 else logging.INFO
             fields = {"route": route, "status": status, **times}
+            if refused:
+                fields["client"] = (scope.get("client") or ("unknown",))[0]
             logs.ACCESS.log(level, "%s %s %s", method, route, status, extra={"fields": fields})
 
 
@@ -157,9 +165,20 @@ def _as_routed(scope: Scope) -> Scope:
     """A request by the method and the path of the route that answers it."""
     if scope["method"] == "HEAD":
         scope = {**scope, "method": "GET"}
-    if scope["path"].startswith("/v1/"):
-        scope = {**scope, "path": scope["path"].removeprefix("/v1")}
+    for root in {scope.get("root_path", ""), ""}:
+        if scope["path"].startswith(f"{root}/v1/"):
+            return {**scope, "path": root + scope["path"].removeprefix(f"{root}/v1")}
     return scope
+
+
+def _check_path(scope: Scope) -> None:
+    """Refuse what a route's pattern could overlook: its end matches before a line break too.
+
+    Raises:
+        MalformedRequest: there are control characters in the path.
+    """
+    if _CONTROL.search(scope["path"]):
+        raise MalformedRequest("the path has control characters")
 
 
 class _Body:

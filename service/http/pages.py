@@ -8,7 +8,9 @@ from typing import Any
 from starlette import staticfiles
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
+from starlette.routing import Mount
 
+from service.http.keys import Permission
 from service.http.middleware import PAGE_POLICY
 
 FOLDER = Path(__file__).parents[1] / "static"
@@ -26,6 +28,15 @@ class StaticFiles(staticfiles.StaticFiles):
         answer = super().file_response(*args, **kwargs)
         answer.headers.update(_ASK_AGAIN)
         return answer
+
+
+class StaticMount(Mount):
+    """The page's files, which need no key: the page has to load before it can ask for one."""
+
+    permission: Permission = "open"
+
+    def __init__(self) -> None:
+        super().__init__("/static", StaticFiles(directory=FOLDER), name="static")
 
 
 async def show_page(_request: Request) -> FileResponse:

@@ -54,7 +54,7 @@ def answer(scope: Scope, error: Exception, metrics: Metrics) -> JSONResponse:
         log.error("request %s failed", request_id, exc_info=error)
         problem = Problem("The failure was logged under this request's id.")
     release(error)
-    if isinstance(problem, _REJECTIONS) and scope["path"] not in PROBES:
+    if isinstance(problem, _REJECTIONS) and getattr(scope.get("route"), "path", "") not in PROBES:
         metrics.note_rejection(problem.slug)
     members = {**problem.to_dict(), "request_id": request_id}
     return JSONResponse(members, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)

@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from model.bundle import Manifest
 from service.errors import InvalidParameter, TooLate
+from service.http.keys import Permission
 from service.http.middleware import MODEL_HEADER, TIMEOUT_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
 from service.http.openapi import TIMEOUT_PARAMETER, png_answer
@@ -75,6 +76,7 @@ class Route(APIRoute):
         method: GET or POST.
         path: its template.
         handler: what answers.
+        permission: who may call it, where keys are set.
         needs_networks: while nothing is loaded, the answer is 503. The deadline covers making
             the answer, not sending it.
         openapi: what FastAPI cannot read off the handler.
@@ -87,10 +89,12 @@ class Route(APIRoute):
         path: str,
         handler: Handler,
         *,
+        permission: Permission = "key",
         needs_networks: bool = True,
         openapi: dict[str, Any] | None = None,
         **more: Any,
     ) -> None:
+        self.permission = permission
         hints = get_type_hints(handler, include_extras=True)
         answer = hints["return"]
         self._handler = handler

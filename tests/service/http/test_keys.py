@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
+from starlette.routing import Mount
 
 from service.app import create_app
-from service.http.keys import Access
+from service.http.keys import Access, find_route
+from service.http.route import Route
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.pictures import SAMPLES
@@ -18,7 +21,19 @@ from service.settings import Settings, SettingsError
 
 FIRST, SECOND = "the-first-key-of-two", "the-second-key-of-two"
 SEVEN = {"file": (SAMPLES / "7.png").read_bytes()}
-GUARDED = ["/models", "/models/mnist", "/metrics", "/docs", "/openapi.json", "/nowhere"]
+GUARDED = [
+    "/models",
+    "/models/mnist",
+    "/metrics",
+    "/docs",
+    "/openapi.json",
+    "/nowhere",
+    "/static-offline-docs/swagger-ui.css",
+    "/v1/models",
+    "/staticx",
+    "/livez/",
+]
+OPEN = {"/", "/livez", "/readyz", "/static"}
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +183,107 @@ def test_only_an_admin_key_reloads(key: str | None, status: int, administered: T
 def test_an_admin_key_is_good_everywhere(key: str, administered: TestClient) -> None:
     """So is an API key, but for reloads."""
     assert 200 == administered.get("/models", headers={"X-API-Key": key}).status_code
+
+
+@pytest.mark.parametrize("key", [None, FIRST])
+@pytest.mark.parametrize("path", ["/models/reload%0A", "/v1/models/reload%0a", "/models/reload%0d"])
+def test_a_line_break_opens_no_door(path: str, key: str | None, administered: TestClient) -> None:
+    """A pattern's end matches before a line break too: such paths are refused before all else."""
+    headers = {"X-API-Key": key} if key else {}
+    answer = administered.post(path, headers=headers)
+    assert (400, "urn:capsnet:problem:malformed-request") == (
+        answer.status_code,
+        answer.json()["type"],
+    )
+
+
+@pytest.mark.parametrize("character", ["%00", "%01", "%09", "%0A", "%1f", "%7F"])
+def test_control_characters_are_refused_in_any_path(character: str, client: TestClient) -> None:
+    """Without keys too, on routes, in parameters and in the page's folder."""
+    for path in (f"/metrics{character}", f"/models/{character}", f"/static/{character}page.js"):
+        assert 400 == client.get(path).status_code
+
+
+@pytest.mark.parametrize("mounted", [False, True], ids=["of the server", "of the application"])
+def test_a_root_path_changes_no_permission(settings: Settings, *, mounted: bool) -> None:
+    """Under a prefix every route needs the key that it needs without, under /v1 too."""
+    alone = settings.model_copy(update={"admin_keys": (SecretStr(ADMIN),)})
+    app = create_app(alone, open_engine(load_runtimes(alone)))
+    app.root_path = "/prefix" if mounted else ""
+    with TestClient(app, root_path="" if mounted else "/prefix") as client:
+        for path in ("/prefix/models/reload", "/prefix/v1/models/reload", "/models/reload"):
+            assert 401 == client.post(path).status_code
+            assert 200 == client.post(path, headers={"X-API-Key": ADMIN}).status_code
+        assert [200, 200] == [client.get(f"/prefix{v}/models").status_code for v in ("", "/v1")]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("HEAD", "/livez", 200),
+        ("HEAD", "/models", 401),
+        ("PUT", "/livez", 405),
+        ("DELETE", "/models", 401),
+        ("GET", "/models/reload", 401),
+        ("OPTIONS", "/models/reload", 401),
+        ("PUT", "/static/page.js", 405),
+    ],
+)
+def test_any_method_needs_what_the_path_needs(
+    method: str, path: str, status: int, administered: TestClient
+) -> None:
+    """Without a key nobody learns which methods a guarded path has."""
+    assert status == administered.request(method, path).status_code
+
+
+def test_the_route_that_is_checked_is_the_one_that_answers(client: TestClient) -> None:
+    """For every route and method: what the router chooses is what `find_route` found."""
+    app = client.app
+    assert isinstance(app, FastAPI)
+    for route in app.routes:
+        for method in getattr(route, "methods", None) or {"GET"}:
+            path = getattr(route, "path", "").format(name="mnist", label=7)
+            if isinstance(route, Mount):
+                path += "/file"
+            scope = {"type": "http", "method": method, "path": path, "app": app}
+            assert route is find_route(scope)
+
+
+def test_only_these_routes_are_open(administered: TestClient) -> None:
+    """A route that declares nothing needs a key; the document says so of each."""
+    app = administered.app
+    assert isinstance(app, FastAPI)
+    found = {getattr(one, "path", "") for one in app.routes if permission(one) == "open"}
+    assert OPEN == found
+    document = administered.get("/openapi.json", headers={"X-API-Key": ADMIN}).json()
+    for route in app.routes:
+        if isinstance(route, Route) and route.include_in_schema:
+            operation = document["paths"][route.path][min(route.methods).lower()]
+            assert (permission(route) != "open") == ("security" in operation)
+
+
+def permission(route: object) -> str:
+    return str(getattr(route, "permission", "key"))
+
+
+def test_refusals_are_logged_with_route_and_address(
+    administered: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """401 and 403 by the route's template, those of /metrics too; other answers name no client."""
+    with caplog.at_level(logging.INFO, logger="service.access"):
+        administered.get("/models/mnist")
+        administered.get("/metrics")
+        administered.get("/nowhere")
+        administered.post("/models/reload", headers={"X-API-Key": FIRST})
+        administered.get("/models", headers={"X-API-Key": FIRST})
+    fields = [vars(record)["fields"] for record in caplog.records]
+    assert [
+        ("/models/{name}", 401, "testclient"),
+        ("/metrics", 401, "testclient"),
+        ("unknown", 401, "testclient"),
+        ("/models/reload", 403, "testclient"),
+        ("/models", 200, None),
+    ] == [(one["route"], one["status"], one.get("client")) for one in fields]
 
 
 def test_without_admin_keys_nothing_is_reloaded_over_http(guarded: TestClient) -> None:

@@ -103,6 +103,13 @@ def test_a_wrong_method_names_the_right_one(client: TestClient) -> None:
     assert "POST" == client.get("/classify").headers["allow"]
 
 
+@pytest.mark.parametrize("path", ["/models/", "/classify/", "/livez/", "/static-offline-docs"])
+def test_a_slash_too_many_is_another_path(path: str, client: TestClient) -> None:
+    """There is no redirect, which would lead wherever the Host header says."""
+    answer = client.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
+    assert (404, None) == (answer.status_code, answer.headers.get("location"))
+
+
 @pytest.mark.parametrize("route", ["/classify", "/reconstruct"])
 def test_fit_none_needs_the_network_s_size(route: str, client: TestClient, photo: bytes) -> None:
     """A picture of another size is refused where nothing may be done to it."""
