@@ -80,7 +80,7 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
         probe("/metrics", metrics, dependencies=schemes),
     ]
     if access.admin:
-        admin: Any = {"permission": "admin", "dependencies": SECURITY_SCHEMES, "tags": ["models"]}
-        reload = partial(Route, "POST", needs_networks=False, **admin)
-        routes.append(reload("/models/reload", reload_models))
+        reload = partial(Route, "POST", needs_networks=False, permission="admin")
+        keys: Any = {"dependencies": SECURITY_SCHEMES}
+        routes.append(reload("/models/reload", reload_models, tags=["models"], **keys))
     return routes
