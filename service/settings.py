@@ -82,8 +82,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.max_body_bytes > self.max_waiting_bytes:
-            raise ValueError("max_body_bytes may not exceed max_waiting_bytes: it would never fit")
+        if 2 * self.max_body_bytes > self.max_waiting_bytes:
+            raise ValueError("max_body_bytes may not exceed half of max_waiting_bytes")
         return self
 
     def of_worker(self) -> Self:
@@ -94,7 +94,9 @@ class Settings(BaseSettings):
                 "workers": workers,
                 "decode_threads": max(1, self.decode_threads // workers),
                 "max_waiting_rows": max(1, self.max_waiting_rows // workers),
-                "max_waiting_bytes": max(self.max_body_bytes, self.max_waiting_bytes // workers),
+                "max_waiting_bytes": max(
+                    2 * self.max_body_bytes, self.max_waiting_bytes // workers
+                ),
             }
         )
 

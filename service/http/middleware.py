@@ -15,7 +15,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import Busy, MalformedRequest, TooLarge, UploadTimeout
+from service.errors import MalformedRequest
+from service.http.body import Body, Budget
 from service.http.keys import KEY_HEADER, Access
 from service.http.problems import PROBES, REQUEST_ID, answer
 from service.lifecycle import Lifecycle
@@ -26,8 +27,6 @@ from service.telemetry.metrics import Metrics
 TIMEOUT_HEADER = "X-Request-Timeout"
 MODEL_HEADER = "X-Model"
 """Which bundle an image comes from: `name; version=...`."""
-PATIENCE_S = 0.02
-"""How long a request is handled before its client is watched."""
 CLIENT_LEFT = 499
 """Noted as the status of a request whose client did not wait for an answer, as nginx does."""
 PAGE_POLICY = (
@@ -73,11 +72,11 @@ class Exchange:
     app: ASGIApp
     access: Access
     settings: Settings
-    """Limit the size of one body, the bytes of all, and the time for one to arrive."""
     metrics: Metrics
     lifecycle: Lifecycle
-    held_bytes: int = 0
-    """Of the bodies of all requests."""
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.settings.max_waiting_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; what is not HTTP (the lifespan) passes."""
@@ -104,7 +103,8 @@ class Exchange:
                 message["body"] = b""
             await send(message)
 
-        body = _Body(self, receive, headers.get(b"content-length", b""))
+        length, client = headers.get(b"content-length", b""), _address(scope)
+        body = Body(self.budget, self.settings, receive, length, client)
         self.metrics.begin_request()
         try:
             _check_path(scope)
@@ -120,7 +120,7 @@ class Exchange:
             await answer(scope, error, self.metrics)(scope, receive, send_with_headers)
         finally:
             body.stop_watching()
-            self.held_bytes -= body.size
+            self.budget.release(body)
             seconds["total"] = seconds["total"] or time.perf_counter() - started
             self.metrics.end_request()
             if status:  # the client need not wait for this
@@ -157,8 +157,13 @@ class Exchange:
             level = logging.DEBUG if _MOUNTED in scope and status < 400 else logging.INFO
             fields = {"route": route, "status": status, **times}
             if refused:
-                fields["client"] = (scope.get("client") or ("unknown",))[0]
+                fields["client"] = _address(scope)
             logs.ACCESS.log(level, "%s %s %s", method, route, status, extra={"fields": fields})
+
+
+def _address(scope: Scope) -> str:
+    """Where a request comes from; a trusted proxy's word counts (uvicorn)."""
+    return str((scope.get("client") or ("unknown",))[0])
 
 
 def _as_routed(scope: Scope) -> Scope:
@@ -179,71 +184,3 @@ def _check_path(scope: Scope) -> None:
     """
     if _CONTROL.search(scope["path"]):
         raise MalformedRequest("the path has control characters")
-
-
-class _Body:
-    """The body of one request as it arrives, and then whether its client is still there.
-
-    The client is watched from PATIENCE_S on: what is answered by then needs no watching.
-    """
-
-    def __init__(self, exchange: Exchange, receive: Receive, announced: bytes) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task, self._loop = task, task.get_loop()
-        self._exchange = exchange
-        self._receive = receive
-        self._announced = announced
-        self._deadline = self._loop.time() + exchange.settings.upload_timeout_s
-        self.size = 0
-        self._watching: asyncio.TimerHandle | asyncio.Task[None] | None = None
-        """Set once the body is complete."""
-        self._abandoned = False
-
-    async def receive(self) -> Message:
-        """The next part of the body.
-
-        Raises:
-            TooLarge, UploadTimeout: it is over a limit of one body.
-            Busy: it does not fit beside the others.
-        """
-        exchange, settings = self._exchange, self._exchange.settings
-        self._check(int(self._announced) if self._announced.isdigit() else 0)
-        try:
-            async with asyncio.timeout_at(None if self._watching else self._deadline):
-                message = await self._receive()
-        except TimeoutError as error:
-            detail = f"the body did not arrive within {settings.upload_timeout_s:g} s"
-            raise UploadTimeout(detail) from error
-        size = len(message.get("body", b""))
-        self._check(self.size + size)
-        if exchange.held_bytes + size > settings.max_waiting_bytes:
-            raise Busy("too many request bodies in memory", retry_after_s=1)
-        self.size += size
-        exchange.held_bytes += size
-        if not self._watching and not message.get("more_body"):
-            self._watching = self._loop.call_later(PATIENCE_S, self._begin_watching)
-        return message
-
-    def was_abandoned(self) -> bool:
-        """Whether the handling was cancelled because the client left, and for nothing else."""
-        return self._abandoned and not self._task.uncancel()
-
-    def stop_watching(self) -> None:
-        """Let the client leave, because its answer begins or it gets none."""
-        if self._watching:
-            self._watching.cancel()
-
-    def _check(self, size: int) -> None:
-        if size > self._exchange.settings.max_body_bytes:
-            limit = self._exchange.settings.max_body_bytes
-            raise TooLarge(f"the request body exceeds {limit:,} bytes")
-
-    def _begin_watching(self) -> None:
-        self._watching = self._loop.create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._abandoned = True
-        self._task.cancel()

@@ -11,21 +11,28 @@ JSON = "application/json"
 PNG = "image/png"
 _QUALITY = re.compile(r"0(\.\d*)?|1(\.0*)?")
 """A malformed one counts as 0."""
+_LONGEST = 1_000
+"""Characters of a header that is read and remembered; browsers send 200."""
 
 
-@lru_cache
 def choose_media_type(accept: str | None, offers: tuple[str, ...]) -> str:
     """The offer that the client likes best; the first of those it likes equally.
-
-    Clients send few different headers.
 
     Args:
         accept: the header's value; None or empty takes anything.
         offers: media types, the default first.
 
     Raises:
-        NotAcceptable: the client takes none of them.
+        NotAcceptable: the client takes none of them, or says so at excessive length.
     """
+    if accept and len(accept) > _LONGEST:
+        raise NotAcceptable(f"Accept is longer than {_LONGEST:,} characters")
+    return _choose(accept, offers)
+
+
+@lru_cache
+def _choose(accept: str | None, offers: tuple[str, ...]) -> str:
+    """As `choose_media_type`; clients send few different headers."""
     ranges: dict[str, float] = {}
     for part in filter(str.strip, (accept or "*/*").lower().split(",")):
         media_range, *parameters = (piece.strip() for piece in part.split(";"))

@@ -10,19 +10,29 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 log = logging.getLogger(__name__)
+MAX_HEAD_BYTES = 65_536
+"""Of a request line with its headers (431), and of what a body has besides its content."""
+MAX_TARGET_BYTES = 8_192
+"""Of the path with its query (414); as nginx."""
+_LONG_TARGET = "the path and query are too long"
+_LONG_HEAD = "the head of the request is too long"
 _MOMENT_S = 0.2
 """What a client that has just connected may take to send its request, while the server ends."""
 
 
 class Http1(HttpToolsProtocol):
-    """Serves a request that offers an upgrade as if it did not (RFC 9110, section 7.8).
+    """Bounds in bytes and seconds what comes before a body and after an answer.
 
-    Java's client, and curl with `--http2`, offer HTTP/2 with every request. The parser stops after
-    the head of such a request, and uvicorn would take its body for the next one. Here the head is
+    A request that offers an upgrade is served as if it did not (RFC 9110, section 7.8). Java's
+    client, and curl with `--http2`, offer HTTP/2 with every request. The parser stops after the
+    head of such a request, and uvicorn would take its body for the next one. Here the head is
     parsed again without the offer, then the rest.
 
     A request whose head does not arrive in time is answered with 408; a body that nobody reads any
-    more ends the connection then. One that is read is `service.http.middleware`'s to time.
+    more ends the connection then. One that is read is `service.http.bodies`' to time. An answer
+    that its client does not take in the same time ends the connection.
+
+    What is no request is refused after the requests before it were answered.
 
     Args:
         upload_timeout_s: from the first byte, or from the connection's beginning.
@@ -33,8 +43,14 @@ class Http1(HttpToolsProtocol):
         self._upload_timeout_s = upload_timeout_s
         self._timer: asyncio.TimerHandle | None = None
         """Runs until a request is complete."""
+        self._write_timer: asyncio.TimerHandle | None = None
+        """Runs while a long answer is not taken."""
         self._headed = True
         """No head is incomplete."""
+        self._pending_bytes = 0
+        """Parsed since the last head, part of a body or end of a request."""
+        self._refusal: bytes | None = None
+        """The last answer: nothing is read any more."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request."""
@@ -44,12 +60,14 @@ class Http1(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing."""
         self._stop_timer()
+        self._stop_write_timer()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came."""
-        self._unset_keepalive_if_required()
-        while data:
+        while data and not self._refusal:
+            self._pending_bytes += len(data)
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserError:
@@ -60,6 +78,8 @@ class Http1(HttpToolsProtocol):
                     self.parser = httptools.HttpRequestParser(self)
                     continue
                 self._refuse(400, "there is no CONNECT here")
+            else:
+                self._check_lengths()
             return
 
     def shutdown(self) -> None:
@@ -69,24 +89,75 @@ class Http1(HttpToolsProtocol):
         else:
             super().shutdown()
 
+    def pause_writing(self) -> None:
+        """Give the client a limited time to take what it asked for."""
+        super().pause_writing()
+        self._start_write_timer()
+
+    def resume_writing(self) -> None:
+        """Go on, for the client has taken it; the end of a last answer still has its time."""
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._stop_write_timer()
+
     def on_message_begin(self) -> None:
         """Begin to read a head."""
+        self._unset_keepalive_if_required()
         self._headed = False
+        self._pending_bytes = 0
         if self._timer is None:
             self._start_timer()
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a header; those after a body are dropped (RFC 9110, section 6.5.1)."""
+        if not self._headed:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        """Begin to answer, unless the head is parsed again."""
-        if not self.parser.should_upgrade():
-            self._headed = True
+        """Begin to answer, unless the head is refused or parsed again."""
+        self._pending_bytes = 0
+        if self._refusal or self.parser.should_upgrade():
+            return
+        self._headed = True
+        self._unset_keepalive_if_required()
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD_BYTES:
+            self._refuse(431, _LONG_HEAD)
+        elif len(self.url) > MAX_TARGET_BYTES:
+            self._refuse(414, _LONG_TARGET)
+        elif hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            self._refuse(400, "one Host header is needed")
+        else:
             super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Pass on a part of a body."""
+        self._pending_bytes = 0
+        if not self._refusal:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Take the body for complete, unless it was not read."""
-        if not self.parser.should_upgrade():
+        self._pending_bytes = 0
+        if not self._refusal and not self.parser.should_upgrade():
             self._stop_timer()
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Begin the next request, or end the connection after the last."""
+        if self._refusal and self.pipeline and self.pipeline[0][0].more_body:
+            self.pipeline.popleft()  # the newest, whose body cannot be read
+        last = not self.pipeline
+        super().on_response_complete()
+        if self._refusal and last:
+            self._close(self._refusal)
+        elif self.transport.is_closing():
+            self._start_write_timer()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End an idle connection, even if its last answer was not taken."""
+        self.transport.abort()
 
     def _start_timer(self) -> None:
         self._timer = self.loop.call_later(self._upload_timeout_s, self._expire)
@@ -96,6 +167,16 @@ class Http1(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
+    def _start_write_timer(self) -> None:
+        if self._write_timer is None:
+            limit_s = self._upload_timeout_s
+            self._write_timer = self.loop.call_later(limit_s, self.transport.abort)
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer:
+            self._write_timer.cancel()
+            self._write_timer = None
+
     def _expire(self) -> None:
         """End a connection on which nothing is being answered."""
         if self.cycle and not self.cycle.response_complete:
@@ -103,7 +184,7 @@ class Http1(HttpToolsProtocol):
         elif not self._headed:
             self._refuse(408, "the head of the request did not arrive in time")
         else:
-            self.transport.close()
+            self._close(b"")
 
     def _head(self) -> bytes:
         """The head that was parsed, without the offer."""
@@ -111,9 +192,29 @@ class Http1(HttpToolsProtocol):
         lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
         return b"\r\n".join([*lines, b"", b""])
 
+    def _check_lengths(self) -> None:
+        """Refuse a head while it arrives, before it costs more."""
+        if not self._headed and len(self.url) > MAX_TARGET_BYTES:
+            self._refuse(414, _LONG_TARGET)
+        elif self._pending_bytes > MAX_HEAD_BYTES:
+            self._refuse(431, _LONG_HEAD)
+
     def _refuse(self, status: int, reason: str) -> None:
+        """Read no more, and end the connection when the requests before this were answered."""
         log.info("refused: %s", reason)
+        self._stop_timer()
         head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(reason)
         end = b"connection: close\r\n\r\n" + reason.encode()
-        self.transport.write(STATUS_LINE[status] + head + end)
-        self.transport.close()
+        self._refusal = STATUS_LINE[status] + head + end
+        newest = self.cycle
+        if newest and not newest.response_complete and (self.pipeline or not newest.more_body):
+            return
+        # An answer that has begun, or one to a body that is still arriving, is the last.
+        answered = newest and newest.more_body and newest.response_started
+        self._close(b"" if answered else self._refusal)
+
+    def _close(self, answer: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(answer)
+            self.transport.close()
+        self._start_write_timer()

@@ -46,6 +46,34 @@ class Call(Request):
     inspector: Inspector
     media_type: str
     """Of the answer, negotiated from `Accept`."""
+    deadline: Deadline | None = None
+
+    async def body(self) -> bytes:
+        """The whole body. The deadline runs from its end: the upload has a time of its own."""
+        if self.deadline and not hasattr(self, "_body"):
+            self.deadline.suspend()
+            await super().body()
+            self.deadline.start()
+        return await super().body()
+
+
+@dataclass
+class Deadline:
+    """When the answer to a job has to be made."""
+
+    job: Job
+    timeout: asyncio.Timeout
+    limit_s: float
+
+    def start(self) -> None:
+        """Count from now."""
+        now = time.monotonic()
+        self.job.arrived, self.job.deadline = now, now + self.limit_s
+        self.timeout.reschedule(asyncio.get_running_loop().time() + self.limit_s)
+
+    def suspend(self) -> None:
+        """Do not count for now."""
+        self.timeout.reschedule(None)
 
 
 class Picture(Response):
@@ -139,9 +167,8 @@ class Route(APIRoute):
             TooLate: it takes longer than it may.
         """
         call = Call(scope, receive, send)
-        limit_s = _limit_s(call)
-        state, now = call.app.state, time.monotonic()
-        job = Job(now, now + limit_s)
+        limit_s, state = _limit_s(call), call.app.state
+        job = Job(time.monotonic())
         with state.bundles.engine() as engine:
             call.inspector = Inspector(
                 engine,
@@ -151,7 +178,9 @@ class Route(APIRoute):
                 default_model=state.settings.default_model,
             )
             try:
-                async with asyncio.timeout(limit_s):
+                async with asyncio.timeout(None) as timeout:
+                    call.deadline = Deadline(job, timeout, limit_s)
+                    call.deadline.start()
                     response = await self._respond(call)
             except TimeoutError as error:
                 raise TooLate(f"no answer within {limit_s:g} s") from error

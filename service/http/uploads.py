@@ -9,8 +9,6 @@ from typing import Any
 
 from fastapi import Request
 from pydantic_core import from_json
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
 
 from service.errors import (
     InvalidParameter,
@@ -19,11 +17,14 @@ from service.errors import (
     UnsupportedFormat,
     checked,
 )
+from service.http.form import Part, read_form
 from service.pictures import Upload
 
 FILE_FIELD = "file"
 _LARGE = 100_000
-"""Bytes; a JSON body with more is parsed off the event loop: a megabyte takes milliseconds."""
+"""Bytes; a longer body is parsed off the event loop: a megabyte takes milliseconds."""
+_MORE_FIELDS = 16
+"""Parts of a form beside its images: they are told to whoever sends them."""
 _CHUNK = 1 << 18
 """Characters of base64 decoded at once, a multiple of four: other threads run in between."""
 
@@ -43,11 +44,9 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
     """
     max_pictures = max_pictures or request.app.state.settings.max_pictures
     kind = content_type(request)
-    if kind == "multipart/form-data":
-        uploads = await _read_form(request, max_pictures)
-    elif kind == "application/json":
-        body = await request.body()
-        read = partial(_read_json, body, max_pictures)
+    if kind in _READERS:
+        header, body = request.headers["content-type"], await request.body()
+        read = partial(_READERS[kind], header, body, max_pictures)
         uploads = await asyncio.to_thread(read) if len(body) > _LARGE else read()
     elif kind.startswith("image/") or kind == "application/octet-stream":
         uploads = [await request.body()]
@@ -77,30 +76,25 @@ async def read_picture(request: Request) -> bytes:
     return checked(first)
 
 
-async def _read_form(request: Request, max_pictures: int) -> list[Upload]:
-    try:
-        async with request.form(max_files=max_pictures + 1, max_fields=16) as form:
-            files = form.getlist(FILE_FIELD)
-            if not files or len(files) < len(form.multi_items()):
-                fields = ", ".join(sorted({repr(name) for name in form})) or "none"
-                raise MalformedRequest(
-                    f"the form's picture field is {FILE_FIELD!r} (repeatable); found {fields}",
-                    parameter=FILE_FIELD,
-                )
-            text = f"the form's field {FILE_FIELD!r} holds text, not a file"
-            return [
-                await file.read()
-                if isinstance(file, UploadFile)
-                else MalformedRequest(text, parameter=FILE_FIELD)
-                for file in files
-            ]
-    except HTTPException as error:
-        if error.detail.startswith("Too many files"):
-            raise TooLarge(f"at most {max_pictures} images per request") from error
-        raise MalformedRequest(f"the form cannot be read: {error.detail}") from error
+def _read_form(header: str, body: bytes, max_pictures: int) -> list[Upload]:
+    """The images of a form."""
+    parts = read_form(header, body, max_parts=max_pictures + _MORE_FIELDS)
+    names = {part.name for part in parts}
+    if names != {FILE_FIELD}:
+        found = ", ".join(sorted(map(repr, names))) or "none"
+        raise MalformedRequest(
+            f"the form's picture field is {FILE_FIELD!r} (repeatable); found {found}",
+            parameter=FILE_FIELD,
+        )
+    return [_file(part) for part in parts]
 
 
-def _read_json(body: bytes, max_pictures: int) -> list[Upload]:
+def _file(part: Part) -> Upload:
+    text = f"the form's field {FILE_FIELD!r} holds text, not a file"
+    return part.content if part.is_file else MalformedRequest(text, parameter=FILE_FIELD)
+
+
+def _read_json(_header: str, body: bytes, max_pictures: int) -> list[Upload]:
     """The images of a JSON body.
 
     One comma stands between two of them, and one in a data URL: a body with more is not even
@@ -130,3 +124,7 @@ def _decode_base64(image: Any) -> Upload:
         return b"".join(binascii.a2b_base64(chunk, strict_mode=True) for chunk in chunks)
     except ValueError as error:
         return MalformedRequest(f"the image is not base64: {error}", parameter="image")
+
+
+_READERS = {"multipart/form-data": _read_form, "application/json": _read_json}
+"""What reads a body, by its content type."""

@@ -6,20 +6,9 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from starlette.types import Message, Receive, Scope, Send
 
-from service.http.keys import Access
-from service.http.middleware import Exchange
-from service.lifecycle import Lifecycle
 from service.settings import Settings
-from service.telemetry.metrics import Metrics
 
-POST: Scope = {
-    "type": "http",
-    "method": "POST",
-    "path": "/classify",
-    "headers": [],
-}
 RAW = {"content-type": "image/png"}
 FORM = {"content-type": "multipart/form-data; boundary=x"}
 JSON = {"content-type": "application/json"}
@@ -98,36 +87,10 @@ def test_a_picture_in_chunks_is_read(client: TestClient, digits: list[bytes]) ->
     assert len(chunks) == taken
 
 
-def test_bodies_that_do_not_fit_beside_others_are_refused() -> None:
-    """What others hold counts until their requests are answered; then there is room again."""
-    holding, release = asyncio.Event(), asyncio.Event()
-
-    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
-        await receive()
-        holding.set()
-        await release.wait()
-
-    async def body() -> Message:
-        return {"type": "http.request", "body": bytes(60), "more_body": False}
-
-    statuses: list[int] = []
-
-    async def send(message: Message) -> None:
-        if "status" in message:
-            statuses.append(message["status"])
-
-    async def scenario() -> None:
-        settings = Settings(max_body_bytes=100, max_waiting_bytes=100)
-        limited = Exchange(
-            app, Access(settings), settings, metrics=Metrics(), lifecycle=Lifecycle()
-        )
-        first = asyncio.create_task(limited({**POST}, body, send))
-        await holding.wait()
-        await limited({**POST}, body, send)
-        assert [429] == statuses
-        release.set()
-        await first
-        await limited({**POST}, body, send)
-        assert [429] == statuses
-
-    asyncio.run(scenario())
+@pytest.mark.parametrize("digits", [b"0" * 5000 + b"3", b"9" * 5000], ids=["small", "large"])
+def test_a_length_of_thousands_of_digits_is_a_length(digits: bytes, client: TestClient) -> None:
+    """Python reads no such number; what is announced is 3 bytes, or too many."""
+    headers = {**RAW, "content-length": digits.decode()}
+    answer, taken = send_in_chunks(client, headers, [b"abc"])
+    expected = (415, 1) if digits.startswith(b"0") else (413, 0)
+    assert expected == (answer.status_code, taken)

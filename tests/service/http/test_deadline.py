@@ -12,6 +12,7 @@ from starlette.types import Message, Scope
 from service.app import create_app
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
+from service.inference.inspector import Inspector
 from service.pictures import SAMPLES
 from service.settings import Settings
 
@@ -69,12 +70,42 @@ def test_a_client_that_is_slow_to_take_its_answer_gets_it(settings: Settings) ->
     assert b'"predictions"' in body["body"]
 
 
-def test_a_client_that_is_slow_to_send_its_picture_is_too_late(settings: Settings) -> None:
-    """Waiting for the body counts."""
+def test_a_client_that_is_slow_to_send_its_picture_is_answered(settings: Settings) -> None:
+    """The deadline runs from the end of the body, which has a time of its own."""
 
     async def scenario() -> list[Message]:
         async with running(settings) as app:
             return await ask(app, body_after_s=2 * LIMIT_S)
+
+    assert 200 == asyncio.run(scenario())[0]["status"]
+
+
+def test_a_client_that_is_slower_than_an_upload_may_be_gets_408(settings: Settings) -> None:
+    """The time for the upload ends first, however short the deadline is."""
+    slow = settings.model_copy(update={"upload_timeout_s": 2 * LIMIT_S})
+
+    async def scenario() -> list[Message]:
+        async with running(slow) as app:
+            return await ask(app, body_after_s=60)
+
+    start, body = asyncio.run(scenario())
+    assert 408 == start["status"]
+    assert b"the body did not arrive within 1 s" in body["body"]
+
+
+def test_the_answer_has_to_be_made_in_time(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the end of the body on, the deadline holds."""
+
+    async def take_long(*_arguments: object) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(Inspector, "encode", take_long)
+
+    async def scenario() -> list[Message]:
+        async with running(settings) as app:
+            return await ask(app, body_after_s=LIMIT_S / 5)
 
     assert 504 == asyncio.run(scenario())[0]["status"]
 

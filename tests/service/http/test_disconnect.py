@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http import middleware
+from service.http import body
 from service.http.keys import Access
 from service.http.middleware import Exchange
 from service.lifecycle import Lifecycle
@@ -89,7 +89,7 @@ def test_a_client_that_stays_is_answered() -> None:
 
 def test_a_quick_answer_needs_no_watching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the time of patience nothing is received after the body, though the loop turns."""
-    monkeypatch.setattr(middleware, "PATIENCE_S", 60)
+    monkeypatch.setattr(body, "PATIENCE_S", 60)
 
     async def answer(_scope: Scope, receive: Receive, send: Send) -> None:
         await receive()

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
 import pytest
 import uvicorn
 
-from service.http.protocol import Http1
+from service.http.protocol import MAX_HEAD_BYTES, MAX_TARGET_BYTES, Http1
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAQ\r\n"
 WITH_LENGTH = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n%b\r\nhello"
@@ -32,22 +35,50 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": answer})
 
 
-async def exchange(pieces: list[bytes], *, upload_timeout_s: float = 60) -> bytes:
-    """All that a server answers to pieces that come one after the other."""
-    protocol = partial(Http1, upload_timeout_s=upload_timeout_s)
-    config = uvicorn.Config(echo, http=protocol, ws="none", lifespan="off", log_config=None)
+Connection = tuple[uvicorn.Server, asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def connected(
+    app: Any = echo, *, upload_timeout_s: float = 60, keep_alive_s: float = 60
+) -> AsyncIterator[Connection]:
+    """A server, and a client's connection to it."""
+    config = uvicorn.Config(
+        app,
+        http=partial(Http1, upload_timeout_s=upload_timeout_s),  # type: ignore[arg-type]
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type]
+    )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         reader, writer = await asyncio.open_connection(*listener.getsockname())
+        try:
+            yield server, reader, writer
+        finally:
+            writer.close()
+            server.should_exit = True
+            await serving
+
+
+async def exchange(pieces: list[bytes], app: Any = echo, **limits: float) -> bytes:
+    """All that a server answers to pieces that come one after the other."""
+    async with connected(app, **limits) as (_server, reader, writer):
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0.02)
-        answer = await asyncio.wait_for(reader.read(), 10)
-        writer.close()
-        server.should_exit = True
-        await serving
+        return await asyncio.wait_for(read_all(reader), 10)
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    """What comes before the connection ends, properly or because the server reads no more."""
+    answer = b""
+    with suppress(ConnectionError):
+        while part := await reader.read(65_536):
+            answer += part
     return answer
 
 
@@ -105,19 +136,169 @@ def test_a_request_on_its_way_is_answered_while_the_server_ends() -> None:
     """On a connection that was just made; its answer is the last."""
 
     async def run() -> bytes:
-        config = uvicorn.Config(echo, http=Http1, ws="none", lifespan="off", log_config=None)
-        server = uvicorn.Server(config)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            serving = asyncio.create_task(server.serve(sockets=[listener]))
-            reader, writer = await asyncio.open_connection(*listener.getsockname())
-            await asyncio.sleep(0.1)
+        async with connected() as (server, reader, writer):
+            await until(lambda: bool(server.server_state.connections))
             (connection,) = server.server_state.connections
             connection.shutdown()
             writer.write(LAST)
-            answer = await asyncio.wait_for(reader.read(), 10)
-            writer.close()
-            server.should_exit = True
-            await serving
-        return answer
+            return await asyncio.wait_for(reader.read(), 10)
 
     assert b"/last got ." in asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what is expected, ten seconds at most."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  nobody would set an event
+            await asyncio.sleep(0.01)
+
+
+LONG = b"A" * MAX_HEAD_BYTES
+HEADERS = b"".join(b"A%d: b\r\n" % number for number in range(12_000))
+
+
+@pytest.mark.parametrize("cut", [0, 5000], ids=["at once", "in pieces"])
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: %b\r\n\r\n" % (LONG[:-100]), 200),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: %b\r\n\r\n" % LONG, 431),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n%b: a\r\n\r\n" % LONG, 431),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n%b\r\n" % HEADERS, 431),
+        (b"GET /?%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * (MAX_TARGET_BYTES - 2)), 200),
+        (b"GET /?%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * (MAX_TARGET_BYTES - 1)), 414),
+        (b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % LONG, 414),
+    ],
+    ids=["fits", "value", "name", "many", "query fits", "query", "path"],
+)
+def test_a_head_has_a_limit(head: bytes, status: int, cut: int) -> None:
+    """64 KB, of which 8 for the path and query; what is longer never reaches the application."""
+    pieces = [head[:cut], head[cut:]]
+    answer = asyncio.run(exchange([*pieces, LAST] if status == 200 else pieces))
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert (status == 200) == (b" got " in answer)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET /",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: ",
+        b"\r\n",
+        WITH_LENGTH % b"" + b"POST / HTTP/1.1\r\nA: ",
+        CHUNKED[:-2] % b"" + b"A: ",
+        CHUNKED[:-5] % b"" + b"5;",
+    ],
+    ids=["path", "header", "no line", "second head", "trailer", "chunk extension"],
+)
+def test_a_head_without_an_end_is_cut_off(start: bytes) -> None:
+    """Sixty megabytes of it are not waited for: the connection ends after less than a tenth."""
+
+    async def send() -> int:
+        sent = 0
+        filling = b"\r\n" * 25_000 if start == b"\r\n" else b"a" * 50_000
+        async with connected() as (_server, _reader, writer):
+            writer.write(start)
+            with suppress(ConnectionError):
+                while sent < 60_000_000:
+                    writer.write(filling)
+                    await asyncio.wait_for(writer.drain(), 10)
+                    sent += len(filling)
+        return sent
+
+    assert asyncio.run(send()) < 6_000_000
+
+
+def test_headers_after_a_body_are_dropped() -> None:
+    """They cannot change what was already read."""
+    seen: list[Any] = []
+
+    async def look(scope: Any, receive: Any, send: Any) -> None:
+        await echo(scope, receive, send)
+        seen.extend(scope["headers"])
+
+    trailer = CHUNKED[:-2] % b"" + b"X-API-Key: late\r\n\r\n"
+    assert b"got hello." in asyncio.run(exchange([trailer, LAST], look))
+    assert b"x-api-key" not in dict(seen)
+
+
+@pytest.mark.parametrize("pieces", [1, 2], ids=["at once", "later"])
+@pytest.mark.parametrize(
+    ("garbage", "status"), [(b"\x00\x01 garbage", 400), (b"GET /%b" % LONG, 414)]
+)
+def test_a_request_before_garbage_is_answered(garbage: bytes, status: int, pieces: int) -> None:
+    """Then the garbage is refused, and the connection ends."""
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.1)
+        await echo(scope, receive, send)
+
+    good = WITH_LENGTH % b"" + LAST.replace(b"close", b"keep-alive")
+    sent = [good + garbage] if pieces == 1 else [good, garbage]
+    answer = asyncio.run(exchange(sent, slow))
+    assert [200, 200, status] == statuses(answer)
+    assert b"hello." in answer
+
+
+def test_a_body_that_is_garbage_is_refused_after_what_came_before() -> None:
+    """Its own request gets a 400, the one before it its answer."""
+    broken = CHUNKED.replace(b"2\r\nlo", b"z\r\nlo") % b""
+    assert [400] == statuses(asyncio.run(exchange([broken])))
+    assert [200, 400] == statuses(asyncio.run(exchange([WITH_LENGTH % b"" + broken])))
+
+
+def statuses(answer: bytes) -> list[int]:
+    return [int(found) for found in re.findall(rb"HTTP/1\.1 (\d+) ", answer)]
+
+
+@pytest.mark.parametrize(
+    ("version", "hosts", "status"),
+    [(b"1.1", 0, 400), (b"1.1", 1, 200), (b"1.1", 2, 400), (b"1.0", 0, 200), (b"1.0", 2, 400)],
+)
+def test_there_is_one_host(version: bytes, hosts: int, status: int) -> None:
+    """HTTP/1.1 demands it of a request, and of a server to refuse others (RFC 9112, 3.2)."""
+    head = b"GET / HTTP/%b\r\n%bConnection: close\r\n\r\n" % (version, b"Host: x\r\n" * hosts)
+    assert [status] == statuses(asyncio.run(exchange([head])))
+
+
+def test_empty_lines_do_not_keep_a_connection() -> None:
+    """An idle connection ends in its time, whatever empty lines arrive."""
+    good = LAST.replace(b"close", b"keep-alive")
+
+    async def send() -> bytes:
+        async with connected(keep_alive_s=0.2) as (_server, reader, writer):
+            writer.write(good)
+            answer = asyncio.create_task(read_all(reader))
+            with suppress(ConnectionError):
+                while not answer.done():
+                    writer.write(b"\r\n")
+                    await asyncio.sleep(0.02)
+            return await answer
+
+    async def limited() -> bytes:
+        return await asyncio.wait_for(send(), 10)
+
+    assert [200] == statuses(asyncio.run(limited()))
+
+
+@pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
+@pytest.mark.parametrize("parts", [1, 400], ids=["in one", "in parts"])
+def test_an_answer_that_is_not_taken_ends_its_connection(connection: bytes, parts: int) -> None:
+    """After the time that a request has, however much is left, and its memory is free."""
+
+    async def answer_at_length(_scope: Any, _receive: Any, send: Any) -> None:
+        part = bytes(20_000_000 // parts)
+        length = (b"content-length", str(len(part) * parts).encode())
+        await send({"type": "http.response.start", "status": 200, "headers": [length]})
+        for _ in range(parts - 1):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": part})
+
+    async def ask() -> None:
+        async with connected(answer_at_length, upload_timeout_s=0.3) as (server, _, writer):
+            writer.write(LAST.replace(b"close", connection))
+            await until(lambda: bool(server.server_state.connections))
+            await until(lambda: not server.server_state.connections)
+            await until(lambda: not server.server_state.tasks)
+
+    asyncio.run(ask())

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import base64
 import json
+import tempfile
 import threading
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from service.app import create_app
 from service.http import uploads
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.settings import Settings
 
 Predictions = list[dict[str, Any]]
 JSON = {"content-type": "application/json"}
@@ -243,12 +248,28 @@ def test_routes_of_one_picture_refuse_several(
         ),
     ],
 )
-@pytest.mark.filterwarnings("ignore:Unclosed file:ResourceWarning")  # Starlette's, of the cut part
 def test_a_broken_form_is_refused(body: bytes, client: TestClient) -> None:
     """Multipart that cannot be parsed is a malformed request."""
     headers = {"content-type": "multipart/form-data; boundary=x"}
     status, slug, _ = refusal(client, content=body, headers=headers)
     assert (400, "malformed-request") == (status, slug)
+
+
+def test_a_form_whose_end_is_missing_is_refused(client: TestClient, digits: list[bytes]) -> None:
+    """What arrived of it is not taken for all."""
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+    body = head + digits[7] + b"\r\n" + head + digits[7][:50]
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    assert (400, "malformed-request", None) == refusal(client, content=body, headers=headers)
+
+
+def test_a_large_form_needs_no_file(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are kept in memory: where no file can be written, they are read all the same."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    larger = settings.model_copy(update={"max_body_bytes": 3_000_000})
+    with TestClient(create_app(larger, open_engine(load_runtimes(larger)))) as client:
+        refused = refusal(client, files={"file": bytes(2_000_000)})
+    assert (415, "unsupported-format", None) == refused
 
 
 def test_a_form_without_a_boundary_is_refused(client: TestClient) -> None:

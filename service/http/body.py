@@ -1,0 +1,171 @@
+"""The body of a request: how many bytes, how slowly, and beside how many others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+from starlette.types import Message, Receive
+
+from service.errors import Busy, TooLarge, UploadTimeout
+from service.settings import Settings
+
+LEAST_BYTES, WINDOW_S = 10_000, 10.0
+"""Of an unfinished body, so many bytes have to arrive in so many seconds (408)."""
+PATIENCE_S = 0.02
+"""How long a request is handled before its client is watched."""
+
+
+_NO_ROOM = "too many request bodies in memory"
+
+
+@dataclass
+class Budget:
+    """The bytes of all bodies in memory, shared among the addresses that they come from.
+
+    One address may hold as many bytes as are free: alone half of all, two a third each. Whoever
+    comes next finds room. Where an address has no more, its largest unfinished body is refused:
+    who holds back the end of large ones keeps nobody from sending small ones, not even behind the
+    same proxy.
+    """
+
+    limit_bytes: int
+    held_bytes: int = 0
+    _of_client: Counter[str] = field(default_factory=Counter)
+    _unfinished: set[Body] = field(default_factory=set)
+
+    def hold(self, body: Body, size: int, *, more: bool) -> None:
+        """Count bytes that have arrived.
+
+        Raises:
+            Busy: there is no room for them.
+        """
+        while self._of_client[body.client] + size > self.limit_bytes - self.held_bytes:
+            others = [one for one in self._unfinished if one.client == body.client]
+            largest = max(others, key=lambda one: one.size, default=body)
+            if largest is body or largest.size <= body.size + size:
+                raise Busy(_NO_ROOM, retry_after_s=1)
+            largest.refuse()
+        body.size += size
+        self.held_bytes += size
+        self._of_client[body.client] += size
+        (self._unfinished.add if more else self._unfinished.discard)(body)
+
+    def release(self, body: Body) -> None:
+        """Count a body's bytes no more."""
+        self._unfinished.discard(body)
+        self.held_bytes -= body.size
+        self._of_client[body.client] -= body.size
+        if not self._of_client[body.client]:
+            del self._of_client[body.client]
+        body.size = 0
+
+
+class Body:
+    """The body of one request as it arrives, and then whether its client is still there.
+
+    The client is watched from PATIENCE_S on: what is answered by then needs no watching.
+
+    Args:
+        budget: what it shares with all others.
+        settings: limit its size and the time for it to arrive.
+        receive: gives the next part.
+        announced: the value of Content-Length.
+        client: the address that it comes from.
+    """
+
+    def __init__(
+        self, budget: Budget, settings: Settings, receive: Receive, announced: bytes, client: str
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._loop = task, task.get_loop()
+        self._budget = budget
+        self._settings = settings
+        self._receive = receive
+        # As few digits as any limit has: Python reads no number of thousands.
+        self._announced = int(announced.lstrip(b"0")[:20] or 0) if announced.isdigit() else 0
+        self.client = client
+        self.size = 0
+        """Bytes that count in the budget."""
+        self._arrived = 0
+        self._deadline = self._loop.time() + settings.upload_timeout_s
+        self._window_ends = self._loop.time() + WINDOW_S
+        self._in_window = 0
+        self._timeout: asyncio.Timeout | None = None
+        """While a part is awaited."""
+        self._refused = False
+        self._watching: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        """Set once the body is complete."""
+        self._abandoned = False
+
+    async def receive(self) -> Message:
+        """The next part of the body.
+
+        Raises:
+            TooLarge, UploadTimeout: it is over a limit of one body.
+            Busy: it does not fit beside the others.
+        """
+        self._check(self._announced)
+        message = await (self._receive() if self._watching else self._receive_in_time())
+        size = len(message.get("body", b""))
+        self._arrived += size
+        self._check(self._arrived)
+        more = bool(message.get("more_body"))
+        self._budget.hold(self, size, more=more)
+        if not self._watching and not more:
+            self._watching = self._loop.call_later(PATIENCE_S, self._begin_watching)
+        return message
+
+    def refuse(self) -> None:
+        """Give its room to others; whoever reads it is told."""
+        self._refused = True
+        self._budget.release(self)
+        if self._timeout and not self._timeout.expired():
+            self._timeout.reschedule(self._loop.time())
+
+    def was_abandoned(self) -> bool:
+        """Whether the handling was cancelled because the client left, and for nothing else."""
+        return self._abandoned and not self._task.uncancel()
+
+    def stop_watching(self) -> None:
+        """Let the client leave, because its answer begins or it gets none."""
+        if self._watching:
+            self._watching.cancel()
+
+    async def _receive_in_time(self) -> Message:
+        if self._refused:
+            raise Busy(_NO_ROOM, retry_after_s=1)
+        try:
+            async with asyncio.timeout_at(min(self._deadline, self._window_ends)) as self._timeout:
+                message = await self._receive()
+        except TimeoutError as error:
+            if not self._refused:
+                raise UploadTimeout(self._slowness()) from error
+        finally:
+            self._timeout = None
+        if self._refused:
+            raise Busy(_NO_ROOM, retry_after_s=1)
+        self._in_window += len(message.get("body", b""))
+        if self._in_window >= LEAST_BYTES:
+            self._in_window, self._window_ends = 0, self._loop.time() + WINDOW_S
+        return message
+
+    def _slowness(self) -> str:
+        if self._loop.time() >= self._deadline:
+            return f"the body did not arrive within {self._settings.upload_timeout_s:g} s"
+        return f"fewer than {LEAST_BYTES:,} bytes of the body arrived within {WINDOW_S:g} s"
+
+    def _check(self, size: int) -> None:
+        if size > self._settings.max_body_bytes:
+            raise TooLarge(f"the request body exceeds {self._settings.max_body_bytes:,} bytes")
+
+    def _begin_watching(self) -> None:
+        self._watching = self._loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._abandoned = True
+        self._task.cancel()

@@ -1,0 +1,94 @@
+"""A form (multipart/form-data, RFC 7578), read in memory from a body that is already bounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from service.errors import MalformedRequest, TooLarge
+
+
+@dataclass
+class Part:
+    """A file or a text of a form."""
+
+    name: str = ""
+    is_file: bool = False
+    pieces: list[bytes] = field(default_factory=list)
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the file or text."""
+        return b"".join(self.pieces)
+
+
+def read_form(content_type: str, body: bytes, *, max_parts: int) -> list[Part]:
+    """The parts of a form, in order.
+
+    Args:
+        content_type: the header's value, with the boundary.
+        body: the whole form.
+        max_parts: how many there may be.
+
+    Raises:
+        MalformedRequest: it is no form, or not a whole one.
+        TooLarge: there are more parts.
+    """
+    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    if not boundary:
+        raise MalformedRequest("the form cannot be read: its Content-Type has no boundary")
+    reader = _Reader(max_parts)
+    try:
+        parser = MultipartParser(boundary, reader.callbacks())  # type: ignore[arg-type]
+        parser.write(body)
+        parser.finalize()
+    except FormParserError as error:
+        raise MalformedRequest(f"the form cannot be read: {error}") from error
+    if not reader.ended:
+        raise MalformedRequest("the form cannot be read: its end is missing")
+    return reader.parts
+
+
+class _Reader:
+    """Collects what the parser finds: methods are named after its callbacks."""
+
+    def __init__(self, max_parts: int) -> None:
+        self._max_parts = max_parts
+        self._header = [b"", b""]
+        self.parts: list[Part] = []
+        self.ended = False
+
+    def callbacks(self) -> dict[str, object]:
+        """The methods, by the parser's names of them."""
+        return {name: getattr(self, name) for name in dir(self) if name.startswith("on_")}
+
+    def on_part_begin(self) -> None:
+        if len(self.parts) == self._max_parts:
+            raise TooLarge(f"at most {self._max_parts} parts per form")
+        self.parts.append(Part())
+
+    def on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._header[0] += data[start:end]
+
+    def on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._header[1] += data[start:end]
+
+    def on_header_end(self) -> None:
+        name, value = self._header
+        self._header = [b"", b""]
+        if name.lower() == b"content-disposition":
+            _, options = parse_options_header(value)
+            self.parts[-1].name = options.get(b"name", b"").decode(errors="replace")
+            self.parts[-1].is_file = b"filename" in options
+
+    def on_headers_finished(self) -> None:
+        if not self.parts[-1].name:
+            raise MalformedRequest("the form cannot be read: a part has no name")
+
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
+        self.parts[-1].pieces.append(data[start:end])
+
+    def on_end(self) -> None:
+        self.ended = True
