@@ -16,6 +16,7 @@ import pytest
 from service.http.problems import MEDIA_TYPE, REQUEST_ID
 from service.pictures import SAMPLES
 from service.settings import Settings
+from tests.processes import SOURCE
 
 CONFIG = Path(__file__).parents[2] / "docker" / "nginx.conf"
 SEVEN = (SAMPLES / "7.png").read_bytes()
@@ -112,9 +113,66 @@ def test_bodies_that_no_instance_would_take_are_refused(proxied: httpx.Client) -
     assert "larger" == answer.json()["request_id"] == answer.headers[REQUEST_ID]
 
 
-def test_metrics_are_not_for_the_public(proxied: httpx.Client) -> None:
-    """Prometheus asks the instances, not nginx."""
-    assert 403 == proxied.get("/metrics").status_code
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/metrics",
+        "/v1/metrics",
+        "/metrics?a=b",
+        "//metrics",
+        "/%6d%65trics",
+        "/v1//metrics",
+        "/v1/./metrics",
+        "/static/../metrics",
+        "/v1/../v1/metrics",
+        "/%76%31/metrics",
+        "/metrics%0a",
+        "/v1/metrics%0a",
+        "/metrics%00",
+        "/metrics/",
+    ],
+)
+def test_metrics_are_not_for_the_public(path: str, proxied: httpx.Client) -> None:
+    """Prometheus asks the instances, not nginx: however the path is written."""
+    answer = ask_raw(proxied, path)
+    assert answer.split(b" ")[1] in {b"400", b"403", b"404"}
+    assert b"capsnet_" not in answer
+
+
+def ask_raw(client: httpx.Client, path: str, *, times: int = 1) -> bytes:
+    """The answers to a path that no client would send as it is."""
+    assert client.base_url.port
+    head = f"GET {path} HTTP/1.1\r\nHost: x\r\n".encode()
+    with socket.create_connection((client.base_url.host, client.base_url.port), 60) as connection:
+        connection.sendall((head + b"\r\n") * (times - 1) + head + b"Connection: close\r\n\r\n")
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def test_one_address_has_a_limit(proxied: httpx.Client) -> None:
+    """Beyond the burst nginx answers by itself, with a problem of the service's type."""
+    answers = ask_raw(proxied, "/metrics", times=900)
+    assert answers.count(b"HTTP/1.1 403") >= 200
+    assert answers.count(b"HTTP/1.1 429") >= 1
+    refused = answers.rpartition(b"HTTP/1.1 429")[2].partition(b"HTTP/1.1")[0]
+    assert b"urn:capsnet:problem:busy" in refused
+    assert b"Retry-After: 1" in refused
+    assert MEDIA_TYPE.encode() in refused
+
+
+def test_the_service_knows_the_client_s_address(start_service: Start, tmp_path: Path) -> None:
+    """It takes nginx's word for it: what one address may hold, and the log, go by the client."""
+    log = tmp_path / "log"
+    script = f"exec {' '.join(SOURCE)} 2> {log}"
+    keys = '["an-api-key-of-some-length"]'
+    _process, direct = start_service(
+        command=lambda _environment: ["sh", "-c", script], CAPSNET_API_KEYS=keys
+    )
+    assert direct.base_url.port
+    with nginx(tmp_path, upstream=direct.base_url.port) as client:
+        transport = httpx.HTTPTransport(local_address="127.0.0.9")
+        with httpx.Client(transport=transport, base_url=client.base_url) as other:
+            assert 401 == other.get("/models").status_code
+    assert "client=127.0.0.9" in log.read_text()
 
 
 def test_a_service_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
