@@ -26,10 +26,11 @@ from service.inference.engine import open_engine as open_local
 from service.inference.job import Admission
 from service.inference.remote import Remote
 from service.lifecycle import Lifecycle
-from service.pictures import Preparation
+from service.pictures.preparation import Preparation
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import telemetry
+from service.views import open_pool as open_drawing
 
 CLOSE_TIMEOUT_S = 5
 """How long the last inference may take to end, once nobody waits for it any more."""
@@ -62,14 +63,17 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         Admission(max(settings.max_waiting_rows, largest_job(settings.max_pictures))),
     )
     metrics = Metrics(lambda: admission.waiting)
-    preparation = Preparation(max_pixels=settings.max_pixels, threads=settings.decode_threads)
+    preparation = Preparation(max_pixels=settings.max_pixels, processes=settings.decode_processes)
+    drawing = open_drawing()
     bundles = Bundles(_opener(settings, lifecycle, metrics), metrics.note_engine)
     access = Access(settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        preparation.start()
         yield
         preparation.close()
+        drawing.close()
         if not bundles.close(CLOSE_TIMEOUT_S):
             lifecycle.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
 
@@ -88,6 +92,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.bundles, app.state.reload = bundles, bundles.reload
     app.state.admission, app.state.preparation = admission, preparation
+    app.state.drawing = drawing
     app.state.metrics, app.state.lifecycle = metrics, lifecycle
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
     pages = [page("/", show_page, permission="open"), page("/docs", show_docs), StaticMount()]

@@ -55,7 +55,7 @@ class Settings(BaseSettings):
     models: tuple[str, ...] = ()
     default_model: str = "mnist"
     max_body_bytes: int = Field(20_000_000, ge=1)
-    max_pixels: int = Field(50_000_000, ge=1)
+    max_pixels: int = Field(25_000_000, ge=1)
     max_pictures: int = Field(256, ge=1)
     max_batch_rows: int = Field(32, ge=1)
     max_waiting_rows: int = Field(1024, ge=1)
@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     cors_origins: tuple[str, ...] = ()
     log_format: LogFormat = "text"
     otel: bool = False
-    decode_threads: int = Field(2, ge=1)
+    decode_processes: int = Field(2, ge=2)
 
     @field_validator("api_keys_file", "admin_keys_file", mode="before")
     @classmethod
@@ -92,7 +92,6 @@ class Settings(BaseSettings):
         return self.model_copy(
             update={
                 "workers": workers,
-                "decode_threads": max(1, self.decode_threads // workers),
                 "max_waiting_rows": max(1, self.max_waiting_rows // workers),
                 "max_waiting_bytes": max(
                     2 * self.max_body_bytes, self.max_waiting_bytes // workers

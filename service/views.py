@@ -1,9 +1,8 @@
-"""What routes draw by matplotlib, from what the networks say; nothing of HTTP."""
+"""What routes draw in processes of their own, from what the networks say; nothing of HTTP."""
 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,17 +13,23 @@ from model.bundle import Layer, Manifest
 from model.canvas import enlarge, png
 from model.interpret.equivariance import Transform, Walk
 from model.interpret.routing import Agreement, Projection, on_grid
+from model.interpret.sweep import Sweep
+from model.interpret.sweep_grid import draw_sweep
 from model.preprocess import Floats, Prepared
-from model.runtime import LayerTrace, Trace
-from service.inference.inspector import Capsule
+from service.pool.pool import Pool, Template
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _DPI = 100
-_one_at_a_time = threading.Lock()
-"""Matplotlib is not safe for threads."""
+DRAW_CPU_S = 10.0
+"""Most CPU time of a drawing."""
+_MATPLOTLIB = ("matplotlib.figure", "matplotlib.backends.backend_agg")
+_MEMORY_BYTES = 500_000_000
+"""For a drawing: the largest sweep has 21 megapixels."""
+_MOST_WAITING = 32
+"""Drawings."""
 _THUMBNAILS = 13
 """At most so many images are shown, evenly spaced."""
 _UNITS: dict[Transform, str] = {
@@ -41,17 +46,29 @@ _GAP, _HEAD = 16, 56
 """Pixels between panels, and for the titles above them."""
 
 
+def open_pool() -> Pool:
+    """One process that draws, started with the first drawing: matplotlib takes 50 MB."""
+    template = Template(__name__, *_MATPLOTLIB, memory_bytes=_MEMORY_BYTES)
+    return Pool(template, processes=1, limit=_MOST_WAITING)
+
+
 def _draw(fill: Callable[[Figure], None], *, width_px: float, height_px: float) -> bytes:
     """What `fill` draws into a figure of this size."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  takes half a second
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    with _one_at_a_time:
-        canvas = FigureCanvasAgg(Figure((width_px / _DPI, height_px / _DPI), dpi=_DPI))
-        fill(canvas.figure)
-        canvas.draw()  # type: ignore[no-untyped-call]
-        pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-        return png(Image.fromarray(pixels[..., :3]))
+    canvas = FigureCanvasAgg(Figure((width_px / _DPI, height_px / _DPI), dpi=_DPI))
+    fill(canvas.figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+    return png(Image.fromarray(pixels[..., :3]))
+
+
+def draw_sweep_png(
+    images: Floats, sweep: Sweep, *, manifest: Manifest, label: int, scale: int
+) -> bytes:
+    """The paper's figure 4 as a PNG; see `draw_sweep`."""
+    return png(draw_sweep(images, sweep, manifest=manifest, label=label, scale=scale))
 
 
 def draw_equivariance(
@@ -108,10 +125,14 @@ def draw_equivariance(
 class RoutingView(NamedTuple):
     """What routing did with one image, and the class that is shown."""
 
-    capsule: Capsule
-    """After the last iteration."""
-    trace: Trace
-    """Of this image alone: no leading axis."""
+    prepared: Prepared
+    """The image."""
+    label: int
+    """Of the class."""
+    presence: Floats
+    """(R,), of the class after each iteration."""
+    hidden: dict[str, Floats]
+    """Of the layers before the last one, by name: (R, T', rows, columns), how active each is."""
     agreement: Agreement
     votes: Projection
     """For the class, by their weights in the last iteration."""
@@ -126,9 +147,9 @@ def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:
     its weight is negative. The rows of hidden layers have a map of each capsule type for each
     iteration, darker the more active.
     """
-    hidden = view.trace.hidden
+    hidden = view.hidden
     rows = 1 + len(hidden)
-    steps = [len(view.agreement.support) + 1, *(len(one.presence) for one in hidden.values())]
+    steps = [len(view.agreement.support) + 1, *map(len, hidden.values())]
     columns = max(steps)
     _, height, width = (scale * size for size in manifest.image_shape)
     width_px, height_px = _GAP + columns * (width + _GAP), _GAP + rows * (_HEAD + height)
@@ -146,8 +167,8 @@ def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:
         for axes in panels.flat:
             axes.set(xticks=[], yticks=[], visible=False)
         _fill_classes(panels[0], view, manifest)
-        for row, (name, trace) in zip(panels[1:], hidden.items(), strict=True):
-            _fill_hidden(row, name, trace)
+        for row, (name, presence) in zip(panels[1:], hidden.items(), strict=True):
+            _fill_hidden(row, name, presence)
 
     return _draw(fill, width_px=width_px, height_px=height_px)
 
@@ -160,14 +181,13 @@ def _show(axes: Axes, title: str) -> Axes:
 
 def _fill_classes(panels: Sequence[Axes], view: RoutingView, manifest: Manifest) -> None:
     """Support for the class by iteration, and the votes for it."""
-    layer, label = manifest.layers[-1], view.capsule.label
+    layer, label = manifest.layers[-1], view.label
     maps = on_grid(view.agreement.support[:, label], layer)
     strongest = np.abs(maps).max() or 1.0
-    presence = view.trace.classes.presence[:, label]
     for step, heat in enumerate(maps):
         figures = f"agreement {view.agreement.agreement[step, label]:.2f}\n{manifest.presence}"
-        axes = _show(panels[step], f"iteration {step + 1}\n{figures} {presence[step]:.2f}")
-        _draw_support(axes, view.capsule.prepared, heat / strongest, layer)
+        axes = _show(panels[step], f"iteration {step + 1}\n{figures} {view.presence[step]:.2f}")
+        _draw_support(axes, view.prepared, heat / strongest, layer)
     spread = 100 * float(view.votes.explained.sum())
     title = f"votes for {manifest.class_names[label]}\n{spread:.0f} % of their variance"
     _draw_votes(_show(panels[len(maps)], title), view)
@@ -192,7 +212,7 @@ def _draw_support(axes: Axes, prepared: Prepared, heat: Floats, layer: Layer) ->
 
 def _draw_votes(axes: Axes, view: RoutingView) -> None:
     """Votes as dots around their weighted mean."""
-    points, weights = view.votes.points, view.agreement.weights[-1, view.capsule.label]
+    points, weights = view.votes.points, view.agreement.weights[-1, view.label]
     sizes = np.abs(weights)
     share = sizes / (sizes.max() or 1.0)
     reach = float(np.abs(points).max()) * 1.08 or 1.0
@@ -203,12 +223,12 @@ def _draw_votes(axes: Axes, view: RoutingView) -> None:
     axes.plot(0, 0, "+", color=_MEAN)
 
 
-def _fill_hidden(panels: Sequence[Axes], name: str, trace: LayerTrace) -> None:
+def _fill_hidden(panels: Sequence[Axes], name: str, presence: Floats) -> None:
     """The activation maps of a layer, by iteration, all on one scale, as squares of a square."""
-    types, rows, columns = trace.presence.shape[1:]
+    types, rows, columns = presence.shape[1:]
     count = math.ceil(math.sqrt(types))
-    low, high = trace.presence.min(), trace.presence.max()
-    for step, maps in enumerate(trace.presence):
+    low, high = presence.min(), presence.max()
+    for step, maps in enumerate(presence):
         range_ = f"from {maps.min():.2f} to {maps.max():.2f}"
         axes = _show(panels[step], f"{name}, iteration {step + 1}\nactivations\n{range_}")
         squares = np.pad(maps, ((0, count**2 - types), (0, 1), (0, 1)), constant_values=np.nan)

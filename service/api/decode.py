@@ -16,7 +16,7 @@ from service.errors import InvalidParameter, TooLarge, UnsupportedFormat
 from service.http.negotiation import JSON, PNG
 from service.http.openapi import json_body
 from service.http.problems import invalid
-from service.http.route import Call, View
+from service.http.route import ANSWER, Call, View
 from service.http.uploads import content_type
 from service.inference.inspector import check_label
 from service.pictures import encode_png
@@ -88,7 +88,7 @@ async def decode(call: Call, query: DecodeQuery) -> View[DecodeAnswer]:
             raise InvalidParameter(detail, parameter=parameter)
     if call.media_type == PNG and len(poses) > 1:
         raise InvalidParameter("a PNG shows one pose", parameter="poses")
-    call.inspector.admit(len(poses))
+    call.inspector.admit(len(poses) + ANSWER)
     images = await call.inspector.decode(manifest, np.array(poses, np.float32), body.label)
     name = manifest.class_names[body.label]
     found = about(manifest, label=body.label, class_name=name, images=list(images))

@@ -11,7 +11,7 @@ from pydantic import Field
 from model.interpret.equivariance import LIMITS, MAX_STEPS, Transform, Walk, angles_deg, plan_walk
 from service.api.schemas import CapsuleAnswer, Pose, TargetQuery, Vector, about
 from service.errors import InvalidParameter
-from service.http.route import Call, View
+from service.http.route import ANSWER, Call, Drawing
 from service.views import draw_equivariance
 
 _FURTHEST = max(max(limits) for limits in LIMITS.values())
@@ -56,14 +56,14 @@ class EquivarianceAnswer(CapsuleAnswer):
     poses: list[Pose] | None = Field(description="Of the class at each step; null without poses.")
 
 
-async def equivariance(call: Call, query: EquivarianceQuery) -> View[EquivarianceAnswer]:
+async def equivariance(call: Call, query: EquivarianceQuery) -> Drawing[EquivarianceAnswer]:
     """Transform an image step by step and encode each.
 
     In an equivariant network the length stays and the pose turns.
     """
     manifest = call.inspector.manifest(query.model)
     walk = query.walk()
-    capsule = await query.read_capsule(call, manifest, further=query.steps)
+    capsule = await query.read_capsule(call, manifest, further=query.steps + ANSWER)
     label = capsule.label
     images = await asyncio.to_thread(walk.images, capsule.prepared.image)
     presence, all_poses = await call.inspector.encode_images(manifest, images)
@@ -81,4 +81,4 @@ async def equivariance(call: Call, query: EquivarianceQuery) -> View[Equivarianc
     )
     draw = partial(draw_equivariance, manifest, walk, images, label=label)
     draw = partial(draw, presence=presence, poses=poses, angles_deg=angles)
-    return View(manifest, partial(EquivarianceAnswer, **found), draw, large=True)
+    return Drawing(manifest, partial(EquivarianceAnswer, **found), draw, large=True)

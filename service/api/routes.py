@@ -21,7 +21,7 @@ from service.api.segment import MAX_SEGMENTS, segment_image
 from service.api.sweep import sweep
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import image_body
-from service.http.route import Route
+from service.http.route import ANSWER, Route
 
 TAGS = {
     "classify": "Images in; labels, reconstructions and masks out.",
@@ -39,7 +39,7 @@ def largest_job(max_images: int) -> int:
     Args:
         max_images: of one request to `/classify`, each encoded and, for its novelty, decoded.
     """
-    return max(2 * max_images, 1 + MAX_PICTURES, 1 + MAX_STEPS, 1 + MAX_SEGMENTS)
+    return max(2 * max_images, 1 + MAX_PICTURES + ANSWER, 1 + MAX_STEPS + ANSWER, 1 + MAX_SEGMENTS)
 
 
 def api_routes(access: Access, *, max_images: int) -> list[Route]:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
-from model.interpret.routing import by_type, on_grid, project, trace_agreement
+from model.interpret.routing import (
+    Agreement,
+    Projection,
+    by_type,
+    on_grid,
+    project,
+    trace_agreement,
+)
 from model.preprocess import Floats, Prepared
 from model.runtime import Trace
 from service.api.schemas import (
@@ -22,9 +29,9 @@ from service.api.schemas import (
     Vector,
     about,
 )
-from service.http.route import Call, View
+from service.http.route import ANSWER, Call, Drawing
 from service.http.uploads import read_picture
-from service.inference.inspector import Encoded, check_label
+from service.inference.inspector import Capsule, Encoded, check_label
 from service.views import RoutingView, draw_routing
 
 
@@ -100,20 +107,41 @@ class RoutingAnswer(CapsuleAnswer):
     layers: list[HiddenLayer] = Field(description="Routed layers before the last one, if any.")
 
 
-async def routing(call: Call, query: RoutingQuery) -> View[RoutingAnswer]:
+class _Found(NamedTuple):
+    """What routing did with one image, and the class that was asked for."""
+
+    capsule: Capsule
+    """After the last iteration."""
+    trace: Trace
+    """Of this image alone: no leading axis."""
+    agreement: Agreement
+    votes: Projection
+    """For the class, by their weights in the last iteration."""
+
+    def view(self) -> RoutingView:
+        """What is drawn."""
+        capsule, trace = self.capsule, self.trace
+        hidden = {name: layer.presence for name, layer in trace.hidden.items()}
+        presence = trace.classes.presence[:, capsule.label]
+        return RoutingView(
+            capsule.prepared, capsule.label, presence, hidden, self.agreement, self.votes
+        )
+
+
+async def routing(call: Call, query: RoutingQuery) -> Drawing[RoutingAnswer]:
     """Trace routing: couplings, agreement, heat maps."""
     manifest = call.inspector.manifest(query.model, needs="trace")
     check_label(manifest, query.target)
     upload = await read_picture(call)
-    call.inspector.admit(1)
+    call.inspector.admit(1 + ANSWER)
     prepared, trace = await call.inspector.trace(upload, manifest, query.frame(manifest))
-    view = await asyncio.to_thread(_view, manifest, prepared, trace, query.target)
-    answer = partial(_answer, manifest, view, detail=query.detail)
-    draw = partial(draw_routing, view, manifest, scale=query.scale)
-    return View(manifest, answer, draw, large=True)
+    found = await asyncio.to_thread(_find, manifest, prepared, trace, query.target)
+    answer = partial(_answer, manifest, found, detail=query.detail)
+    draw = partial(draw_routing, found.view(), manifest, scale=query.scale)
+    return Drawing(manifest, answer, draw, large=True)
 
 
-def _view(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | None) -> RoutingView:
+def _find(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | None) -> _Found:
     classes, activated = trace.classes, manifest.presence == "activation"
     capsule = Encoded(prepared, classes.presence[-1], classes.poses[-1]).capsule(target)
     agreement = trace_agreement(
@@ -125,10 +153,10 @@ def _view(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | No
         activated=activated,
     )
     votes = project(classes.votes[capsule.label], agreement.weights[-1, capsule.label])
-    return RoutingView(capsule, trace, agreement, votes)
+    return _Found(capsule, trace, agreement, votes)
 
 
-def _answer(manifest: Manifest, view: RoutingView, *, detail: bool) -> RoutingAnswer:
+def _answer(manifest: Manifest, view: _Found, *, detail: bool) -> RoutingAnswer:
     layer, classes, agreement = manifest.layers[-1], view.trace.classes, view.agreement
 
     def large(values: Floats) -> Any:

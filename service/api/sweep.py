@@ -8,9 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from model.bundle import Manifest
-from model.canvas import png
 from model.interpret.sweep import MAX_PICTURES, Sweep, plan_sweep
-from model.interpret.sweep_grid import draw_sweep
 from service.api.schemas import (
     CapsuleAnswer,
     DataUrl,
@@ -22,7 +20,8 @@ from service.api.schemas import (
     about,
 )
 from service.errors import InvalidParameter
-from service.http.route import Call, View
+from service.http.route import ANSWER, Call, Drawing
+from service.views import draw_sweep_png
 
 
 class SweepQuery(TargetQuery):
@@ -68,19 +67,16 @@ class SweepAnswer(CapsuleAnswer):
     images: list[list[DataUrl]] = Field(description="Rows as in `dims`, columns as in `deltas`.")
 
 
-async def sweep(call: Call, query: SweepQuery) -> View[SweepAnswer]:
+async def sweep(call: Call, query: SweepQuery) -> Drawing[SweepAnswer]:
     """Move each pose dimension step by step (paper, figure 4)."""
     manifest = call.inspector.manifest(query.model, needs="decode")
     plan = query.plan(manifest)
-    further = len(plan.dims) * len(plan.deltas)
+    further = len(plan.dims) * len(plan.deltas) + ANSWER
     capsule = await query.read_capsule(call, manifest, further=further)
     label, poses = capsule.label, plan.poses(capsule.pose)
     images = plan.on_grid(await call.inspector.decode(manifest, poses, label))
     meanings = [manifest.meaning(label, dim) for dim in plan.dims]
     steps = {"dims": plan.dims, "deltas": plan.deltas, "meanings": meanings}
     found = about(manifest, capsule, pose=capsule.pose, images=list(map(list, images)), **steps)
-
-    def draw() -> bytes:
-        return png(draw_sweep(images, plan, manifest=manifest, label=label, scale=query.scale))
-
-    return View(manifest, partial(SweepAnswer, **found), draw, large=True)
+    draw = partial(draw_sweep_png, images, plan, manifest=manifest, label=label, scale=query.scale)
+    return Drawing(manifest, partial(SweepAnswer, **found), draw, large=True)

@@ -27,7 +27,10 @@ from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import invalid
 from service.inference.inspector import Inspector
 from service.inference.job import Job
+from service.views import DRAW_CPU_S
 
+ANSWER = 1
+"""Rows that forming an answer costs, where it takes as long as inference."""
 Answer = TypeVar("Answer", bound=BaseModel)
 Handler = Callable[..., Awaitable[Any]]
 
@@ -90,7 +93,11 @@ class View(Generic[Answer]):
     answer: Callable[[], Answer]
     draw: Callable[[], bytes]
     large: bool = False
-    """Whether the JSON takes long to form."""
+    """Whether the JSON takes long to form; its job is admitted with one row more for that."""
+
+
+class Drawing(View[Answer]):
+    """A view whose PNG takes long to draw: it waits for a process, and is admitted for that."""
 
 
 class Route(APIRoute):
@@ -129,7 +136,8 @@ class Route(APIRoute):
         self._query: type[Query] | None = hints.get("query")
         self._offers: tuple[str, ...] = (JSON,) if method == "POST" else ()
         png: dict[int | str, Any] = {}
-        if get_origin(answer) is View:
+        self._draws = get_origin(answer) is Drawing
+        if get_origin(answer) in (View, Drawing):
             (answer,) = get_args(answer)
             self._offers, png = (JSON, PNG), png_answer("Where `Accept` prefers image/png.")
         elif answer is Picture:
@@ -185,7 +193,7 @@ class Route(APIRoute):
             except TimeoutError as error:
                 raise TooLate(f"no answer within {limit_s:g} s") from error
             finally:
-                state.admission.release(job)
+                call.inspector.release()
         await response(scope, receive, send)
 
     async def _respond(self, call: Call) -> Response:
@@ -193,10 +201,12 @@ class Route(APIRoute):
         if self._offers:
             accept = ", ".join(call.headers.getlist("accept"))
             call.media_type = choose_media_type(accept, self._offers)
+        if self._draws and call.media_type == PNG:
+            call.inspector.drawing = call.app.state.drawing.admission
         found = await self._handler(call, *query)
         match found:
             case View():
-                return await _choose(found, call.media_type)
+                return await _choose(found, call)
             case Response():
                 return found
             case BaseModel():
@@ -236,14 +246,20 @@ def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Respon
     return Response(answer.model_dump_json(exclude_defaults=True), 200, headers, JSON)
 
 
-async def _choose(view: View[Any], media_type: str) -> Response:
+async def _choose(view: View[Any], call: Call) -> Response:
     """The form that was asked for. Drawing takes tens of milliseconds: not on the event loop."""
     headers = {"Vary": "Accept"}
-    if media_type == PNG:
+    if call.media_type == PNG:
         headers[MODEL_HEADER] = f"{view.manifest.name}; version={view.manifest.version}"
-        return Picture(await asyncio.to_thread(view.draw), headers=headers)
+        if not isinstance(view, Drawing):
+            return Picture(await asyncio.to_thread(view.draw), headers=headers)
+        drawn = await call.app.state.drawing.run(DRAW_CPU_S, view.draw)
+        call.inspector.note_drawing()
+        return Picture(drawn, headers=headers)
     if view.large:
-        return await asyncio.to_thread(lambda: _to_json(view.answer(), headers))
+        response = await asyncio.to_thread(lambda: _to_json(view.answer(), headers))
+        call.inspector.admission.note(call.inspector.job, ANSWER)
+        return response
     return _to_json(view.answer(), headers)
 
 

@@ -17,7 +17,8 @@ from model.runtime import Encoding, Trace
 from service.errors import InvalidParameter, NotOffered, Problem, UnknownModel, checked
 from service.inference.engine import Engine, result
 from service.inference.job import Admission, Job
-from service.pictures import Frame, Preparation, Upload
+from service.pictures import Frame, Upload
+from service.pictures.preparation import Preparation
 from service.telemetry import timings
 
 log = logging.getLogger(__name__)
@@ -76,15 +77,33 @@ class Inspector:
     preparation: Preparation
     default_model: str
     """For requests that name none."""
+    drawing: Admission | None = None
+    """Where the answer has to wait to be drawn."""
+
+    def __post_init__(self) -> None:
+        self._drawn = Job(self.job.arrived, self.job.deadline)
 
     def admit(self, rows: int) -> None:
-        """Let the job wait for so many rows, before anything is decoded.
+        """Let the job wait for so many rows, and to be drawn, before anything is decoded.
 
         Raises:
             QueueFull: see `Admission.admit`.
         """
         self.job.cost = rows
         self.admission.admit(self.job)
+        if self.drawing:
+            self.drawing.admit(self._drawn)
+
+    def note_drawing(self) -> None:
+        """Count the answer as drawn."""
+        if self.drawing:
+            self.drawing.note(self._drawn, 1)
+
+    def release(self) -> None:
+        """Give back what was admitted and not computed."""
+        self.admission.release(self.job)
+        if self.drawing:
+            self.drawing.release(self._drawn)
 
     def manifest(self, model: str | None, *, needs: Offer | None = None) -> Manifest:
         """The manifest of a loaded bundle, or of the default one.
@@ -107,7 +126,7 @@ class Inspector:
         """Decode and fit all uploads that can be read; problems keep their places."""
         began = time.monotonic()
         try:
-            return await self.preparation.prepare(uploads, frame)
+            return await self.preparation.prepare(uploads, frame, deadline=self.job.deadline)
         finally:
             timings.note("preprocess", time.monotonic() - began)
 

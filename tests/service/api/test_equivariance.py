@@ -51,7 +51,8 @@ def test_the_unmoved_picture_is_where_angles_start(client: TestClient, digits: l
     [
         ({"transform": "flip"}, "transform"),
         ({"transform": "scale", "from": 0}, "from"),
-        ({"transform": "turn", "to": 181}, "from"),
+        ({"transform": "turn", "to": 181}, "to"),
+        ({"transform": "shift-x", "to": 15}, "from"),
         ({"from": "nan"}, "from"),
         ({"from": 10, "to": 5}, "from"),
         ({"steps": 1}, "steps"),

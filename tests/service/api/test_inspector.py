@@ -11,7 +11,8 @@ from service.errors import Problem, UnsupportedFormat
 from service.inference.engine import Engine, open_engine
 from service.inference.inspector import Encoded, Inspector
 from service.inference.job import Admission, Job, QueueFull
-from service.pictures import Frame, Preparation
+from service.pictures import Frame
+from service.pictures.preparation import Preparation
 
 FRAME = Frame((1, 28, 28), "digit")
 Open = Callable[..., Inspector]
@@ -34,7 +35,7 @@ def admission() -> Admission:
 @pytest.fixture
 def inspect(engine: Engine, admission: Admission) -> Iterator[Open]:
     """`inspect(job)` is what one request asks."""
-    preparation = Preparation(max_pixels=5_000_000, threads=1)
+    preparation = Preparation(max_pixels=5_000_000, processes=2)
 
     def open_inspector(job: Job | None = None) -> Inspector:
         return Inspector(

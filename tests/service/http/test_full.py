@@ -19,7 +19,7 @@ from service.settings import Settings
 
 PICTURES = 6
 LARGEST = "/perturb/sweep?from=-0.15&to=0&step=0.01"
-"""One encoding and a sweep of 16 dimensions by 16 steps: no request costs more rows."""
+"""One encoding, a sweep of 16 dimensions by 16 steps, and the answer: nothing costs more rows."""
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_full_queue_is_answered_with_429(
 def test_every_row_of_a_request_counts(
     settings: Settings, digits: list[bytes], gate: threading.Event
 ) -> None:
-    """A request of 257 rows fills the shortest queue; later ones are rejected, not piled up."""
+    """A request of 258 rows fills the shortest queue; later ones are rejected, not piled up."""
     engine = open_engine(load_runtimes(settings))
     few = settings.model_copy(update={"max_waiting_rows": 1})
     app = create_app(few, engine)
@@ -76,7 +76,7 @@ def test_every_row_of_a_request_counts(
             pool.submit(client.post, LARGEST, files={"file": digits[7]}) for _ in range(PICTURES)
         ]
         while sum(one.done() for one in asked) < PICTURES - 1:
-            assert app.state.admission.waiting <= 257
+            assert app.state.admission.waiting <= 258
         gate.set()
         statuses = sorted(one.result().status_code for one in asked)
         assert [200, *[429] * (PICTURES - 1)] == statuses

@@ -45,6 +45,10 @@ def client(client: TestClient, settings: Settings) -> TestClient:
     assert isinstance(client.app, FastAPI)
     app = create_app(settings.model_copy(update={"admin_keys": WITH_ADMIN_KEY.admin_keys}))
     app.state.bundles, app.state.reload = client.app.state.bundles, no_reload
+    app.state.preparation, app.state.drawing = (
+        client.app.state.preparation,
+        client.app.state.drawing,
+    )
     return TestClient(app)
 
 

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -12,14 +10,15 @@ from PIL import Image
 from model.bundle import Manifest
 from model.preprocess import Fit, Prepared
 from model.runtime import Runtime
-from service.errors import MalformedRequest, Problem, UnsupportedFormat
-from service.pictures import Frame, Preparation
+from service.errors import MalformedRequest, UnsupportedFormat
+from service.pictures import Frame
+from service.pictures.preparation import Preparation
 
 
 @pytest.fixture
 def preparation() -> Iterator[Preparation]:
-    """With one thread."""
-    made = Preparation(max_pixels=5_000_000, threads=1)
+    """With one process for small pictures, and one for large ones."""
+    made = Preparation(max_pixels=5_000_000, processes=2)
     yield made
     made.close()
 
@@ -55,44 +54,24 @@ def test_problems_keep_their_places(
     assert expected == [type(one) for one in prepared]
 
 
-@pytest.fixture
-def workers(preparation: Preparation, monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """Grows by the thread that prepares a picture."""
-    threads = []
-    real = preparation._work
-
-    def work(*args: Any) -> Any:
-        threads.append(threading.current_thread())
-        return real(*args)
-
-    monkeypatch.setattr(preparation, "_work", work)
-    return threads
-
-
-def test_what_is_quick_keeps_the_event_loop(
-    preparation: Preparation,
-    manifest: Manifest,
-    digits: list[bytes],
-    workers: list[threading.Thread],
-) -> None:
-    """A picture in the network's size that is taken as it is."""
-    for fit in ("auto", "none"):
-        asyncio.run(preparation.prepare(digits[:1], frame_of(manifest)._replace(fit=fit)))
-    assert [threading.current_thread()] * 2 == workers
+@pytest.mark.parametrize("fit", ["auto", "none"])
+def test_what_is_quick_needs_no_process(fit: Fit, manifest: Manifest, digits: list[bytes]) -> None:
+    """A picture in the network's size that is taken as it is; the pool could not be started."""
+    without = Preparation(max_pixels=5_000_000, processes=2)
+    frame = frame_of(manifest)._replace(fit=fit)
+    prepared = asyncio.run(without.prepare(digits, frame))
+    assert 10 == len([one for one in prepared if isinstance(one, Prepared)])
+    assert 0 == without._template.pid
 
 
 @pytest.mark.parametrize(("picture", "fit"), [("digits", "digit"), ("enlarged", "auto")])
-def test_what_takes_longer_has_a_thread(
-    picture: str,
-    fit: Fit,
-    preparation: Preparation,
-    workers: list[threading.Thread],
-    request: pytest.FixtureRequest,
+def test_what_takes_longer_has_a_process(
+    picture: str, fit: Fit, preparation: Preparation, request: pytest.FixtureRequest
 ) -> None:
     """A picture whose strokes are looked for, or of another size."""
     (content, *_) = request.getfixturevalue(picture)
     asyncio.run(preparation.prepare([content], Frame((1, 28, 28), "digit", fit)))
-    assert threading.current_thread() not in workers
+    assert preparation._template.pid
 
 
 @pytest.mark.parametrize("picture_format", ["JPEG", "PNG"])
@@ -110,43 +89,36 @@ def test_the_box_is_in_pixels_of_the_file(
     assert pytest.approx((1600, 400, 1760, 1200), abs=12) == tuple(prepared.box)
 
 
-def test_requests_take_turns(preparation: Preparation, manifest: Manifest) -> None:
-    """Who sends many pictures has as many at work as there are threads, here one."""
+def test_requests_take_turns(
+    preparation: Preparation, manifest: Manifest, enlarged: list[bytes]
+) -> None:
+    """Who sends many pictures has as many at work as there are processes."""
     done = []
-    begun, gate = threading.Event(), threading.Event()
 
-    def work(content: bytes, *_: Any) -> None:
-        begun.set()
-        assert gate.wait(30)
-        done.append(content)
-
-    preparation._work = work  # type: ignore[assignment]
+    async def prepare(name: str, uploads: list[bytes]) -> None:
+        await preparation.prepare(uploads, frame_of(manifest))
+        done.append(name)
 
     async def scenario() -> None:
-        frame = frame_of(manifest)
-        many = asyncio.create_task(preparation.prepare([b"a1", b"a2", b"a3"], frame))
-        await asyncio.to_thread(begun.wait, 30)
-        one = asyncio.create_task(preparation.prepare([b"b"], frame))
+        many = asyncio.create_task(prepare("many", 10 * enlarged))
         await asyncio.sleep(0)
-        gate.set()
-        await asyncio.gather(many, one)
+        await asyncio.gather(many, prepare("one", enlarged[:1]))
 
     asyncio.run(scenario())
-    assert [b"a1", b"b", b"a2", b"a3"] == done
+    assert ["one", "many"] == done
 
 
 def test_many_quick_pictures_do_not_hold_up_the_event_loop(
     preparation: Preparation, manifest: Manifest, digits: list[bytes]
 ) -> None:
-    """Each takes a tenth of a millisecond, and hundreds may come at once."""
-    threads = set()
-    real = preparation._work
+    """Each takes a twentieth of a millisecond; others have their turn after every second one."""
 
-    def work(*args: Any) -> Prepared | Problem:
-        threads.add(threading.current_thread())
-        return real(*args)
+    async def scenario() -> int:
+        turns = 0
+        job = asyncio.create_task(preparation.prepare(5 * digits, frame_of(manifest)))
+        while not job.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
 
-    preparation._work = work  # type: ignore[method-assign]
-    prepared = asyncio.run(preparation.prepare(2 * digits, frame_of(manifest)))
-    assert 20 == len([one for one in prepared if isinstance(one, Prepared)])
-    assert threading.main_thread() not in threads
+    assert 25 <= asyncio.run(scenario())

@@ -1,0 +1,95 @@
+"""From files to pictures."""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from typing import NamedTuple
+
+from PIL import Image, PngImagePlugin, UnidentifiedImageError
+
+from service.errors import UnreadablePicture
+from service.pictures.header import check_parts, check_size, read_header
+
+_AMPLE_PIXELS = 640
+"""Images that are decoded smaller than they are keep at least this, along their longer side."""
+_LARGE = 4_000_000
+"""Images with more pixels than this are made smaller, whatever their format."""
+_STRIP = 1_000_000
+"""Pixels that are made smaller at once."""
+_MAX_TEXT_BYTES = 8_000_000
+"""Of all texts of a PNG, decompressed."""
+_BROKEN = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
+"""What Pillow raises of truncated and corrupt files."""
+
+
+class Decoded(NamedTuple):
+    """An image, and how much smaller it was made."""
+
+    picture: Image.Image
+    shrink: float
+    """Pixels of the file, along a side, that one of the image stands for."""
+
+
+def decode(content: bytes, *, max_pixels: int) -> Decoded:
+    """Decode the first frame of a picture.
+
+    Large ones come smaller than they are, which is more than enough for a network and saves time
+    (JPEGs, while they are decoded) and memory (all others, before they are made grey).
+
+    Args:
+        content: a whole file in one of FORMATS.
+        max_pixels: largest width x height, checked before anything is decoded.
+
+    Raises:
+        UnsupportedFormat: not one of FORMATS.
+        TooLarge: more pixels than allowed.
+        UnreadablePicture: truncated or corrupt.
+    """
+    Image.MAX_IMAGE_PIXELS = None  # Pillow's own limit; that of the settings is checked below
+    PngImagePlugin.MAX_TEXT_MEMORY = _MAX_TEXT_BYTES
+    header = read_header(content)
+    check_size(header.width, header.height, max_pixels=max_pixels)
+    check_parts(content, header)
+    try:
+        picture = Image.open(io.BytesIO(content), formats=[header.format])
+    except (UnidentifiedImageError, *_BROKEN) as error:
+        raise UnreadablePicture(f"the picture's header cannot be read: {error}") from error
+    check_size(*picture.size, max_pixels=max_pixels)  # a GIF's first frame may exceed its header
+    longest = max(picture.size)
+    factor = max(1, longest // _AMPLE_PIXELS)
+    try:
+        picture.draft(None, (max(1, picture.width // factor), max(1, picture.height // factor)))
+        picture.load()
+    except _BROKEN as error:
+        raise UnreadablePicture(f"the picture is truncated or corrupt: {error}") from error
+    smaller = _reduce(picture)
+    return Decoded(smaller, longest / max(smaller.size))
+
+
+def _reduce(picture: Image.Image) -> Image.Image:
+    """A large picture smaller by a whole factor, made strip by strip to need little memory."""
+    width, height = picture.size
+    factor = max(width, height) // _AMPLE_PIXELS
+    if width * height <= _LARGE or factor < 2:
+        return picture
+    rows = factor * max(1, _STRIP // (width * factor))
+    smaller = None
+    for top in range(0, height, rows):
+        strip = picture.crop((0, top, width, min(top + rows, height)))
+        strip = _averageable(strip).reduce(factor)
+        smaller = smaller or Image.new(strip.mode, (strip.width, math.ceil(height / factor)))
+        smaller.paste(strip, (0, top // factor))
+    assert smaller
+    smaller.info = {key: value for key, value in picture.info.items() if key != "transparency"}
+    return smaller
+
+
+def _averageable(picture: Image.Image) -> Image.Image:
+    """In a mode whose pixels can be averaged: no palette, no colour that means transparent."""
+    if picture.mode.startswith("I"):
+        return picture.convert("I")
+    if picture.has_transparency_data:
+        return picture.convert("RGBA")
+    return picture.convert({"1": "L", "P": "RGB"}.get(picture.mode, picture.mode))

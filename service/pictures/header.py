@@ -1,0 +1,179 @@
+"""What a file announces of its picture, read without decoding anything."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
+
+MAX_SIDE = 16_384
+"""Pixels; what one row takes grows with it."""
+MAX_SEGMENTS = 500
+"""Of a JPEG, before its pixels: large metadata come in parts of 64 KB."""
+MAX_SCANS = 100
+"""Of a JPEG and of the previews in it; each costs as much as all pixels. Cameras write ten."""
+MAX_CHUNKS = 10_000
+"""Of a PNG: what fits into a body, at the 4 KB that encoders write at once."""
+_MARKER = re.compile(rb"\xff{1,16}([^\0\xff])", re.DOTALL)
+"""Of a JPEG's segment, after fill bytes."""
+_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""Markers of segments that hold the size."""
+_BARE = frozenset({0x01, *range(0xD0, 0xDA)})
+"""Markers without a segment."""
+_SCAN = 0xDA
+_PLAIN = re.compile(
+    rb"IHDR(?:cHRM|gAMA|sBIT|sRGB|bKGD|pHYs|tIME|PLTE|tRNS)*(?:IDAT)+IEND", re.DOTALL
+)
+"""Chunks of a PNG that holds pixels and nothing that takes long to read."""
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PALETTE = b"\3"
+"""A PNG's colour type, its 26th byte."""
+
+
+class Header(NamedTuple):
+    """Format and size, in pixels, of a picture."""
+
+    format: str
+    width: int
+    height: int
+
+
+def read_header(content: bytes) -> Header:
+    """What the first bytes of a file announce.
+
+    Raises:
+        UnsupportedFormat: not one of FORMATS.
+        UnreadablePicture: truncated or corrupt.
+    """
+    for name, (signature, read_size) in _READERS.items():
+        if signature.match(content):
+            try:
+                return Header(name, *read_size(content))
+            except struct.error as error:
+                raise _corrupt() from error
+    raise UnsupportedFormat(f"the picture is none of {', '.join(FORMATS)}")
+
+
+def check_size(width: int, height: int, *, max_pixels: int) -> None:
+    """Refuse a picture that is too large.
+
+    Raises:
+        TooLarge: more pixels, or a longer side, than allowed.
+    """
+    if width * height > max_pixels:
+        raise TooLarge(f"a picture may have {max_pixels:,} pixels, this one has {width} x {height}")
+    if max(width, height) > MAX_SIDE:
+        raise TooLarge(
+            f"a picture's side may have {MAX_SIDE:,} pixels, this one has {width} x {height}"
+        )
+
+
+def check_parts(content: bytes, header: Header) -> None:
+    """Refuse a file whose parts would take longer to read than its pixels.
+
+    Raises:
+        UnreadablePicture: there are too many of them.
+    """
+    if header.format == "JPEG" and content.count(b"\xff\xda") > MAX_SCANS:
+        raise UnreadablePicture(f"a JPEG may have {MAX_SCANS} scans, this one has more")
+    if header.format == "PNG":
+        kinds = [kind for kind, _ in islice(_chunks(content), MAX_CHUNKS + 1)]
+        if len(kinds) > MAX_CHUNKS:
+            raise UnreadablePicture(f"a PNG may have {MAX_CHUNKS:,} chunks, this one has more")
+        if kinds.count(b"iCCP") > 1:
+            raise UnreadablePicture("a PNG may have one colour profile, this one has more")
+        if content[25:26] == _PALETTE and b"PLTE" not in kinds:
+            raise UnreadablePicture("the PNG's palette is missing")
+
+
+def is_plain_png(content: bytes) -> bool:
+    """Whether a file is a PNG of pixels and short facts about them, to its last byte."""
+    if not content.startswith(_PNG):
+        return False
+    chunks = list(_chunks(content))
+    kinds = [kind for kind, _ in chunks]
+    if content[25:26] == _PALETTE and b"PLTE" not in kinds:
+        return False
+    ends = chunks[-1][1] if chunks else 0
+    return ends == len(content) and _PLAIN.fullmatch(b"".join(kinds)) is not None
+
+
+def _chunks(content: bytes) -> Iterator[tuple[bytes, int]]:
+    """The kind of each chunk of a PNG, and where it ends."""
+    place = len(_PNG)
+    while place + 8 <= len(content):
+        length, kind = struct.unpack_from(">I4s", content, place)
+        place += 12 + length
+        yield kind, place
+
+
+def _png(content: bytes) -> tuple[int, int]:
+    width, height = struct.unpack_from(">II", content, 16)
+    return width, height
+
+
+def _jpeg(content: bytes) -> tuple[int, int]:
+    """From the segments before the first scan, as many as there may be."""
+    place, size = 2, None
+    for _ in range(MAX_SEGMENTS):
+        marker = _MARKER.match(content, place)
+        if marker is None:
+            raise _corrupt()
+        (kind,), place = marker[1], marker.end()
+        if kind == _SCAN and size:
+            return size
+        if kind in _SIZES:
+            height, width = struct.unpack_from(">HH", content, place + 3)
+            size = width, height
+        if kind not in _BARE:
+            place += struct.unpack_from(">H", content, place)[0]
+    raise UnreadablePicture(f"a JPEG may have {MAX_SEGMENTS} segments, this one has more")
+
+
+def _webp(content: bytes) -> tuple[int, int]:
+    match content[12:16]:
+        case b"VP8X":  # the canvas
+            (packed,) = struct.unpack_from("<Q", content + b"\0\0", 24)
+            return 1 + (packed & 0xFFFFFF), 1 + (packed >> 24 & 0xFFFFFF)
+        case b"VP8L":
+            (packed,) = struct.unpack_from("<I", content, 21)
+            return 1 + (packed & 0x3FFF), 1 + (packed >> 14 & 0x3FFF)
+        case b"VP8 ":
+            width, height = struct.unpack_from("<HH", content, 26)
+            return width & 0x3FFF, height & 0x3FFF
+    raise _corrupt()
+
+
+def _bmp(content: bytes) -> tuple[int, int]:
+    (size,) = struct.unpack_from("<I", content, 14)
+    if size == 12:
+        width, height = struct.unpack_from("<HH", content, 18)
+        return width, height
+    width, height, _, _, compression = struct.unpack_from("<iiHHI", content, 18)
+    if compression in (1, 2):  # Pillow reads it in Python, run by run
+        raise UnsupportedFormat("a BMP with run-length compression is not read")
+    return abs(width), abs(height)
+
+
+def _gif(content: bytes) -> tuple[int, int]:
+    width, height = struct.unpack_from("<HH", content, 6)
+    return width, height
+
+
+def _corrupt() -> Problem:
+    return UnreadablePicture("the picture's header is truncated or corrupt")
+
+
+_READERS: dict[str, tuple[re.Pattern[bytes], Callable[[bytes], tuple[int, int]]]] = {
+    "PNG": (re.compile(_PNG), _png),
+    "JPEG": (re.compile(b"\xff\xd8\xff"), _jpeg),
+    "WEBP": (re.compile(b"RIFF....WEBP", re.DOTALL), _webp),
+    "BMP": (re.compile(b"BM"), _bmp),
+    "GIF": (re.compile(b"GIF8[79]a"), _gif),
+}
+"""How a file of each format begins, and what reads its size."""
+FORMATS = tuple(_READERS)

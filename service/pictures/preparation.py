@@ -1,0 +1,132 @@
+"""Has files decoded and fitted in processes that can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from model.preprocess import Prepared
+from service.errors import Problem, TooLarge, UnreadablePicture
+from service.pictures.frame import Frame, decode_and_fit, is_quick
+from service.pictures.header import check_size, read_header
+from service.pictures.upload import Upload
+from service.pool.pool import Crashed, Pool, Template
+
+_LARGE = 1_000_000
+"""Pixels, or bytes, of files that have processes of their own, so that others need not wait."""
+_LEAST = 20_000
+"""Pixels that take as long as the way to a process and back."""
+_MOST_WAITING = 64
+"""Of the largest files, at each of the two."""
+_CPU_S, _CPU_S_PER_PIXEL = 0.25, 2e-7
+"""CPU time for a file; ten times what a photograph takes."""
+_MEMORY_BYTES, _MEMORY_BYTES_PER_PIXEL = 64_000_000, 16
+"""Memory for a file: four copies of the largest picture, which WebP needs."""
+
+
+class Preparation:
+    """Decodes and prepares images: tiny plain ones on the event loop, others in processes.
+
+    Files over a megapixel, or a megabyte, have half of the processes. Files are not decoded if
+    their headers announce more than may be.
+
+    Args:
+        max_pixels: largest image.
+        processes: that decode, at least two.
+    """
+
+    def __init__(self, *, max_pixels: int, processes: int) -> None:
+        self._max_pixels = max_pixels
+        self._largest = max(max_pixels, _LARGE)
+        self._processes = processes
+        memory_bytes = _MEMORY_BYTES + _MEMORY_BYTES_PER_PIXEL * max_pixels
+        self._template = Template("service.pictures.frame", memory_bytes=memory_bytes)
+        large, limit = max(1, processes // 2), _MOST_WAITING * self._largest
+        self._large = Pool(self._template, processes=large, limit=limit)
+        small, limit = max(1, processes - large), _MOST_WAITING * _LARGE
+        self._small = Pool(self._template, processes=small, limit=limit)
+
+    def start(self) -> None:
+        """Start the process that forks the others, before the first file comes."""
+        self._template.start()
+
+    async def prepare(
+        self, uploads: Sequence[Upload], frame: Frame, *, deadline: float = math.inf
+    ) -> list[Prepared | Problem]:
+        """What each upload becomes, or the problem with it.
+
+        Those of one request take turns with others': it has no more at work than there are
+        processes.
+
+        Args:
+            uploads: files.
+            frame: what they are made into.
+            deadline: seconds of `time.monotonic`.
+
+        Raises:
+            QueueFull: too much waits to be decoded.
+            Closed: the processes were lost.
+        """
+        weights = [self._weigh(upload, frame) for upload in uploads]
+        if weights == [0]:
+            return [await self._prepare(uploads[0], frame, 0)]
+        turns = asyncio.Semaphore(self._processes)
+
+        async def prepare_in_turn(upload: Upload, weight: int | Problem) -> Prepared | Problem:
+            async with turns:
+                if not weight:
+                    await asyncio.sleep(0)  # others are served between quick ones
+                return await self._prepare(upload, frame, weight)
+
+        with ExitStack() as places:
+            for pool in (self._small, self._large):
+                costs = [one for one in weights if isinstance(one, int) and self._pool(one) is pool]
+                if costs:
+                    places.enter_context(pool.place(costs, deadline))
+            pairs = zip(uploads, weights, strict=True)
+            return await asyncio.gather(*(prepare_in_turn(*pair) for pair in pairs))
+
+    def close(self) -> None:
+        """End the processes."""
+        self._small.close()
+        self._large.close()
+
+    def _pool(self, weight: int) -> Pool | None:
+        """Where a file of this weight is decoded; None: here."""
+        if not weight:
+            return None
+        return self._large if weight > _LARGE else self._small
+
+    def _weigh(self, upload: Upload, frame: Frame) -> int | Problem:
+        """What a file costs, in pixels, by its header and its length; zero if it is quick."""
+        if isinstance(upload, Problem):
+            return upload
+        if is_quick(upload, frame):
+            return 0
+        try:
+            _, width, height = read_header(upload)
+            check_size(width, height, max_pixels=self._max_pixels)
+        except Problem as problem:
+            return problem.with_traceback(None)
+        return min(max(width * height, len(upload), _LEAST), self._largest)
+
+    async def _prepare(
+        self, upload: Upload, frame: Frame, weight: int | Problem
+    ) -> Prepared | Problem:
+        if isinstance(upload, Problem):
+            return upload
+        if isinstance(weight, Problem):
+            return weight
+        pool = self._pool(weight)
+        if pool is None:
+            return decode_and_fit(upload, frame, self._max_pixels)
+        cpu_s = _CPU_S + _CPU_S_PER_PIXEL * weight
+        try:
+            return await pool.run(cpu_s, decode_and_fit, upload, frame, self._max_pixels)
+        except MemoryError:
+            return TooLarge("decoding the picture takes more memory than its size allows")
+        except Crashed:
+            detail = f"decoding the picture takes more than {cpu_s:.1f} s, or crashes"
+            return UnreadablePicture(detail)

@@ -1,0 +1,103 @@
+"""`python -m service.pool SOCKET MEMORY MODULE...`: forks processes that have imported the modules.
+
+A fork takes milliseconds and shares what was imported; starting Python takes half a second, and
+20 MB a process. So a process that is stuck can be killed at little cost, and often.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+Task = tuple[float, Callable[..., Any], tuple[Any, ...]]
+"""Most seconds of CPU time, a function, and its arguments."""
+_PR_SET_PDEATHSIG = 1
+"""Of prctl(2)."""
+_MEMORY = Path("/proc/self/statm")
+
+
+def main() -> None:
+    """Fork and kill as the pool says, and end with it."""
+    for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sent, signal.SIG_IGN)  # they are the service's to answer: it may be draining
+    _, descriptor, memory_bytes, *modules = sys.argv
+    for module in modules:
+        import_module(module)
+    gc.freeze()  # a collection in a child would copy what it shares
+    control, pids = socket.socket(fileno=int(descriptor)), dict[int, int]()
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 4, 1)
+        if not message:
+            break
+        (number,) = struct.unpack("=i", message)
+        if not descriptors:
+            _kill(pids.pop(number))
+            continue
+        with socket.socket(fileno=descriptors[0]) as end:
+            pids[number] = os.fork()
+            if not pids[number]:
+                control.close()
+                _work(end, int(memory_bytes))
+    for pid in pids.values():
+        _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    """End a process. One that has ended by itself kept its number until now."""
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def _work(end: socket.socket, memory_bytes: int) -> None:
+    """Do tasks one after the other, until the pool closes its end."""
+    _die_with_parent()
+    _limit_memory(memory_bytes)
+    stream = end.makefile("rb")
+    with suppress(EOFError, OSError):
+        while True:
+            task: Task = pickle.load(stream)  # noqa: S301  of the process that started this one
+            answer = pickle.dumps(_do(*task), pickle.HIGHEST_PROTOCOL)
+            end.sendall(struct.pack("=Q", len(answer)) + answer)
+    os._exit(0)
+
+
+def _do(
+    cpu_s: float, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[Any, Exception | None]:
+    """What a function returns or raises; a process that takes longer ends by SIGPROF."""
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    try:
+        return function(*arguments), None
+    except Exception as error:  # noqa: BLE001  raised again by the pool
+        return None, error.with_traceback(None)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _die_with_parent() -> None:
+    """End with the process that forked this one, however it ends; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _limit_memory(further_bytes: int) -> None:
+    """Let this process take so much memory beyond what it has; Linux only."""
+    if _MEMORY.exists():
+        has_bytes = int(_MEMORY.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (has_bytes + further_bytes,) * 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""A pool of processes that can be killed, for one event loop at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+
+from service.inference.job import Admission, Closed, Job
+
+T = TypeVar("T")
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""A process with threads cannot be forked safely."""
+
+
+class Crashed(Exception):
+    """The process ended, or took too much CPU time, before it had a result."""
+
+
+class Child(NamedTuple):
+    """A forked process."""
+
+    number: int
+    end: socket.socket
+    """Tasks go in, results come out."""
+    parent: int
+    """The template's process id."""
+
+
+class Template:
+    """Forks processes that have imported some modules, and kills them: see `service.pool.__main__`.
+
+    It is started before it is needed, or with the first fork, and again where it was lost. Its
+    processes end when it ends, and it ends when this process does.
+
+    Args:
+        modules: what its processes need. A pool whose processes run code of others has to find it
+            here: importing takes CPU time.
+        memory_bytes: what each process may take beyond that.
+    """
+
+    def __init__(self, *modules: str, memory_bytes: int) -> None:
+        self._arguments = (str(memory_bytes), *modules)
+        self._numbers = count(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id, while it runs; else zero."""
+        return self._process.pid if self._process and self._process.poll() is None else 0
+
+    def start(self) -> None:
+        """Start it, if it does not run; it is ready some tenths of a second later."""
+        if self.pid:
+            return
+        self.close()
+        self._control, its = socket.socketpair()
+        self._control.setblocking(False)
+        with its:
+            self._process = subprocess.Popen(  # noqa: S603  of this service alone
+                [sys.executable, "-m", __package__, str(its.fileno()), *self._arguments],
+                env=os.environ | _ONE_THREAD,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+            )
+
+    def fork(self) -> Child:
+        """A new process."""
+        self.start()
+        ours, its = socket.socketpair()
+        ours.setblocking(False)
+        number = next(self._numbers)
+        with its:
+            self._tell(number, its.fileno())
+        return Child(number, ours, self.pid)
+
+    def kill(self, child: Child) -> None:
+        """End a process at once, whatever it does; or forget one that has ended."""
+        child.end.close()
+        if child.parent == self.pid:
+            self._tell(child.number)
+
+    def close(self) -> None:
+        """End all processes."""
+        if self._control and self._process:
+            self._control.close()
+            self._process.kill()
+            self._process.wait()
+            self._control = self._process = None
+
+    def _tell(self, number: int, *descriptors: int) -> None:
+        assert self._control
+        try:
+            socket.send_fds(self._control, [struct.pack("=i", number)], descriptors)
+        except OSError:  # it is gone, or does not read: its processes go with it
+            assert self._process
+            self._process.kill()
+
+
+class Pool:
+    """Runs functions in processes of a template, first come, first served.
+
+    Args:
+        template: forks them, each when it is first needed.
+        processes: at most so many.
+        limit: of what waits or runs, in whatever unit jobs are counted.
+    """
+
+    def __init__(self, template: Template, *, processes: int, limit: int) -> None:
+        self.admission = Admission(limit)
+        self._template = template
+        self._turns = asyncio.Semaphore(processes)
+        self._idle: list[Child] = []
+
+    @contextmanager
+    def place(self, costs: Sequence[int], deadline: float) -> Iterator[None]:
+        """A place for a job of several tasks, of which one waits or runs at a time.
+
+        Args:
+            costs: of its tasks.
+            deadline: of the job, in seconds of `time.monotonic`.
+
+        Raises:
+            QueueFull: see `Admission.admit`.
+        """
+        job = Job(time.monotonic(), deadline, cost=max(costs))
+        self.admission.admit(job)
+        try:
+            yield
+            self.admission.note(job, sum(costs))
+        finally:
+            self.admission.release(job)
+
+    async def run(self, cpu_s: float, function: Callable[..., T], *args: Any) -> T:
+        """Call a function with arguments that can be pickled, in a process.
+
+        A call that is cancelled, because its deadline passed or nobody waits for it any more, has
+        its process killed.
+
+        Args:
+            cpu_s: most seconds of CPU time.
+            function: of a module.
+            args: its arguments.
+
+        Raises:
+            Crashed: the process ended, as it does after `cpu_s`.
+            Closed: the template was lost, and its processes with it.
+            Exception: what the function raised, such as a MemoryError.
+        """
+        task = pickle.dumps((cpu_s, function, args), pickle.HIGHEST_PROTOCOL)
+        async with self._turns:
+            child = self._take()
+            try:
+                result, error = await _ask(child.end, task)
+            except ConnectionError as lost:
+                self._template.kill(child)
+                if child.parent != self._template.pid:
+                    raise Closed("the processes that decode and draw were lost") from lost
+                raise Crashed("the process ended before it had a result") from lost
+            except BaseException:
+                self._template.kill(child)
+                raise
+            self._idle.append(child)
+        if error:
+            raise error
+        return result  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """End the processes, also those of other pools of this template."""
+        self._template.close()
+        while self._idle:
+            self._idle.pop().end.close()
+
+    def _take(self) -> Child:
+        """A process that waits for a task, or a new one."""
+        while self._idle:
+            child = self._idle.pop()
+            if child.parent == self._template.pid:
+                return child
+            child.end.close()
+        return self._template.fork()
+
+
+async def _ask(end: socket.socket, task: bytes) -> tuple[Any, Exception | None]:
+    """Send a task, and wait for what its function returned or raised."""
+    await asyncio.get_running_loop().sock_sendall(end, task)
+    (size,) = struct.unpack("=Q", await _receive(end, 8))
+    return pickle.loads(await _receive(end, size))  # type: ignore[no-any-return]  # noqa: S301  as above
+
+
+async def _receive(end: socket.socket, size: int) -> bytearray:
+    loop = asyncio.get_running_loop()
+    received = bytearray(size)
+    rest = memoryview(received)
+    while rest:
+        count = await loop.sock_recv_into(end, rest)
+        if not count:
+            raise ConnectionResetError
+        rest = rest[count:]
+    return received

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.http.negotiation import JSON, PNG
+from service.inference.job import Job
+
+DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/perturb/sweep?dims=0&step=0.5"]
+
+
+def draw(client: TestClient, path: str, digit: bytes, kind: str = PNG, **headers: str) -> Any:
+    return client.post(path, files={"file": digit}, headers={"Accept": kind, **headers})
+
+
+@pytest.mark.parametrize("path", DRAWN)
+def test_a_full_queue_of_drawings_is_answered_with_429(
+    path: str, client: TestClient, digits: list[bytes]
+) -> None:
+    """Before inference, and for drawings alone: the same as JSON has no need to wait for them."""
+    admission = client.app.state.drawing.admission  # type: ignore[attr-defined]
+    others = Job(0.0, math.inf, cost=32)
+    admission.admit(others)
+    try:
+        refused = draw(client, path, digits[7])
+        answered = draw(client, path, digits[7], JSON)
+    finally:
+        admission.release(others)
+    assert 429 == refused.status_code
+    assert 1 <= int(refused.headers["Retry-After"])
+    assert 200 == answered.status_code
+    assert 200 == draw(client, path, digits[7]).status_code
+    assert 0 == admission.waiting
+    assert 0 == client.app.state.admission.waiting  # type: ignore[attr-defined]
+
+
+def test_a_drawing_that_is_late_is_given_up(client: TestClient, digits: list[bytes]) -> None:
+    """Its process is killed, and the next drawing has another."""
+    path = "/equivariance?steps=64"
+    pool = client.app.state.drawing  # type: ignore[attr-defined]
+    assert 200 == draw(client, path, digits[7]).status_code
+    late = draw(client, path, digits[7], **{"X-Request-Timeout": "0.15"})
+    assert 504 == late.status_code
+    assert 200 == draw(client, path, digits[7]).status_code
+    assert 0 == pool.admission.waiting
+
+
+def test_drawings_take_turns(client: TestClient, digits: list[bytes]) -> None:
+    """Several at once are all drawn, with one process."""
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: draw(client, DRAWN[0], digits[7]), range(6)))
+    assert [(200, PNG)] * 6 == [(one.status_code, one.headers["content-type"]) for one in answers]
+
+
+def test_nothing_is_drawn_in_this_process(client: TestClient, digits: list[bytes]) -> None:
+    """Matplotlib is not safe for threads, and takes 50 MB."""
+    assert 200 == draw(client, DRAWN[0], digits[7]).status_code
+    pool = client.app.state.drawing  # type: ignore[attr-defined]
+    assert pool._template.pid not in (0, os.getpid())

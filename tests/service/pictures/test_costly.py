@@ -1,0 +1,177 @@
+"""Files that would take long or much: refused by what they announce, or decoded within limits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from model.preprocess import Prepared
+from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
+from service.inference.job import QueueFull
+from service.pictures import Frame, is_quick
+from service.pictures.header import MAX_CHUNKS, MAX_SCANS
+from service.pictures.preparation import Preparation
+from service.settings import Settings
+from tests.service.pictures.costly import (
+    chunk,
+    filled_jpeg,
+    png,
+    profile,
+    progressive_jpeg,
+    rle_bmp,
+    webp,
+)
+
+FRAME = Frame((1, 28, 28), "digit")
+MAX_PIXELS: int = Settings.model_fields["max_pixels"].default
+
+
+@pytest.fixture
+def preparation() -> Iterator[Preparation]:
+    """As the service has it by default."""
+    made = Preparation(max_pixels=MAX_PIXELS, processes=2)
+    yield made
+    made.close()
+
+
+def prepare(preparation: Preparation, *contents: bytes) -> list[Prepared | Problem]:
+    return asyncio.run(preparation.prepare(contents, FRAME))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem", "text"),
+    [
+        pytest.param(webp(16_383), TooLarge, "16383 x 16383", id="WebP of 34 bytes"),
+        pytest.param(png(10_000, 10_000), TooLarge, "10000 x 10000", id="PNG of a colour"),
+        pytest.param(png(20_000, 1, colour=6), TooLarge, "a picture's side", id="PNG of one row"),
+        pytest.param(rle_bmp(5_000, 1_000), UnsupportedFormat, "run-length", id="BMP of runs"),
+        pytest.param(filled_jpeg(10**6), UnreadablePicture, "header", id="JPEG of fill bytes"),
+    ],
+)
+def test_what_a_header_announces_is_refused_without_a_process(
+    content: bytes, problem: type[Problem], text: str, preparation: Preparation
+) -> None:
+    """In a moment: nothing is decoded."""
+    (found,) = prepare(preparation, content)
+    assert problem is type(found)
+    assert text in found.detail
+    assert 0 == preparation._template.pid
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        pytest.param(progressive_jpeg(2_000, MAX_SCANS + 1), "scans", id="JPEG of many scans"),
+        pytest.param(png(9, 9, *2 * [profile()]), "colour profile", id="PNG of two profiles"),
+        pytest.param(png(9, 9, after=2 * profile()), "colour profile", id="PNG, after its pixels"),
+        pytest.param(png(9, 9, *MAX_CHUNKS * [chunk(b"tIME", b"")]), "chunks", id="PNG of chunks"),
+        pytest.param(png(9, 9, colour=3), "palette", id="PNG without its palette"),
+        pytest.param(png(28, 28, colour=3), "palette", id="PNG of the network's size, without"),
+    ],
+)
+def test_a_file_of_too_many_parts_is_refused(
+    content: bytes, text: str, preparation: Preparation
+) -> None:
+    """It alone, with a sentence that says why; the picture beside it is taken."""
+    refused, taken = prepare(preparation, content, png(28, 28))
+    assert isinstance(refused, UnreadablePicture)
+    assert text in refused.detail
+    assert isinstance(taken, Prepared)
+
+
+def test_cpu_time_is_limited(preparation: Preparation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the size that a header announces; the picture beside it is taken."""
+    monkeypatch.setattr("service.pictures.preparation._CPU_S", 0.1)
+    monkeypatch.setattr("service.pictures.preparation._CPU_S_PER_PIXEL", 0)
+    refused, taken = prepare(preparation, progressive_jpeg(5_000, MAX_SCANS), png(56, 56))
+    assert isinstance(refused, UnreadablePicture)
+    assert "takes more than 0.1 s" in refused.detail
+    assert isinstance(taken, Prepared)
+
+
+def test_memory_is_limited(preparation: Preparation) -> None:
+    """The largest WebP still fits; where there is less memory, it alone is refused."""
+    (found,) = prepare(preparation, webp(5_000))
+    assert isinstance(found, Prepared)
+    small = Preparation(max_pixels=MAX_PIXELS, processes=2)
+    small._template._arguments = ("100000000", *small._template._arguments[1:])
+    try:
+        refused, taken = prepare(small, webp(5_000), png(56, 56))
+    finally:
+        small.close()
+    assert isinstance(refused, TooLarge | UnreadablePicture)
+    assert isinstance(taken, Prepared)
+
+
+def test_small_pictures_do_not_wait_for_large_ones(preparation: Preparation) -> None:
+    """Those have processes of their own."""
+    done = []
+
+    async def ask(name: str, *contents: bytes) -> None:
+        await preparation.prepare(contents, FRAME)
+        done.append(name)
+
+    async def scenario() -> None:
+        large = [asyncio.create_task(ask("large", webp(2_000))) for _ in range(4)]
+        await asyncio.sleep(0)
+        await asyncio.gather(ask("small", png(56, 56)), *large)
+
+    asyncio.run(scenario())
+    assert "small" == done[0]
+
+
+def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: Preparation) -> None:
+    """By what their headers announce, before anything is decoded; those that left do not count."""
+
+    async def scenario() -> int:
+        deadline = time.monotonic() + 60
+        tasks = [
+            asyncio.create_task(preparation.prepare([webp(5_000)], FRAME, deadline=deadline))
+            for _ in range(65)
+        ]
+        await asyncio.sleep(0)
+        (small,) = await preparation.prepare([png(56, 56)], FRAME)
+        assert isinstance(small, Prepared)
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert 0 == preparation._large.admission.waiting
+        return len([one for one in outcomes if isinstance(one, QueueFull)])
+
+    assert 1 == asyncio.run(scenario())
+
+
+def test_what_is_longer_than_its_time_limit_is_given_up(preparation: Preparation) -> None:
+    """Its process is killed, and the next picture has another."""
+
+    async def scenario() -> Prepared | Problem:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await preparation.prepare([progressive_jpeg(5_000, MAX_SCANS)], FRAME)
+        (found,) = await preparation.prepare([webp(1_001)], FRAME)
+        return found
+
+    assert isinstance(asyncio.run(scenario()), Prepared)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(png(28, 28, after=3 * profile()), id="profiles after the pixels"),
+        pytest.param(png(28, 28, profile()), id="a profile before them"),
+        pytest.param(png(28, 28) + b"\0", id="a byte after the end"),
+        pytest.param(png(28, 28)[:-12], id="no end"),
+        pytest.param(png(28, 28, after=chunk(b"sRGB", b"\0")), id="a fact after the pixels"),
+        pytest.param(png(28, 28, colour=3), id="no palette"),
+    ],
+)
+def test_only_a_plain_png_stays_on_the_event_loop(content: bytes) -> None:
+    """Its chunks say that it is plain, to the last byte."""
+    facts = (chunk(b"sRGB", b"\0"), chunk(b"pHYs", bytes(9)))
+    assert is_quick(png(28, 28), FRAME)
+    assert is_quick(png(28, 28, *facts), FRAME)
+    assert is_quick(png(28, 28, chunk(b"PLTE", bytes(768)), colour=3), FRAME)
+    assert not is_quick(content, FRAME)

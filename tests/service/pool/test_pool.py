@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.inference.job import Closed, QueueFull
+from service.pool.pool import Crashed, Pool, Template
+
+LIMIT_S = 60
+"""For what takes a second, on a machine that is busy."""
+AMPLE_S = 30.0
+"""CPU time."""
+
+
+@contextlib.asynccontextmanager
+async def opened(processes: int = 1) -> AsyncIterator[tuple[Pool, Template]]:
+    """A pool whose processes may take 200 MB, and their template."""
+    template = Template("json", memory_bytes=200_000_000)
+    pool = Pool(template, processes=processes, limit=10)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            yield pool, template
+    finally:
+        pool.close()
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def until_gone(*pids: int) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while any(map(runs, pids)):  # noqa: ASYNC110  other processes set no event
+            await asyncio.sleep(0.01)
+
+
+def scenario(
+    test: Callable[..., Coroutine[Any, Any, None]],
+) -> Callable[..., None]:
+    """A test that runs in an event loop of its own."""
+
+    def run(*args: Any) -> None:
+        asyncio.run(test(*args))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@scenario
+async def test_a_function_runs_in_a_process_that_stays() -> None:
+    """Another than this one, the same for the next task."""
+    async with opened() as (pool, _):
+        first = await pool.run(AMPLE_S, os.getpid)
+        assert os.getpid() != first
+        assert first == await pool.run(AMPLE_S, os.getpid)
+        assert 20_000_000 == await pool.run(AMPLE_S, len, bytes(20_000_000))
+
+
+@scenario
+async def test_what_the_function_raises_is_raised_here() -> None:
+    """And its process stays."""
+    async with opened() as (pool, _):
+        pid = await pool.run(AMPLE_S, os.getpid)
+        with pytest.raises(ValueError, match="invalid literal"):
+            await pool.run(AMPLE_S, int, "seven")
+        assert pid == await pool.run(AMPLE_S, os.getpid)
+
+
+@scenario
+async def test_a_process_is_killed_at_the_deadline() -> None:
+    """Whatever it does, and another takes its place at once."""
+    async with opened() as (pool, _):
+        stuck = await pool.run(AMPLE_S, os.getpid)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await pool.run(AMPLE_S, time.sleep, 3600)
+        assert stuck != await pool.run(AMPLE_S, os.getpid)
+        await until_gone(stuck)
+
+
+@scenario
+async def test_a_process_that_takes_too_much_cpu_time_ends() -> None:
+    """Well before any deadline."""
+    async with opened() as (pool, _):
+        with pytest.raises(Crashed):
+            await pool.run(0.1, eval, "sum(range(10**12))")
+        assert 1 == await pool.run(AMPLE_S, int, "1")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux alone")
+def test_a_process_may_take_so_much_memory() -> None:
+    """A gigabyte is refused to it; it goes on with what it has."""
+
+    async def ask() -> int:
+        async with opened() as (pool, _):
+            with pytest.raises(MemoryError):
+                await pool.run(AMPLE_S, bytearray, 10**9)
+            return len(await pool.run(AMPLE_S, bytearray, 10**7))
+
+    assert 10**7 == asyncio.run(ask())
+
+
+@pytest.mark.parametrize("end", [(os.abort,), (os._exit, 0)], ids=["abort", "exit"])
+def test_a_crash_is_nobody_else_s(end: Any) -> None:
+    """Not the neighbour's, whose task runs meanwhile, nor the next task's."""
+
+    async def ask() -> None:
+        async with opened(processes=2) as (pool, _):
+            neighbour = asyncio.create_task(pool.run(AMPLE_S, eval, "__import__('time').sleep(.5)"))
+            await asyncio.sleep(0)
+            with pytest.raises(Crashed):
+                await pool.run(AMPLE_S, *end)
+            assert await neighbour is None
+            assert 1 == await pool.run(AMPLE_S, int, "1")
+
+    asyncio.run(ask())
+
+
+@scenario
+async def test_tasks_wait_for_a_process_in_turn() -> None:
+    """First come, first served."""
+    async with opened() as (pool, _):
+        tasks = [asyncio.create_task(pool.run(AMPLE_S, time.monotonic)) for _ in range(5)]
+        times = await asyncio.gather(*tasks)
+        assert sorted(times) == times
+
+
+@scenario
+async def test_jobs_that_do_not_fit_are_refused() -> None:
+    """The largest task of each job counts, until the job is done."""
+    async with opened() as (pool, _):
+        with pool.place([2, 7], deadline=float("inf")):
+            assert 7 == pool.admission.waiting
+            with pytest.raises(QueueFull), pool.place([4], deadline=float("inf")):
+                pass
+            with pool.place([3], deadline=float("inf")):
+                assert 10 == pool.admission.waiting
+        assert 0 == pool.admission.waiting
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl(2)")
+def test_a_lost_template_is_replaced() -> None:
+    """Its processes go with it; what ran there fails, but not as if it had crashed."""
+
+    async def ask() -> None:
+        async with opened() as (pool, template):
+            idle, parent = await pool.run(AMPLE_S, os.getpid), template.pid
+            running = asyncio.create_task(pool.run(AMPLE_S, time.sleep, 3600))
+            await asyncio.sleep(0.1)
+            os.kill(parent, signal.SIGKILL)
+            with pytest.raises(Closed):
+                await running
+            await until_gone(parent, idle)
+            assert idle != await pool.run(AMPLE_S, os.getpid)
+
+    asyncio.run(ask())
+
+
+@scenario
+async def test_signals_to_all_processes_leave_it_alone() -> None:
+    """As systemd sends SIGTERM to each of a service, which goes on until it is drained."""
+    async with opened() as (pool, template):
+        child = await pool.run(AMPLE_S, os.getpid)
+        for pid in (child, template.pid):
+            for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                os.kill(pid, one)
+        assert child == await pool.run(AMPLE_S, os.getpid)
+
+
+@scenario
+async def test_closing_ends_all_processes() -> None:
+    """Also one that is stuck."""
+    async with opened(processes=2) as (pool, template):
+        idle, parent = await pool.run(AMPLE_S, os.getpid), template.pid
+        stuck = asyncio.create_task(pool.run(AMPLE_S, time.sleep, 3600))
+        await asyncio.sleep(0.1)
+        pool.close()
+        with pytest.raises(Closed):
+            await stuck
+        await until_gone(idle, parent)
+
+
+OWNER = """
+import asyncio, os, time
+from service.pool.pool import Pool, Template
+
+async def main():
+    template = Template("json", memory_bytes=10**8)
+    pool = Pool(template, processes=2, limit=10)
+    stuck = await pool.run(30, os.getpid)
+    running = asyncio.create_task(pool.run(30, time.sleep, 3600))
+    await asyncio.sleep(0.1)
+    print(template.pid, stuck, await pool.run(30, os.getpid), flush=True)
+    await running
+
+asyncio.run(main())
+"""
+
+
+def test_no_process_outlives_its_owner(pytestconfig: pytest.Config) -> None:
+    """Neither the template, nor a process that is stuck, nor one that is idle."""
+    command = [sys.executable, "-c", OWNER]
+    with subprocess.Popen(command, cwd=pytestconfig.rootpath, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout
+        pids = [int(pid) for pid in owner.stdout.readline().split()]
+        assert all(map(runs, pids))
+        owner.kill()
+    assert 3 == len(set(pids))
+    asyncio.run(until_gone(*pids))
+
+
+@pytest.mark.parametrize("module", ["service.pictures.frame", "service.views"])
+def test_processes_import_no_more_than_they_need(module: str) -> None:
+    """Each costs a few megabytes beside the template: no onnxruntime, no web framework."""
+    heavy = "{'onnxruntime', 'fastapi', 'pydantic', 'starlette', 'prometheus_client'}"
+
+    async def ask() -> tuple[set[str], int]:
+        template = Template(module, memory_bytes=10**8)
+        pool = Pool(template, processes=1, limit=1)
+        try:
+            found = await pool.run(AMPLE_S, eval, f"{heavy} & set(__import__('sys').modules)")
+            return found, await pool.run(
+                AMPLE_S, eval, "len(__import__('os').listdir('/proc/self/task'))"
+            )
+        finally:
+            pool.close()
+
+    assert (set(), 1) == asyncio.run(ask())
