@@ -99,11 +99,12 @@ clean: ## Remove the environment.
 	rm -rf $(VENV)
 
 # The gpu extra where an NVIDIA driver new enough for CUDA 13 answers, the cpu extra elsewhere.
-$(VENV)/.serve: pyproject.toml constraints.txt tools/choose_extra.sh
+$(VENV)/.serve: pyproject.toml client/pyproject.toml constraints.txt tools/choose_extra.sh
 	@$(BIN)/python -c '$(NEW_ENOUGH)' 2>/dev/null || { $(PYTHON) -c '$(NEW_ENOUGH)' && \
 		$(PYTHON) -m venv --clear $(VENV); }
 	@extra=$$(sh tools/choose_extra.sh) && \
-		$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$$extra]"
+		$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$$extra]" \
+		--editable ./client
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.serve

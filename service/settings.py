@@ -23,8 +23,8 @@ from service.telemetry.logs import LogFormat
 
 EnginePlace = Literal["auto", "local", "shared"]
 _PREFIX = "CAPSNET_"
-_FOREIGN = frozenset({"CAPSNET_DATA_DIR"})
-"""Variables of the same prefix that belong to training."""
+_FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
+"""Variables of the same prefix that belong to training and to the client."""
 
 _CUDA_OPTIONS = tuple(option.name for option in fields(CudaOptions))
 

@@ -14,6 +14,7 @@ from service.errors import BundleRefused
 from service.http.route import Call, Query
 from service.inference.bundles import ReloadRefused
 from service.inference.engine import Engine
+from service.settings import Settings
 
 
 class ModelSummary(BaseModel):
@@ -34,10 +35,18 @@ class ModelSummary(BaseModel):
     metrics: dict[str, Any]
 
 
+class Limits(BaseModel):
+    """What one request may hold."""
+
+    images: int = Field(description="Of one request to /classify.")
+    body_bytes: int
+
+
 class ModelsAnswer(BaseModel):
     """All loaded bundles."""
 
     provider: str = Field(description="The onnxruntime provider in use.")
+    limits: Limits
     models: list[ModelSummary]
 
 
@@ -49,7 +58,7 @@ class ModelQuery(Query):
 
 async def list_models(call: Call) -> ModelsAnswer:
     """List the loaded models."""
-    return _summarise(call.inspector.engine, call.inspector.default_model)
+    return _summarise(call.inspector.engine, call.app.state.settings)
 
 
 async def show_model(call: Call, query: ModelQuery) -> dict[str, Any]:
@@ -70,12 +79,13 @@ async def reload_models(request: Request) -> ModelsAnswer:
     except ReloadRefused as error:
         raise BundleRefused(str(error)) from error
     with request.app.state.bundles.engine() as engine:
-        return _summarise(engine, request.app.state.settings.default_model)
+        return _summarise(engine, request.app.state.settings)
 
 
-def _summarise(engine: Engine, default: str) -> ModelsAnswer:
+def _summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
     models = [
-        ModelSummary.model_validate({**vars(one), "default": name == default})
+        ModelSummary.model_validate({**vars(one), "default": name == settings.default_model})
         for name, one in sorted(engine.manifests.items())
     ]
-    return ModelsAnswer(provider=engine.provider, models=models)
+    limits = Limits(images=settings.max_pictures, body_bytes=settings.max_body_bytes)
+    return ModelsAnswer(provider=engine.provider, limits=limits, models=models)

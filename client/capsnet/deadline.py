@@ -1,0 +1,66 @@
+"""How long a call may take, its repetitions included."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+
+from capsnet.errors import DeadlineExceeded, Problem
+
+DEFAULT_PAUSE_S = 1.0
+"""Before the next attempt, where the service names no time."""
+_LEAST_PAUSE_S = 0.05
+_BUSY = (429, 503)
+
+
+@dataclass
+class Deadline:
+    """Begins when it is made."""
+
+    timeout_s: float
+    clock: Callable[[], float] = time.monotonic
+    _end: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout_s < float("inf"):
+            raise ValueError(f"timeout_s is a positive number of seconds, not {self.timeout_s}")
+        self._end = self.clock() + self.timeout_s
+
+    def left_s(self) -> float:
+        """What is left.
+
+        Raises:
+            DeadlineExceeded: nothing.
+        """
+        left = self._end - self.clock()
+        if left <= 0:
+            raise DeadlineExceeded(f"no answer within {self.timeout_s:g} s")
+        return left
+
+    def pause_s(self, error: Exception) -> float | bool:
+        """How long to wait before a busy service is asked again; False: not at all.
+
+        What cannot be answered before the deadline is not tried again.
+        """
+        if not isinstance(error, Problem) or error.status not in _BUSY:
+            return False
+        wanted = DEFAULT_PAUSE_S if error.retry_after_s is None else error.retry_after_s
+        pause = max(_LEAST_PAUSE_S, wanted)
+        return pause if self.clock() + pause < self._end else False
+
+
+def parse_retry_after(value: str | None) -> float | None:
+    """Seconds, of a `Retry-After` header with seconds or a date (RFC 9110, section 10.2.3)."""
+    if value is None:
+        return None
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    aware = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
+    return max(0.0, (aware - datetime.now(timezone.utc)).total_seconds())
