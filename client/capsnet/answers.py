@@ -350,18 +350,21 @@ def _write_data_url(image: Image.Image) -> str:
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
+def _is_array(kind: Any) -> bool:
+    return kind is np.ndarray or getattr(kind, "__origin__", None) is np.ndarray
+
+
+def _is_image(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Image.Image)
+
+
 def _converter() -> Converter:
     converter = Converter()
-    converter.register_structure_hook_func(
-        lambda kind: getattr(kind, "__origin__", None) is np.ndarray,
-        lambda values, _: np.asarray(values, np.float64),
-    )
-    converter.register_structure_hook(Image.Image, _read_data_url)
+    converter.register_structure_hook_func(_is_array, lambda one, _: np.asarray(one, np.float64))
+    converter.register_structure_hook_func(_is_image, _read_data_url)
     converter.register_structure_hook(Problem, lambda members, _: Problem.from_dict(members))
-    converter.register_unstructure_hook(np.ndarray, lambda values: values.tolist())
-    converter.register_unstructure_hook_func(
-        lambda kind: isinstance(kind, type) and issubclass(kind, Image.Image), _write_data_url
-    )
+    converter.register_unstructure_hook_func(_is_array, lambda one: one.tolist())
+    converter.register_unstructure_hook_func(_is_image, _write_data_url)
     converter.register_unstructure_hook(Problem, lambda problem: problem.to_dict())
     return converter
 

@@ -1,0 +1,299 @@
+"""Each command: what it takes, what it asks, what it shows."""
+
+from __future__ import annotations
+
+import io
+import sys
+import webbrowser
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from typing import Annotated, Any
+
+import typer
+from PIL import Image
+from rich.console import Console
+
+from capsnet.answers import Answer
+from capsnet.calls import Fit, Polarity
+from capsnet.client import CapsNet
+from capsnet.command import display, several
+from capsnet.command.display import STDOUT
+from capsnet.command.session import Exit, Local, Url, asking, connected, reporting
+from capsnet.errors import Problem
+from capsnet.exchange import DEFAULT_URL
+
+_EPILOG = (
+    "Exit codes: 0 answered; 1 refused, or an image of several could not be read; 2 wrong usage; "
+    "3 no service; 4 no answer in time, or a broken one."
+)
+app = typer.Typer(
+    help="Look inside capsule networks.",
+    no_args_is_help=True,
+    epilog=_EPILOG,
+    rich_markup_mode=None,
+)
+console = Console(highlight=False)
+
+Picture = Annotated[Path, typer.Argument(help="A picture; -: stdin.")]
+Pictures = Annotated[list[Path], typer.Argument(help="Pictures, or folders of them; -: stdin.")]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="A bundle; see `models`.")]
+Target = Annotated[int | None, typer.Option(help="A label; default: the longest capsule's.")]
+FitOption = Annotated[Fit, typer.Option(help="How a picture is made the network's size.")]
+PolarityOption = Annotated[Polarity, typer.Option(help="Whether strokes are light or dark.")]
+Dims = Annotated[
+    list[int] | None, typer.Option("--dim", help="Dimension; repeatable; default: all.")
+]
+Scale = Annotated[int | None, typer.Option(help="Of -o: each pixel becomes SCALE x SCALE.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON, for scripts.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the picture; -: a PNG to stdout.")
+]
+Answers = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write answers.csv or answers.jsonl.")
+]
+
+
+@app.command()
+@asking
+def classify(
+    client: CapsNet,
+    *,
+    pictures: Pictures,
+    model: Model = None,
+    fit: FitOption = "auto",
+    polarity: PolarityOption = "auto",
+    poses: Annotated[bool, typer.Option(help="Add the poses to JSON.")] = False,
+    novelty: Annotated[bool, typer.Option(help="Add the novelty score.")] = False,
+    as_json: AsJson = False,
+    output: Answers = None,
+) -> None:
+    """Say what pictures show: of one in detail, of several or folders in a table."""
+    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity}
+    options |= {"poses": poses, "novelty": novelty}
+    _check_either(as_json=as_json, output=output)
+    if output is None and len(pictures) == 1 and not pictures[0].is_dir():
+        _classify_one(client, pictures[0], options, as_json=as_json)
+        return
+    files = several.find_pictures(pictures)
+    outcomes = client.classify_each(map(_read, files), **options)
+    answers = zip(files, several.followed(outcomes, len(files)), strict=True)
+    if output:
+        failed = several.write_answers(output, answers)
+    elif as_json:
+        failed = several.write_list(answers)
+    else:
+        failed = several.show_table(console, answers)
+    if failed:
+        raise typer.Exit(Exit.REFUSED)
+
+
+@app.command()
+@asking
+def reconstruct(
+    client: CapsNet,
+    *,
+    picture: Picture,
+    target: Target = None,
+    model: Model = None,
+    fit: FitOption = "auto",
+    polarity: PolarityOption = "auto",
+    scale: Scale = None,
+    as_json: AsJson = False,
+    output: Output = None,
+) -> None:
+    """Draw what the network imagined: its input, and the reconstruction."""
+    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "target": target}
+    ask, draw = client.reconstruct, client.draw(scale).reconstruct
+    answer = _answer(ask, draw, _read(picture), options, as_json=as_json, output=output)
+    if answer:
+        display.show_images(console, (answer.input, answer.reconstruction))
+        console.print(_summary(answer), f"error {answer.error:.4f}")
+
+
+@app.command()
+@asking
+def perturb(
+    client: CapsNet,
+    *,
+    picture: Picture,
+    dim: Annotated[int, typer.Option(min=0, help="Dimension of the pose.")],
+    delta: Annotated[float, typer.Option(min=-1, max=1, help="Added to it.")],
+    target: Target = None,
+    model: Model = None,
+    fit: FitOption = "auto",
+    polarity: PolarityOption = "auto",
+    scale: Scale = None,
+    as_json: AsJson = False,
+    output: Output = None,
+) -> None:
+    """Move one dimension of the pose: the reconstruction before and after."""
+    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "target": target}
+    options |= {"dim": dim, "delta": delta}
+    ask, draw = client.perturb, client.draw(scale).perturb
+    answer = _answer(ask, draw, _read(picture), options, as_json=as_json, output=output)
+    if answer:
+        display.show_images(console, (answer.reconstruction, answer.perturbed))
+        console.print(_summary(answer))
+        if answer.meaning and answer.meaning.effect:
+            console.print(f"increasing dimension {dim}: {answer.meaning.effect}")
+
+
+@app.command()
+@asking
+def sweep(
+    client: CapsNet,
+    *,
+    picture: Picture,
+    dims: Annotated[
+        list[int] | None, typer.Option("--dim", help="Repeatable; default: all.")
+    ] = None,
+    start: Annotated[float, typer.Option("--from", help="First delta.")] = -0.25,
+    stop: Annotated[float, typer.Option("--to", help="Last delta.")] = 0.25,
+    step: Annotated[float, typer.Option(help="Between deltas.")] = 0.05,
+    target: Target = None,
+    model: Model = None,
+    fit: FitOption = "auto",
+    polarity: PolarityOption = "auto",
+    scale: Scale = None,
+    as_json: AsJson = False,
+    output: Output = None,
+) -> None:
+    """Move dimensions of the pose step by step: a row for each."""
+    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "target": target}
+    options |= {"dims": dims or None, "start": start, "stop": stop, "step": step}
+    content = _read(picture)
+    draw = client.draw(scale).sweep
+    answer = _answer(client.sweep, draw, content, options, as_json=as_json, output=output)
+    if answer:
+        if console.is_terminal:
+            display.show_picture(console, draw(content, **options), cells=console.width)
+        console.print(_summary(answer))
+        for dim, meaning in zip(answer.dims, answer.meanings, strict=True):
+            console.print(f"{dim:>3}  {meaning.effect if meaning else ''}")
+
+
+@app.command()
+@asking
+def segment(
+    client: CapsNet,
+    *,
+    picture: Picture,
+    count: Annotated[str, typer.Option(help="Number of digits, or auto.")] = "2",
+    model: Model = None,
+    fit: FitOption = "auto",
+    polarity: PolarityOption = "auto",
+    scale: Scale = None,
+    as_json: AsJson = False,
+    output: Output = None,
+) -> None:
+    """Take overlapping digits apart."""
+    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "count": count}
+    content = _read(picture)
+    draw = client.draw(scale).segment
+    answer = _answer(client.segment, draw, content, options, as_json=as_json, output=output)
+    if answer:
+        if console.is_terminal:
+            images = [draw(content, **options), *(one.reconstruction for one in answer.segments)]
+            display.show_images(console, images)
+        display.show_segments(console, answer)
+
+
+@app.command()
+@asking
+def routing(
+    client: CapsNet,
+    *,
+    picture: Picture,
+    target: Target = None,
+    model: Model = None,
+    fit: FitOption = "auto",
+    polarity: PolarityOption = "auto",
+    detail: Annotated[bool, typer.Option(help="All couplings, in JSON.")] = False,
+    scale: Scale = None,
+    as_json: AsJson = False,
+    output: Output = None,
+) -> None:
+    """Show how capsules agreed, iteration by iteration."""
+    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "target": target}
+    options |= {"detail": detail}
+    content = _read(picture)
+    draw = client.draw(scale).routing
+    answer = _answer(client.routing, draw, content, options, as_json=as_json, output=output)
+    if answer:
+        if console.is_terminal:
+            display.show_picture(console, draw(content, **options), cells=console.width)
+        display.show_routing(console, answer)
+
+
+@app.command()
+@asking
+def models(client: CapsNet, as_json: AsJson = False) -> None:
+    """List the loaded bundles."""
+    answer = client.models()
+    if as_json:
+        display.write_json(answer.to_dict())
+    else:
+        display.show_models(console, answer)
+
+
+@app.command("open")
+def open_playground(url: Url = DEFAULT_URL, local: Local = None) -> None:
+    """Open the playground in a browser; with --local it is served until Ctrl-C."""
+    with reporting(), connected(url=url, local=local) as client:
+        with suppress(Problem):  # the page itself asks for a key
+            client.models()
+        console.print(client.url)
+        webbrowser.open(client.url)
+        if local:
+            with suppress(KeyboardInterrupt):
+                Event().wait()
+
+
+def _classify_one(
+    client: CapsNet, picture: Path, options: dict[str, Any], *, as_json: bool
+) -> None:
+    content = _read(picture)
+    prediction = client.classify(content, **options)
+    if as_json:
+        display.write_json(prediction.to_dict())
+        return
+    names = client.model(prediction.model)["class_names"]
+    display.show_picture(console, Image.open(io.BytesIO(content)), cells=32)
+    console.print(_summary(prediction))
+    display.show_lengths(console, prediction, names)
+
+
+def _answer(
+    ask: Callable[..., Any],
+    draw: Callable[..., Image.Image],
+    content: bytes,
+    options: dict[str, Any],
+    *,
+    as_json: bool,
+    output: Path | None,
+) -> Any:
+    """The answer to show; None where it was written instead."""
+    _check_either(as_json=as_json, output=output)
+    if output:
+        display.write_image(draw(content, **options), output)
+        return None
+    answer: Answer = ask(content, **options)
+    if as_json:
+        display.write_json(answer.to_dict())
+        return None
+    return answer
+
+
+def _check_either(*, as_json: bool, output: Path | None) -> None:
+    if as_json and output:
+        raise typer.BadParameter("--json and --output exclude each other")
+
+
+def _read(path: Path) -> bytes:
+    return sys.stdin.buffer.read() if path == STDOUT else path.read_bytes()
+
+
+def _summary(answer: Any) -> str:
+    return f"[bold]{answer.class_name}[/] {answer.length:.3f} ({answer.model})"

@@ -1,0 +1,120 @@
+"""Answers for people: pictures where the terminal can show them, tables and bars."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from rich.bar import Bar
+from rich.console import Console
+from rich.table import Table
+
+from capsnet.answers import ModelsAnswer, Prediction, RoutingAnswer, SegmentAnswer
+
+STDOUT = Path("-")
+_CELLS = 32
+"""Columns of a network's image in a terminal."""
+_BAR_CELLS = 30
+_LEAST_PX = 256
+
+
+def write_json(value: Any) -> None:
+    """One line of JSON on standard output."""
+    sys.stdout.write(f"{json.dumps(value)}\n")
+
+
+def write_image(image: Image.Image, path: Path) -> None:
+    """A file by its suffix; `-` is a PNG on standard output.
+
+    Raises:
+        ValueError: Pillow writes no such files.
+    """
+    if path != STDOUT:
+        image.save(path)
+        return
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    sys.stdout.buffer.write(file.getvalue())
+    sys.stdout.buffer.flush()
+
+
+def show_images(console: Console, images: Sequence[Image.Image]) -> None:
+    """Network images side by side, in a terminal."""
+    enlarged = [enlarge(image) for image in images]
+    gap = 16
+    width = sum(image.width + gap for image in enlarged) - gap
+    mode = "RGB" if any(image.mode == "RGB" for image in enlarged) else "L"
+    joined = Image.new(mode, (width, max(image.height for image in enlarged)), 128)
+    left = 0
+    for image in enlarged:
+        joined.paste(image, (left, 0))
+        left += image.width + gap
+    show_picture(console, joined, cells=_CELLS * len(images))
+
+
+def enlarge(image: Image.Image) -> Image.Image:
+    """A small image with larger pixels, which terminals would blur."""
+    factor = max(1, _LEAST_PX // image.width)
+    return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+
+
+def show_picture(console: Console, picture: Image.Image, *, cells: int) -> None:
+    """A picture, in a terminal that can be asked what it shows; a pipe gets none."""
+    if not console.is_terminal or console.is_dumb_terminal or not sys.stdin.isatty():
+        return
+    from textual_image.renderable import Image as Renderable  # noqa: PLC0415  asks the terminal
+
+    console.print(Renderable(enlarge(picture), width=min(cells, console.width)))
+
+
+def show_lengths(console: Console, prediction: Prediction, class_names: Sequence[str]) -> None:
+    """The lengths of all classes as bars."""
+    table = Table.grid(padding=(0, 1))
+    for label, (name, length) in enumerate(zip(class_names, prediction.lengths, strict=True)):
+        style = "bold green" if label == prediction.label else ""
+        table.add_row(
+            name, Bar(1, 0, float(length), width=_BAR_CELLS), f"{length:.3f}", style=style
+        )
+    console.print(table)
+    if prediction.novelty:
+        words = "novel" if prediction.novelty.novel else "not novel"
+        console.print(f"{words}: score {prediction.novelty.score:.3f}")
+
+
+def show_routing(console: Console, answer: RoutingAnswer) -> None:
+    """The class by iteration."""
+    table = Table(title=f"{answer.class_name}, {answer.model}", title_justify="left")
+    for name in ("iteration", "length", "agreement", "entropy"):
+        table.add_column(name, justify="right")
+    for number, step in enumerate(answer.iterations, 1):
+        figures = (step.lengths[answer.label], step.agreement[answer.label], step.entropy)
+        table.add_row(str(number), *(f"{figure:.3f}" for figure in figures))
+    console.print(table)
+
+
+def show_segments(console: Console, answer: SegmentAnswer) -> None:
+    """The digits of a pair."""
+    table = Table(title=f"{answer.explained_ink:.0%} of the ink explained", title_justify="left")
+    for name in ("class", "length", "share of the ink"):
+        table.add_column(name, justify="right")
+    for one in answer.segments:
+        table.add_row(one.class_name, f"{one.length:.3f}", f"{one.ink_share:.0%}")
+    console.print(table)
+
+
+def show_models(console: Console, answer: ModelsAnswer) -> None:
+    """The loaded bundles."""
+    table = Table()
+    table.add_column("bundle", no_wrap=True)
+    for name in ("family", "data set", "image", "classes"):
+        table.add_column(name)
+    for one in answer.models:
+        name = f"{one.name} (default)" if one.default else one.name
+        size = f"{one.width}x{one.height}{'' if one.channels == 1 else ' colour'}"
+        table.add_row(name, one.family, one.dataset, size, str(len(one.class_names)))
+    console.print(table)

@@ -1,0 +1,126 @@
+"""What all commands share: the service they ask, and how they end.
+
+Exit codes: 0, everything was answered; 1, the service refused a request, or an image of several
+could not be read; 2, wrong usage; 3, no service could be reached; 4, no answer in time, or one that
+is broken; 130, interrupted.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Annotated, Any, Concatenate, ParamSpec
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from capsnet.client import CapsNet
+from capsnet.command.local import NoLocalService, serve
+from capsnet.errors import CapsNetError, Problem, Unreachable
+from capsnet.exchange import DEFAULT_URL
+
+P = ParamSpec("P")
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Exit(IntEnum):
+    """How a command ends."""
+
+    OK = 0
+    REFUSED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    NO_ANSWER = 4
+
+
+Url = Annotated[str, typer.Option(envvar="CAPSNET_URL", help="The service.", metavar="URL")]
+Local = Annotated[
+    str | None,
+    typer.Option(
+        help="Instead of a service that runs: a bundle's folder, or the name of one that ships. "
+        "Needs the service's package.",
+        metavar="BUNDLE",
+    ),
+]
+Key = Annotated[
+    str | None, typer.Option(envvar="CAPSNET_CLIENT_KEY", help="API key.", show_envvar=True)
+]
+Timeout = Annotated[float, typer.Option(min=0.001, help="Deadline of each request, in seconds.")]
+_SHARED = {
+    "url": (Url, DEFAULT_URL),
+    "local": (Local, None),
+    "key": (Key, None),
+    "timeout": (Timeout, 30.0),
+}
+
+
+def asking(command: Callable[Concatenate[CapsNet, P], None]) -> Callable[..., None]:
+    """Give a command its client, the options for it, and its exit code."""
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        given: dict[str, Any] = {name: kwargs.pop(name) for name in _SHARED}
+        with reporting(), connected(**given) as client:
+            command(client, *args, **kwargs)
+
+    signature = inspect.signature(command, eval_str=True)
+    own = list(signature.parameters.values())[1:]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in _SHARED.items()
+    ]
+    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = signature.replace(parameters=[*keywords, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in [*keywords, *shared]}
+    return run
+
+
+@contextmanager
+def connected(
+    *, url: str, local: str | None, key: str | None = None, timeout: float = 30.0
+) -> Iterator[CapsNet]:
+    """A client of the service that was asked for, or of one of its own."""
+    if local is None:
+        with CapsNet(url, api_key=key, timeout_s=timeout) as client:
+            yield client
+    else:
+        with serve(local) as own, CapsNet(own, timeout_s=timeout) as client:
+            yield client
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """Say what went wrong on standard error, and exit with its code."""
+    logging.getLogger("stamina").setLevel(logging.ERROR)  # waiting for a busy service is no error
+    try:
+        yield
+    except Problem as problem:
+        fail(str(problem), Exit.REFUSED)
+    except Unreachable as error:
+        hint = "" if isinstance(error, NoLocalService) else _HINT
+        fail(f"{error}{hint}", Exit.UNREACHABLE)
+    except CapsNetError as error:
+        fail(str(error), Exit.NO_ANSWER)
+    except BrokenPipeError:
+        raise  # what reads this has enough
+    except (OSError, ValueError) as error:
+        fail(str(error), Exit.USAGE)
+
+
+def fail(text: str, code: Exit) -> None:
+    """Exit with a line on standard error.
+
+    Raises:
+        typer.Exit: always.
+    """
+    errors.print(f"[red]capsnet:[/] {escape(text)}")
+    raise typer.Exit(code)
+
+
+_HINT = """
+Start a service with `make serve` in its repository, name another one with --url or CAPSNET_URL, or
+use --local BUNDLE where the service's package is installed."""

@@ -1,0 +1,126 @@
+"""Many pictures: a table or a file of answers, and a progress bar."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from rich.text import Text
+
+from capsnet.answers import FailedPrediction, Prediction
+
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
+STDIN = Path("-")
+COLUMNS = ("file", "label", "class_name", "length", "novelty", "novel", "error")
+Outcome = Prediction | FailedPrediction
+
+
+def find_pictures(paths: Sequence[Path]) -> list[Path]:
+    """The files themselves, and those in folders, by name.
+
+    Raises:
+        FileNotFoundError: one does not exist.
+        ValueError: a folder holds no picture.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path != STDIN and not path.exists():
+            raise FileNotFoundError(f"{path} does not exist")
+        inside = sorted(one for one in path.rglob("*") if one.suffix.lower() in SUFFIXES)
+        if path.is_dir() and not inside:
+            raise ValueError(f"{path} holds no picture ({', '.join(sorted(SUFFIXES))})")
+        found += inside if path.is_dir() else [path]
+    return found
+
+
+def to_row(path: Path, outcome: Outcome) -> dict[str, Any]:
+    """One line of a table."""
+    if isinstance(outcome, FailedPrediction):
+        return {"file": str(path), "error": outcome.problem.detail}
+    novelty = outcome.novelty
+    return {
+        "file": str(path),
+        "label": outcome.label,
+        "class_name": outcome.class_name,
+        "length": outcome.length,
+        "novelty": novelty and novelty.score,
+        "novel": novelty and novelty.novel,
+    }
+
+
+def followed(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
+    """The same, with a progress bar on standard error if that is a terminal."""
+    console = Console(stderr=True)
+    yield from track(
+        outcomes,
+        "classifying",
+        total=total,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def write_answers(path: Path, answers: Iterable[tuple[Path, Outcome]]) -> int:
+    """A .csv or .jsonl file of the answers, each written as it comes; how many failed.
+
+    Raises:
+        ValueError: the file's suffix is another one.
+    """
+    if path.suffix not in (".csv", ".jsonl"):
+        raise ValueError(f"answers are written to a .csv or .jsonl file, not {path}")
+    with path.open("w", newline="") as file:
+        return (_write_csv if path.suffix == ".csv" else _write_lines)(file, answers)
+
+
+def write_list(answers: Iterable[tuple[Path, Outcome]]) -> int:
+    """One line of JSON on standard output, a list; how many failed."""
+    members = [_to_members(path, outcome) for path, outcome in answers]
+    sys.stdout.write(f"{json.dumps(members)}\n")
+    return sum("problem" in one for one in members)
+
+
+def show_table(console: Console, answers: Iterable[tuple[Path, Outcome]]) -> int:
+    """A table of the answers; how many failed."""
+    table, failed = Table(), 0
+    for heading in ("picture", "class", "length"):
+        table.add_column(heading)
+    for path, outcome in answers:
+        if isinstance(outcome, FailedPrediction):
+            failed += 1
+            table.add_row(Text(str(path)), Text(outcome.problem.detail, "red"), "")
+        else:
+            novel = " novel" if outcome.novelty and outcome.novelty.novel else ""
+            table.add_row(
+                Text(str(path)), Text(f"{outcome.class_name}{novel}"), f"{outcome.length:.3f}"
+            )
+    console.print(table)
+    return failed
+
+
+def _to_members(path: Path, outcome: Outcome) -> dict[str, Any]:
+    return {"file": str(path), **outcome.to_dict()}
+
+
+def _write_csv(file: IO[str], answers: Iterable[tuple[Path, Outcome]]) -> int:
+    writer, failed = csv.DictWriter(file, COLUMNS), 0
+    writer.writeheader()
+    for path, outcome in answers:
+        failed += isinstance(outcome, FailedPrediction)
+        writer.writerow(to_row(path, outcome))
+    return failed
+
+
+def _write_lines(file: IO[str], answers: Iterable[tuple[Path, Outcome]]) -> int:
+    failed = 0
+    for path, outcome in answers:
+        failed += isinstance(outcome, FailedPrediction)
+        file.write(f"{json.dumps(_to_members(path, outcome))}\n")
+    return failed
