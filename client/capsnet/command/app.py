@@ -163,15 +163,11 @@ def sweep(
     """Move dimensions of the pose step by step: a row for each."""
     options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "target": target}
     options |= {"dims": dims or None, "start": start, "stop": stop, "step": step}
-    content = _read(picture)
-    draw = client.draw(scale).sweep
-    answer = _answer(client.sweep, draw, content, options, as_json=as_json, output=output)
+    ask, draw = client.sweep, client.draw(scale).sweep
+    answer = _answer(ask, draw, _read(picture), options, as_json=as_json, output=output)
     if answer:
-        if console.is_terminal:
-            display.show_picture(console, draw(content, **options), cells=console.width)
         console.print(_summary(answer))
-        for dim, meaning in zip(answer.dims, answer.meanings, strict=True):
-            console.print(f"{dim:>3}  {meaning.effect if meaning else ''}")
+        display.show_sweep(console, answer)
 
 
 @app.command()

@@ -14,13 +14,15 @@ from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 
-from capsnet.answers import ModelsAnswer, Prediction, RoutingAnswer, SegmentAnswer
+from capsnet.answers import ModelsAnswer, Prediction, RoutingAnswer, SegmentAnswer, SweepAnswer
 
 STDOUT = Path("-")
 _CELLS = 32
 """Columns of a network's image in a terminal."""
 _BAR_CELLS = 30
 _LEAST_PX = 256
+_STEPS = 5
+"""Of a sweep, in a terminal."""
 
 
 def write_json(value: Any) -> None:
@@ -69,7 +71,18 @@ def show_picture(console: Console, picture: Image.Image, *, cells: int) -> None:
         return
     from textual_image.renderable import Image as Renderable  # noqa: PLC0415  asks the terminal
 
-    console.print(Renderable(enlarge(picture), width=min(cells, console.width)))
+    console.print(Renderable(enlarge(picture), width=min(cells, console.width), height="auto"))
+
+
+def show_sweep(console: Console, answer: SweepAnswer) -> None:
+    """A few steps of each dimension, the smallest delta first."""
+    last = len(answer.deltas) - 1
+    places = sorted({round(last * share / (_STEPS - 1)) for share in range(_STEPS)})
+    deltas = ", ".join(f"{answer.deltas[place]:g}" for place in places)
+    for dim, meaning, images in zip(answer.dims, answer.meanings, answer.images, strict=True):
+        effect = f": {meaning.effect}" if meaning and meaning.effect else ""
+        console.print(f"dimension {dim}{effect} ({deltas})")
+        show_images(console, [images[place] for place in places])
 
 
 def show_lengths(console: Console, prediction: Prediction, class_names: Sequence[str]) -> None:
