@@ -1,8 +1,9 @@
 """Commands and Python in README and docs, executed.
 
-`curl` asks a real service. `make` tells what it would do; commands of `python -m training`, which
-may take hours, are read by the command line with their presets and settings. The tutorial on own
-pictures is followed from its first line to its last, and that on families in test_families.py.
+`curl`, `capsnet`, Python and JavaScript ask a real service. `make` tells what it would do; commands
+of `python -m training`, which may take hours, are read by the command line with their presets and
+settings. The tutorial on own pictures is followed from its first line to its last, and that on
+families in test_families.py.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +38,7 @@ NOT_RUN = {
     "docker compose": "needs Docker; tests/docker reads the files",
     "BUNDLES_DIR=bundles docker compose": "needs Docker",
     ".venv/bin/python -m pip install": "needs a package index",
+    "pip install ./client": "needs a package index",
     "CAPSNET_OTEL=true": "needs a collector; tests/service/telemetry has one",
     "mv bundles/mnist": "is what tests/e2e/test_reload.py does",
     ".venv/bin/pre-commit install": "would change the repository's hooks",
@@ -43,7 +46,7 @@ NOT_RUN = {
     "mkdir -p runs/gpu": "needs the results of a GPU; tests/training/test_gpu_run.py unpacks some",
 }
 """Why commands that begin so are not executed."""
-RUN = ("curl ", "make ", "python -m training ")
+RUN = ("curl ", "capsnet ", "make ", "python -m training ")
 TRAINING = "python -m training "
 
 
@@ -71,11 +74,16 @@ def workplace(folder: Path) -> Path:
 
 
 def ask(page: str, url: str, folder: Path) -> None:
-    """Run a page's curl commands against another address; a refusal fails."""
+    """Run a page's `curl` and `capsnet` commands against another address; a refusal fails."""
     if not shutil.which("curl"):
         pytest.skip("needs curl")
-    asked = [line.replace("localhost:8000", url) for line in commands(page, "curl ")]
-    script = ['curl() { command curl --fail-with-body "$@"; echo; }', *asked]
+    asked = [line.replace("localhost:8000", url) for line in commands(page, "curl ", "capsnet ")]
+    script = [
+        'curl() { command curl --fail-with-body "$@"; echo; }',
+        f'capsnet() {{ {sys.executable} -m capsnet "$@"; }}',
+        f"export CAPSNET_URL=http://{url}",
+        *asked,
+    ]
     for picture in subprocess.run(
         ["bash", "-e", "-c", "\n".join(script)],  # noqa: S607  the reader's own shell
         cwd=folder,
@@ -98,17 +106,33 @@ def url() -> Iterator[str]:
         yield str(client.base_url).removeprefix("http://")
 
 
-@pytest.mark.parametrize("page", pages_with("curl "))
-def test_curl_is_answered(page: str, url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", pages_with("curl ", "capsnet "))
+def test_commands_are_answered(page: str, url: str, tmp_path: Path) -> None:
     """What a reader copies works, in the order of the page, and draws pictures."""
     ask(page, url, workplace(tmp_path))
 
 
 @pytest.mark.parametrize("page", [page for page in OTHERS if blocks(page, "python")])
-def test_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_runs(page: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a reader copies works."""
     monkeypatch.chdir(workplace(tmp_path))
-    exec(compile("\n".join(blocks(page, "python")), page, "exec"), {})  # noqa: S102  our own page
+    source = "\n".join(blocks(page, "python")).replace("localhost:8000", url)
+    exec(compile(source, page, "exec"), {})  # noqa: S102  our own page
+
+
+@pytest.mark.parametrize("page", [page for page in OTHERS if blocks(page, "javascript")])
+def test_javascript_runs(page: str, url: str, tmp_path: Path) -> None:
+    """What a reader copies works in Node."""
+    if not shutil.which("node"):
+        pytest.skip("needs Node")
+    source = "\n".join(blocks(page, "javascript")).replace("localhost:8000", url)
+    subprocess.run(
+        ["node", "--input-type=module"],  # noqa: S607  the reader's own
+        input=source,
+        text=True,
+        cwd=workplace(tmp_path),
+        check=True,
+    )
 
 
 @pytest.mark.parametrize("page", pages_with("make "))

@@ -1,8 +1,8 @@
 """MkDocs' hooks: pages that come from code and from elsewhere in the repository.
 
 In a page `<!-- routes -->` becomes what the OpenAPI document says of routes, `<!-- commands -->`
-what the command line says of itself, `<!-- cards -->` links to the bundles' cards. These and the
-README's kind are pages too.
+what the command lines say of themselves, `<!-- client -->` what the client's docstrings say,
+`<!-- cards -->` links to the bundles' cards. These and the README's kind are pages too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pydantic import SecretStr
 
+from capsnet.command.app import app as capsnet_app
 from service.app import create_app
 from service.settings import Settings
+from tools.docs_client import describe_client
+from tools.docs_table import table
 
 ROOT = Path(__file__).parent.parent
 PAGES = {
@@ -68,6 +71,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         markdown = markdown.replace("<!-- routes -->", "\n".join(describe_routes()))
     if "<!-- cards -->" in markdown:
         markdown = markdown.replace("<!-- cards -->", "\n".join(list_cards()))
+    if "<!-- client -->" in markdown:
+        markdown = markdown.replace("<!-- client -->", "\n".join(describe_client()))
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", "\n".join(describe_commands()))
     return markdown
@@ -92,7 +97,7 @@ def describe_routes() -> Iterator[str]:
     used = Counter(_row(one) for _, it in operations for one in it.get("parameters", ()))
     common = {row for row, count in used.items() if count >= _COMMON}
     yield from ("### Parameters of many routes", "")
-    yield from _table(("parameter", "values", ""), [row for row in used if row in common])
+    yield from table(("parameter", "values", ""), [row for row in used if row in common])
     for name, operation in operations:
         parameters = [_row(one) for one in operation.get("parameters", ())]
         many = [row[0] for row in parameters if row in common]
@@ -100,13 +105,13 @@ def describe_routes() -> Iterator[str]:
         words = [f"{operation['summary']}.", operation.get("description", "")]
         yield from (f"### `{name}`", "", " ".join(words), "")
         if own:
-            yield from _table(("parameter", "values", ""), own)
+            yield from table(("parameter", "values", ""), own)
         if many:
             yield from (f"Also {', '.join(many)}.", "")
         answer = operation["responses"]["200"].get("content", {})
         schema = answer.get("application/json", {}).get("schema")
         if schema:
-            yield from _table(("response field", "type", ""), _members(schema, document))
+            yield from table(("response field", "type", ""), _members(schema, document))
         if "image/png" in answer:
             yield from (f"PNG: {answer['image/png']['schema']['description']}", "")
 
@@ -153,11 +158,12 @@ def _members(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str
 
 
 def describe_commands() -> Iterator[str]:
-    """Markdown of every command of `python -m training`."""
+    """Markdown of every command of `capsnet` and of `python -m training`."""
     from typer.main import get_command  # noqa: PLC0415  torch is slow to import
 
     from training.__main__ import app  # noqa: PLC0415
 
+    yield from _commands(get_command(capsnet_app), "capsnet")
     yield from _commands(get_command(app), "python -m training")
 
 
@@ -175,18 +181,4 @@ def _commands(command: Any, name: str) -> Iterator[str]:
         plain = one.default is None or one.default is False or callable(one.default)
         default = "" if plain else f"`{one.default}`"
         rows.append((given, default, getattr(one, "help", None) or ""))
-    yield from _table(("option", "default", ""), rows)
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield f"| {' | '.join(_cell(text) for text in row)} |"
-    yield ""
-
-
-def _cell(text: str) -> str:
-    """Text on one line; outside of code, angle brackets are no tags."""
-    line = " ".join(text.replace("|", "/").split())
-    return line if "`" in line else line.replace("<", "&lt;")
+    yield from table(("option", "default", ""), rows)

@@ -320,10 +320,13 @@ def structure(kind: type[T], members: Any) -> T:
     Raises:
         InvalidAnswer: it lacks a member, or has one of another kind.
     """
+    invalid = InvalidAnswer(f"this is no {kind.__name__} of a CapsNet service")
+    if not isinstance(members, dict):
+        raise invalid
     try:
         return _CONVERTER.structure(members, kind)
     except (BaseValidationError, ValueError, TypeError, KeyError) as error:
-        raise InvalidAnswer(f"this is no {kind.__name__} of a CapsNet service") from error
+        raise invalid from error
 
 
 def read_png(content: bytes) -> Image.Image:

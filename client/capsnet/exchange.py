@@ -48,7 +48,7 @@ def request_arguments(call: Call[Any], deadline: Deadline) -> dict[str, Any]:
     headers = {
         **body.pop("headers", {}),
         "Accept": call.accept if call.accept != PNG else f"{PNG}, application/problem+json;q=0.1",
-        "X-Request-Timeout": f"{left_s:.3f}",
+        "X-Request-Timeout": f"{max(left_s, 0.001):.3f}",
     }
     timeout = httpx.Timeout(left_s + _GRACE_S)
     arguments = {"method": call.method, "url": call.path.lstrip("/"), "headers": headers}

@@ -16,7 +16,7 @@ ImageLike: TypeAlias = (
     str | PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Image.Image | NDArray[Any]
 )
 """A path, the bytes of an image file, an open binary file, a Pillow image or an array."""
-_PNG_MODES = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"})
+_PNG_MODES = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I;16"})
 
 
 def is_one(images: object) -> bool:
@@ -55,8 +55,8 @@ def read_image(image: ImageLike) -> bytes:
 
 def _to_png(image: Image.Image) -> bytes:
     file = io.BytesIO()
-    plain = image if image.mode in _PNG_MODES else image.convert("RGB")
-    plain.save(file, "PNG")
+    mode = image.mode if image.mode in _PNG_MODES else "I;16" if image.mode == "I" else "RGB"
+    image.convert(mode).save(file, "PNG")
     return file.getvalue()
 
 

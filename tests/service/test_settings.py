@@ -75,9 +75,10 @@ def test_an_unknown_variable_is_refused_by_name(read: Read) -> None:
         read(CAPSNET_THREDS="2")
 
 
-def test_the_variable_of_training_is_tolerated(read: Read) -> None:
-    """CAPSNET_DATA_DIR belongs to training and may be set where the service runs."""
-    assert read() == read(CAPSNET_DATA_DIR="data")
+@pytest.mark.parametrize("name", ["DATA_DIR", "URL", "CLIENT_KEY"])
+def test_variables_of_training_and_client_are_tolerated(name: str, read: Read) -> None:
+    """They may be set where the service runs."""
+    assert read() == read(**{f"CAPSNET_{name}": "value"})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,6 +71,9 @@ def show_picture(console: Console, picture: Image.Image, *, cells: int) -> None:
     """A picture, in a terminal that can be asked what it shows; a pipe gets none."""
     if not console.is_terminal or console.is_dumb_terminal or not sys.stdin.isatty():
         return
+    if not os.get_terminal_size(sys.stdout.fileno()).columns:
+        return  # one of no known size
+    logging.getLogger("textual_image").setLevel(logging.ERROR)  # most have no known size in pixels
     from textual_image.renderable import Image as Renderable  # noqa: PLC0415  asks the terminal
 
     console.print(Renderable(enlarge(picture), width=min(cells, console.width), height="auto"))

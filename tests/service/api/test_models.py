@@ -17,6 +17,7 @@ def test_the_loaded_bundles_are_listed(client: TestClient, bundle_path: Path) ->
 
     expected = {
         "provider": "CPUExecutionProvider",
+        "limits": {"images": 5, "body_bytes": 200_000},
         "models": [
             {
                 "name": "blocks",

@@ -1,0 +1,313 @@
+"""Every method against the real service, compared with what plain HTTP says."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from capsnet import AsyncCapsNet, CapsNet, FailedPrediction, Prediction, Problem
+from service.pictures import SAMPLES
+from tests.client.conftest import MAX_PICTURES
+
+FOUR = SAMPLES / "4.png"
+POSE = np.linspace(-0.3, 0.3, 16)
+CALLS: dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = {
+    "reconstruct": ("POST", "/reconstruct", (FOUR,), {"target": 9}, {}),
+    "perturb": ("POST", "/perturb", (FOUR,), {"dim": 3, "delta": 0.2}, {}),
+    "sweep": (
+        "POST",
+        "/perturb/sweep",
+        (FOUR,),
+        {"dims": [3, 5], "start": -0.1, "stop": 0.1, "step": 0.1},
+        {"start": "from", "stop": "to"},
+    ),
+    "segment": ("POST", "/segment", (FOUR,), {"count": "auto"}, {}),
+    "routing": ("POST", "/routing", (FOUR,), {"target": 4}, {}),
+    "equivariance": (
+        "POST",
+        "/equivariance",
+        (FOUR,),
+        {"transform": "shift-x", "start": -2, "stop": 2, "steps": 3},
+        {"start": "from", "stop": "to"},
+    ),
+    "models": ("GET", "/models", (), {}, {}),
+    "model": ("GET", "/models/mnist-compact", ("mnist-compact",), {}, {}),
+}
+"""Method and path of the route, the call, and names that Python keeps for itself."""
+
+
+def ask(service: httpx.Client, name: str, **headers: str) -> httpx.Response:
+    """The same question, without the client."""
+    method, path, arguments, options, renamed = CALLS[name]
+    query = {renamed.get(key, key): value for key, value in options.items()}
+    files = {"file": FOUR.read_bytes()} if arguments and arguments[0] == FOUR else None
+    return service.request(method, path, params=query, files=files, headers=headers)
+
+
+def without_images(value: Any) -> Any:
+    """Images compressed by another program differ in bytes; nulls may be left out."""
+    match value:
+        case dict():
+            members = {name: without_images(one) for name, one in value.items()}
+            return {name: one for name, one in members.items() if one is not None}
+        case list() | tuple():
+            return [without_images(one) for one in value]
+        case str() if value.startswith("data:image/png"):
+            return "an image"
+    return value
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_answers_are_those_of_plain_http(
+    name: str, capsnet: CapsNet, service: httpx.Client
+) -> None:
+    """Every member of the JSON is in the typed answer."""
+    _, _, arguments, options, _ = CALLS[name]
+    found = getattr(capsnet, name)(*arguments, **options)
+    members = found if isinstance(found, dict) else found.to_dict()
+    assert without_images(ask(service, name).json()) == without_images(members)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_awaited_answers_are_the_same(name: str, capsnet: CapsNet, url: str) -> None:
+    """Of the client for asyncio."""
+    _, _, arguments, options, _ = CALLS[name]
+
+    async def run() -> Any:
+        async with AsyncCapsNet(url) as client:
+            return await getattr(client, name)(*arguments, **options)
+
+    waited, awaited = getattr(capsnet, name)(*arguments, **options), asyncio.run(run())
+    if isinstance(waited, dict):
+        assert waited == awaited
+    else:
+        assert waited.to_dict() == awaited.to_dict()
+
+
+DRAWN = [name for name, (method, *_) in CALLS.items() if method == "POST"]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_drawings_are_those_of_plain_http(
+    name: str, capsnet: CapsNet, service: httpx.Client
+) -> None:
+    """The same pixels as with `Accept: image/png`."""
+    _, _, arguments, options, _ = CALLS[name]
+    drawn = getattr(capsnet.draw(), name)(*arguments, **options)
+    expected = Image.open(io.BytesIO(ask(service, name, Accept="image/png").content))
+    np.testing.assert_array_equal(np.asarray(expected), np.asarray(drawn))
+
+
+def test_drawings_are_enlarged(capsnet: CapsNet, url: str) -> None:
+    """Each pixel becomes scale x scale, with both clients."""
+
+    async def run() -> Image.Image:
+        async with AsyncCapsNet(url) as client:
+            return await client.draw(scale=3).decode(POSE, label=4)
+
+    assert (112, 112) == capsnet.draw(scale=4).reconstruct(FOUR).size
+    assert (84, 84) == asyncio.run(run()).size
+
+
+def test_images_are_pillows_and_tensors_are_numpys(capsnet: CapsNet) -> None:
+    """With the shapes that are documented."""
+    answer = capsnet.perturb(FOUR, dim=3, delta=0.25)
+    assert ((28, 28), (28, 28)) == (answer.reconstruction.size, answer.perturbed.size)
+    moved = answer.perturbed_pose - answer.pose
+    np.testing.assert_allclose(np.eye(16)[3] / 4, moved, atol=2e-6)
+    prediction = capsnet.classify(FOUR, poses=True, novelty=True)
+    assert prediction.poses is not None
+    assert prediction.novelty is not None
+    assert ((10,), (10, 16)) == (prediction.lengths.shape, prediction.poses.shape)
+
+
+def test_a_pose_is_decoded_alone_or_with_others(capsnet: CapsNet) -> None:
+    """As one array (D,) or several (N, D)."""
+    (alone,) = capsnet.decode(POSE, label=4).images
+    first, second = capsnet.decode([POSE, -POSE], label=4).images
+    assert alone.tobytes() == first.tobytes() != second.tobytes()
+
+
+def test_samples_are_overlaid_and_taken_apart(capsnet: CapsNet) -> None:
+    """What one method gives, another takes."""
+    pair = capsnet.overlay(capsnet.sample(3), capsnet.sample(5), dx=4, dy=2)
+    assert {3, 5} == {one.label for one in capsnet.segment(pair).segments}
+
+
+def test_all_kinds_of_image_are_answered_alike(capsnet: CapsNet) -> None:
+    """A path, its bytes, an open file, a Pillow image and arrays."""
+    picture = Image.open(FOUR)
+    pixels = np.asarray(picture)
+    with FOUR.open("rb") as file:
+        sources = [FOUR, str(FOUR), FOUR.read_bytes(), file, picture, pixels, pixels / 255]
+        answers = [*map(capsnet.classify, sources), *capsnet.classify([pixels[None]])]
+    lengths = [one.lengths.tolist() for one in answers if isinstance(one, Prediction)]
+    assert [lengths[0]] * (len(sources) + 1) == lengths
+
+
+def folder(count: int) -> list[Path]:
+    return [SAMPLES / f"{number % 10}.png" for number in range(count)]
+
+
+def labels(outcomes: list[Prediction | FailedPrediction]) -> list[int | None]:
+    return [one.label if isinstance(one, Prediction) else None for one in outcomes]
+
+
+def requests(service: httpx.Client) -> float:
+    """Requests to /classify so far."""
+    pattern = 'capsnet_requests_total{method="POST",route="/classify",status="200"}'
+    lines = service.get("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(pattern))
+
+
+def test_a_hundred_images_are_split_as_the_service_accepts(
+    capsnet: CapsNet, service: httpx.Client
+) -> None:
+    """In order, in as few requests as the service's limit allows."""
+    before = requests(service)
+    assert [number % 10 for number in range(100)] == labels(capsnet.classify(folder(100)))
+    assert -(-100 // MAX_PICTURES) == requests(service) - before
+
+
+def test_a_hundred_images_are_awaited(url: str) -> None:
+    """In order too."""
+
+    async def run() -> list[Prediction | FailedPrediction]:
+        async with AsyncCapsNet(url) as client:
+            return await client.classify(folder(100))
+
+    assert [number % 10 for number in range(100)] == labels(asyncio.run(run()))
+
+
+@pytest.mark.parametrize("place", [0, 5, MAX_PICTURES, 2 * MAX_PICTURES])
+def test_an_image_of_several_that_is_none_fails_alone(capsnet: CapsNet, place: int) -> None:
+    """Also where it is the only one of its request."""
+    images: list[Path | bytes] = [*folder(2 * MAX_PICTURES)]
+    images.insert(place, b"no image")
+    outcomes = capsnet.classify(images)
+    failed = outcomes[place]
+    assert isinstance(failed, FailedPrediction)
+    assert "urn:capsnet:problem:unsupported-format" == failed.problem.type
+    assert 2 * MAX_PICTURES == sum(isinstance(one, Prediction) for one in outcomes)
+
+
+def test_a_list_may_be_empty(capsnet: CapsNet) -> None:
+    """Then so is the answer."""
+    assert [] == capsnet.classify([])
+
+
+def test_images_are_read_while_answers_come(capsnet: CapsNet) -> None:
+    """A folder need not fit into memory."""
+    read: list[int] = []
+
+    def images() -> Any:
+        for number, path in enumerate(folder(1000)):
+            read.append(number)
+            yield path
+
+    outcomes = capsnet.classify_each(images())
+    next(outcomes)
+    outcomes.close()  # type: ignore[attr-defined]  # a generator
+    assert len(read) <= (capsnet.connections + 3) * MAX_PICTURES
+
+
+def test_an_unknown_model_is_a_problem_of_the_whole_list(capsnet: CapsNet) -> None:
+    """It is no image that is at fault."""
+    with pytest.raises(Problem, match="not loaded") as raised:
+        capsnet.classify(folder(20), model="nobody")
+    assert "model" == raised.value.parameter
+
+
+BAD: list[tuple[Callable[[CapsNet], Any], str, str | None]] = [
+    (lambda one: one.classify(b"no image"), "unsupported-format", None),
+    (lambda one: one.classify(b""), "malformed-request", None),
+    (lambda one: one.classify(FOUR.read_bytes()[:60]), "unreadable-picture", None),
+    (lambda one: one.classify(FOUR, model="nobody"), "unknown-model", "model"),
+    (lambda one: one.perturb(FOUR, dim=16, delta=0.1), "invalid-parameter", "dim"),
+    (lambda one: one.perturb(FOUR, dim=1, delta=2), "invalid-parameter", "delta"),
+    (lambda one: one.reconstruct(FOUR, target=10), "invalid-parameter", "target"),
+    (lambda one: one.sweep(FOUR, dims=[1, 1]), "invalid-parameter", "dims"),
+    (lambda one: one.decode([0.1] * 3, label=4), "invalid-parameter", "pose"),
+    (lambda one: one.model("nobody"), "unknown-model", "model"),
+    (lambda one: one.sample(11), "invalid-parameter", "label"),
+]
+
+
+@pytest.mark.parametrize(("ask", "slug", "parameter"), BAD)
+def test_bad_input_is_named(
+    ask: Callable[[CapsNet], Any], slug: str, parameter: str | None, capsnet: CapsNet
+) -> None:
+    """Each kind by its type and, if one is at fault, its parameter; the log has the request."""
+    with pytest.raises(Problem) as raised:
+        ask(capsnet)
+    assert (f"urn:capsnet:problem:{slug}", parameter) == (
+        raised.value.type,
+        raised.value.parameter,
+    )
+    assert raised.value.request_id in str(raised.value)
+
+
+def test_the_deadline_is_the_services_too(capsnet: CapsNet) -> None:
+    """What takes longer than allowed is given up there, and says so."""
+    with pytest.raises(Problem, match=r"Deadline|Queue"):
+        capsnet.sweep(FOUR, timeout_s=0.005)
+
+
+def test_a_reload_needs_an_admin_key(capsnet: CapsNet, url: str) -> None:
+    """The client sends its key."""
+    assert capsnet.models().to_dict() == capsnet.reload().to_dict()
+    with CapsNet(url) as stranger, pytest.raises(Problem, match="key"):
+        stranger.reload()
+
+
+def test_connections_are_reused_and_closed(url: str) -> None:
+    """`with` ends them; a closed client answers nothing."""
+    with CapsNet(url) as client:
+        for _ in range(3):
+            client.models()
+        pool: Any = client._http._transport
+        assert 1 == len(pool._pool.connections)
+    assert [] == pool._pool.connections
+    with pytest.raises(RuntimeError, match="closed"):
+        client.models()
+
+
+def test_the_address_is_taken_from_the_environment(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`CAPSNET_URL`, where none is given."""
+    monkeypatch.setenv("CAPSNET_URL", url)
+    with CapsNet() as client:
+        assert (url, f"CapsNet({url!r})") == (client.url, repr(client))
+        assert "mnist-compact" in [one.name for one in client.models().models]
+
+
+def test_an_address_may_have_a_path(url: str) -> None:
+    """As behind a proxy; /v1 is the service's own."""
+    with CapsNet(f"{url}/v1") as client:
+        assert 4 == client.classify(FOUR).label
+
+
+def test_many_callers_share_a_client(capsnet: CapsNet) -> None:
+    """From several threads at once, each with its own answer."""
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(capsnet.classify, folder(40)))
+    assert [number % 10 for number in range(40)] == [one.label for one in answers]
+
+
+def test_help_shows_what_a_method_takes() -> None:
+    """The parameters, and what comes back."""
+    shown = str(inspect.signature(CapsNet.perturb))
+    assert shown.startswith("(self, /, image:")
+    assert "delta: 'float'" in shown
+    assert shown.endswith("-> 'answers.PerturbAnswer'")

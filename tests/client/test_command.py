@@ -1,0 +1,298 @@
+"""The command against the real service."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from capsnet.command.app import app
+from capsnet.command.session import Exit
+from service.pictures import SAMPLES
+from tests.client.conftest import Serve, problem
+from tests.processes import free_port
+
+FOUR, SEVEN = str(SAMPLES / "4.png"), str(SAMPLES / "7.png")
+Run = Callable[..., Result]
+COMMANDS = {
+    "classify": ["classify", SEVEN],
+    "reconstruct": ["reconstruct", FOUR],
+    "perturb": ["perturb", FOUR, "--dim", "3", "--delta", "0.2"],
+    "sweep": ["sweep", FOUR, "--dim", "3", "--dim", "5"],
+    "segment": ["segment", FOUR],
+    "routing": ["routing", FOUR],
+    "models": ["models"],
+}
+DRAWING = ["reconstruct", "perturb", "sweep", "segment", "routing"]
+
+
+@pytest.fixture
+def run(url: str, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run("classify", "7.png")` asks the real service."""
+    monkeypatch.setenv("CAPSNET_URL", url)
+
+    def invoke(*arguments: str, content: bytes | None = None) -> Result:
+        return CliRunner().invoke(app, arguments, input=content)
+
+    return invoke
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_answers_are_shown(name: str, run: Run) -> None:
+    """In words and tables; nothing on standard error."""
+    result = run(*COMMANDS[name])
+    assert (Exit.OK, "") == (result.exit_code, result.stderr)
+    assert {"models": "mnist-compact", "classify": "7", "segment": "ink"}.get(name, "4") in (
+        result.stdout
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_json_is_one_line_and_nothing_else(name: str, run: Run) -> None:
+    """For scripts; it is the service's answer."""
+    result = run(*COMMANDS[name], "--json")
+    (line,) = result.stdout.splitlines()
+    assert {"version", "limits"} & json.loads(line).keys()
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_pictures_are_written(name: str, run: Run, tmp_path: Path) -> None:
+    """To a file by its suffix, or as a PNG to standard output, and then nothing else."""
+    for suffix in ("png", "webp"):
+        assert "" == run(*COMMANDS[name], "-o", str(tmp_path / f"a.{suffix}")).stdout
+        assert suffix.upper() == opened((tmp_path / f"a.{suffix}").read_bytes()).format
+    piped = opened(run(*COMMANDS[name], "-o", "-").stdout_bytes)
+    assert opened((tmp_path / "a.png").read_bytes()).tobytes() == piped.tobytes()
+
+
+def opened(content: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(content))
+
+
+def test_a_picture_comes_from_standard_input(run: Run) -> None:
+    """`-` is a pipe."""
+    result = run("classify", "-", "--json", content=Path(SEVEN).read_bytes())
+    assert 7 == json.loads(result.stdout)["label"]
+
+
+def test_commands_are_joined_by_pipes(url: str) -> None:
+    """What one draws, the next one reads: a thicker 4 is a 4."""
+    command = f"{sys.executable} -m capsnet"
+    pipe = f"{command} perturb {FOUR} --dim 3 --delta 0.1 -o - | {command} classify - --json"
+    environment = {**os.environ, "CAPSNET_URL": url}
+    ended = subprocess.run(  # noqa: S602  a pipe of our own commands
+        pipe, shell=True, check=True, capture_output=True, env=environment
+    )
+    assert 4 == json.loads(ended.stdout)["label"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Ten digits in folders, and a file that is no picture."""
+    for label in range(10):
+        (tmp_path / "digits" / f"is {label}").mkdir(parents=True)
+        target = tmp_path / "digits" / f"is {label}" / "[a].png"
+        target.write_bytes((SAMPLES / f"{label}.png").read_bytes())
+    (tmp_path / "digits" / "notes.txt").write_text("no picture")
+    monkeypatch.chdir(tmp_path)
+    return Path("digits")
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_folder_gives_a_table(run: Run, folder: Path) -> None:
+    """A line for each picture in it, by name."""
+    lines = [line for line in run("classify", str(folder)).stdout.splitlines() if ".png" in line]
+    assert list(range(10)) == [int(line.split("│")[2]) for line in lines]
+
+
+def test_a_folder_gives_a_list_of_json(run: Run, folder: Path) -> None:
+    """One line too."""
+    (line,) = run("classify", str(folder), "--json").stdout.splitlines()
+    assert list(range(10)) == [one["label"] for one in json.loads(line)]
+
+
+def test_a_folder_gives_a_file_of_answers(run: Run, folder: Path, tmp_path: Path) -> None:
+    """CSV for spreadsheets, JSON lines for programs, and nothing on standard output."""
+    for suffix in ("csv", "jsonl"):
+        target = str(tmp_path / f"a.{suffix}")
+        assert "" == run("classify", str(folder), "--novelty", "-o", target).stdout
+    rows = read_csv(tmp_path / "a.csv")
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [str(label) for label in range(10)] == [row["label"] for row in rows]
+    assert list(range(10)) == [line["label"] for line in lines]
+    assert [line["file"] for line in lines] == [row["file"] for row in rows]
+    assert [line["novelty"]["score"] for line in lines] == [float(row["novelty"]) for row in rows]
+
+
+def test_one_bad_picture_of_several_is_named(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The others are answered; the exit code says that not all were."""
+    (folder / "bad.png").write_bytes(b"no picture")
+    target = tmp_path / "a.csv"
+    assert Exit.REFUSED == run("classify", str(folder), "-o", str(target)).exit_code
+    rows = read_csv(target)
+    assert ["bad.png"] == [Path(row["file"]).name for row in rows if row["error"]]
+    assert 11 == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["classify", FOUR, "--model", "nobody"], Exit.REFUSED, "'nobody' is not loaded"),
+        (["perturb", FOUR, "--dim", "99", "--delta", "0.2"], Exit.REFUSED, "dim is 0 to 15"),
+        (["classify", __file__], Exit.REFUSED, "none of PNG"),
+        (["classify", "nowhere.png"], Exit.USAGE, "nowhere.png"),
+        (["classify", "nowhere.png", FOUR], Exit.USAGE, "nowhere.png"),
+        (["classify", FOUR, "-o", "a.txt"], Exit.USAGE, "a.txt"),
+        (["classify", FOUR, "-o", "a.csv", "--json"], Exit.USAGE, "exclude"),
+        (["reconstruct", FOUR, "-o", "a.nothing"], Exit.USAGE, "extension"),
+        (["perturb", FOUR, "--dim", "3"], Exit.USAGE, "--delta"),
+        (["perturb", FOUR, "--dim", "3", "--delta", "5"], Exit.USAGE, "--delta"),
+        (["classify", FOUR, "--fit", "none", "--polarity", "x"], Exit.USAGE, "--polarity"),
+        (["classify", FOUR, "--timeout", "0"], Exit.USAGE, "--timeout"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments: list[str], code: Exit, text: str, run: Run) -> None:
+    """On standard error, with an exit code for its kind, and no traceback."""
+    result = run(*arguments)
+    assert (code, "") == (result.exit_code, result.stdout)
+    assert text in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_empty_folder_is_said(run: Run, tmp_path: Path) -> None:
+    """It is no answer for nothing."""
+    result = run("classify", str(tmp_path))
+    assert Exit.USAGE == result.exit_code
+    assert "holds no picture" in result.stderr
+
+
+def test_a_refused_connection_says_how_to_start_a_service(run: Run) -> None:
+    """And what else there is."""
+    result = run("models", "--url", f"localhost:{free_port()}")
+    assert Exit.UNREACHABLE == result.exit_code
+    assert {"make", "serve", "--url", "--local"} <= set(result.stderr.replace("`", "").split())
+
+
+def test_a_busy_service_is_said(run: Run, serve: Serve) -> None:
+    """With its problem."""
+    busy = serve(problem(429, "busy", "Retry-After: 9"))
+    result = run("models", "--url", busy.url, "--timeout", "1")
+    assert (Exit.REFUSED, True) == (result.exit_code, "what is wrong" in result.stderr)
+
+
+def test_a_broken_answer_has_its_exit_code(run: Run, serve: Serve) -> None:
+    """A server that is no CapsNet service, or went away."""
+    assert Exit.NO_ANSWER == run("models", "--url", serve(b"").url).exit_code
+
+
+def test_a_key_is_sent(run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the environment, where others cannot read it."""
+    monkeypatch.setenv("CAPSNET_CLIENT_KEY", "a-key-of-this-test")
+    server = serve(b"")
+    run("models", "--url", server.url)
+    assert "authorization: bearer a-key-of-this-test" in server.requests[0]
+
+
+def test_a_bundle_is_asked_without_a_server() -> None:
+    """By its folder, with nothing that listens before or after."""
+    bundle = str(SAMPLES.parents[1] / "model" / "bundles" / "mnist-compact")
+    result = CliRunner().invoke(app, ["classify", SEVEN, "--json", "--local", bundle])
+    assert Exit.OK == result.exit_code, result.output
+    assert (7, "mnist-compact") == tuple(
+        json.loads(result.stdout)[name] for name in ("label", "model")
+    )
+
+
+@pytest.mark.parametrize("bundle", ["nobody", str(SAMPLES)])
+def test_what_is_no_bundle_is_said(bundle: str) -> None:
+    """With the service's own reason."""
+    result = CliRunner().invoke(app, ["models", "--local", bundle])
+    assert Exit.UNREACHABLE == result.exit_code
+    assert bundle in result.stderr.replace("\n", "")
+    assert "make serve" not in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script that `--install-completion` installs."""
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    result = CliRunner().invoke(app, ["--show-completion", shell], prog_name="capsnet")
+    assert "_CAPSNET_COMPLETE" in result.stdout
+
+
+def test_exit_codes_are_in_the_help(run: Run) -> None:
+    """All of them."""
+    text = " ".join(run("--help").stdout.split())
+    assert all(f"{int(code)} " in text.partition("Exit codes:")[2] for code in Exit)
+
+
+def in_a_terminal(url: str, *arguments: str, columns: int = 100) -> str:
+    """What a command writes to a terminal that answers no questions."""
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (60 if columns else 0, columns))
+    environment = {**os.environ, "CAPSNET_URL": url, "TERM": "xterm-256color"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "capsnet", *arguments],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env=environment,
+    )
+    os.close(its)
+    content = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        content += part
+    os.close(ours)
+    assert 0 == process.wait(60)
+    return content.decode()
+
+
+@pytest.mark.parametrize("name", ["classify", *DRAWING])
+def test_a_terminal_shows_pictures(name: str, url: str) -> None:
+    """Half blocks in two colours, where it knows neither Sixel nor Kitty's protocol."""
+    assert in_a_terminal(url, *COMMANDS[name]).count("▀") > 200
+
+
+def test_a_terminal_of_no_size_shows_words(url: str) -> None:
+    """As some of containers and of build servers."""
+    shown = in_a_terminal(url, *COMMANDS["perturb"], columns=0)
+    assert ("▀" in shown, "mnist-compact" in shown) == (False, True)
+
+
+def test_nothing_but_the_answer_is_shown(url: str) -> None:
+    """No warning that the terminal did not say how large its cells are."""
+    assert "Failed" not in in_a_terminal(url, *COMMANDS["perturb"])
+
+
+def test_a_dumb_terminal_and_a_pipe_show_none(
+    url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log file is not filled with blocks."""
+    assert "▀" not in run(*COMMANDS["perturb"]).stdout
+    monkeypatch.setenv("TERM", "dumb")
+    ended = subprocess.run(
+        [sys.executable, "-m", "capsnet", *COMMANDS["perturb"], "--url", url],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "▀" not in ended.stdout

@@ -1,0 +1,181 @@
+"""Servers that are busy, broken or silent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from typing import Any
+
+import pytest
+
+from capsnet import AsyncCapsNet, CapsNet, DeadlineExceeded, InvalidAnswer, Problem, Unreachable
+from tests.client.conftest import Serve, answer, problem
+from tests.processes import free_port
+
+MODELS = answer(
+    200,
+    json.dumps(
+        {"provider": "CPU", "limits": {"images": 5, "body_bytes": 9999}, "models": []}
+    ).encode(),
+)
+IMAGE = b"\x89PNG"
+CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "classify": ((IMAGE,), {}),
+    "reconstruct": ((IMAGE,), {}),
+    "perturb": ((IMAGE,), {"dim": 1, "delta": 0.1}),
+    "sweep": ((IMAGE,), {}),
+    "decode": (([0.0, 0.1],), {"label": 3}),
+    "segment": ((IMAGE,), {}),
+    "routing": ((IMAGE,), {}),
+    "equivariance": ((IMAGE,), {}),
+    "overlay": ((IMAGE, IMAGE), {}),
+    "sample": ((3,), {}),
+    "models": ((), {}),
+    "model": (("mnist",), {}),
+    "reload": ((), {}),
+}
+"""Every method, with what it needs at least."""
+
+
+def call(url: str, name: str = "models", **options: Any) -> Any:
+    """One method of the client that waits."""
+    arguments, keywords = CALLS[name]
+    with CapsNet(url) as client:
+        return getattr(client, name)(*arguments, **keywords, **options)
+
+
+def await_call(url: str, name: str = "models", **options: Any) -> Any:
+    """The same method of the other client."""
+
+    async def run() -> Any:
+        arguments, keywords = CALLS[name]
+        async with AsyncCapsNet(url) as client:
+            return await getattr(client, name)(*arguments, **keywords, **options)
+
+    return asyncio.run(run())
+
+
+BOTH = pytest.mark.parametrize("ask", [call, await_call])
+EVERY = pytest.mark.parametrize("name", CALLS)
+
+
+def test_every_method_is_tested() -> None:
+    """A method that is added is asked for its faults too."""
+    public = {name for name in vars(CapsNet) if not name.startswith("_")}
+    assert public - {"url", "close", "draw", "classify_each"} == CALLS.keys()
+
+
+@BOTH
+@EVERY
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_service_is_asked_again(ask: Any, name: str, status: int, serve: Serve) -> None:
+    """After `Retry-After`, and then the caller learns what the next answer was."""
+    script = serve(problem(status, "busy", "Retry-After: 0"), problem(422, "invalid-parameter"))
+    with pytest.raises(Problem) as raised:
+        ask(script.url, name)
+    assert (422, 2) == (raised.value.status, len(script.requests))
+
+
+@BOTH
+@EVERY
+def test_a_problem_is_an_exception(ask: Any, name: str, serve: Serve) -> None:
+    """With its type, parameter and request id; nothing but 429 and 503 is tried again."""
+    script = serve(problem(500, "internal-error", "Retry-After: 0"))
+    with pytest.raises(Problem, match="In words: what is wrong") as raised:
+        ask(script.url, name)
+    error = raised.value
+    assert ("urn:capsnet:problem:internal-error", "dim", "7c1d0f", 500) == (
+        error.type,
+        error.parameter,
+        error.request_id,
+        error.status,
+    )
+    assert 1 == len(script.requests)
+
+
+@BOTH
+@EVERY
+def test_half_a_body_is_an_invalid_answer(ask: Any, name: str, serve: Serve) -> None:
+    """It is not tried again: the work may have been done."""
+    script = serve(answer(200, b'{"provider": "CPU"}')[:-5])
+    with pytest.raises(InvalidAnswer, match="ended before"):
+        ask(script.url, name)
+    assert 1 == len(script.requests)
+
+
+@BOTH
+@EVERY
+def test_no_answer_at_all_is_an_invalid_answer(ask: Any, name: str, serve: Serve) -> None:
+    """The server closes the connection without a word."""
+    script = serve(b"")
+    with pytest.raises(InvalidAnswer):
+        ask(script.url, name)
+    assert 1 == len(script.requests)
+
+
+@BOTH
+@EVERY
+@pytest.mark.parametrize("body", [b"<html>", b"null", b'{"model": 3}'])
+def test_another_kind_of_answer_is_invalid(ask: Any, name: str, body: bytes, serve: Serve) -> None:
+    """What is not as documented is never handed on half read; `model` gives any object."""
+    if name == "model" and body.startswith(b"{"):
+        pytest.skip("a manifest is an object, and this is one")
+    with pytest.raises(InvalidAnswer):
+        ask(serve(answer(200, body)).url, name)
+
+
+@BOTH
+def test_silence_ends_at_the_deadline(ask: Any, serve: Serve) -> None:
+    """A server that says nothing holds nobody longer than the deadline and its grace."""
+    script, began = serve(), time.monotonic()
+    with pytest.raises(DeadlineExceeded, match=r"no answer within 0\.2 s"):
+        ask(script.url, timeout_s=0.2)
+    assert time.monotonic() - began < 5
+
+
+@BOTH
+def test_nothing_that_listens_is_unreachable(ask: Any) -> None:
+    """The error names the address."""
+    port = free_port()
+    with pytest.raises(Unreachable, match=str(port)):
+        ask(f"http://127.0.0.1:{port}")
+
+
+@BOTH
+def test_a_pause_beyond_the_deadline_is_not_taken(ask: Any, serve: Serve) -> None:
+    """Who would be answered too late learns at once that the service is busy."""
+    script, began = serve(problem(429, "busy", "Retry-After: 60")), time.monotonic()
+    with pytest.raises(Problem) as raised:
+        ask(script.url, timeout_s=20)
+    assert (429, 60) == (raised.value.status, raised.value.retry_after_s)
+    assert time.monotonic() - began < 10
+
+
+@BOTH
+def test_each_attempt_sends_the_time_that_is_left(ask: Any, serve: Serve) -> None:
+    """`X-Request-Timeout` shrinks by what was waited."""
+    script = serve(problem(503, "unavailable", "Retry-After: 1"), MODELS)
+    ask(script.url, timeout_s=9)
+    first, second = (
+        float(re.findall(r"x-request-timeout: (.*)", one)[0]) for one in script.requests
+    )
+    assert 8 < first <= 9
+    assert second <= first - 1
+
+
+@BOTH
+def test_a_proxys_page_is_a_problem_with_its_status(ask: Any, serve: Serve) -> None:
+    """A gateway knows nothing of problem details."""
+    script = serve(answer(502, b"<h1>Bad Gateway</h1>", "Content-Type: text/html"))
+    with pytest.raises(Problem, match="Bad Gateway") as raised:
+        ask(script.url)
+    assert (502, "about:blank") == (raised.value.status, raised.value.type)
+
+
+def test_members_of_later_services_are_left_out(serve: Serve) -> None:
+    """An answer with more than this version knows is read."""
+    body = {"provider": "CPU", "limits": {"images": 5, "body_bytes": 9, "new": 1}, "models": []}
+    found = call(serve(answer(200, json.dumps({**body, "new": {}}).encode())).url)
+    assert 5 == found.limits.images

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from capsnet.answers import Limits
+from capsnet.exchange import form_batches
+from capsnet.images import is_one, read_image
+
+GREY = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
+
+
+def pixels(content: bytes) -> np.ndarray[Any, Any]:
+    return np.asarray(Image.open(io.BytesIO(content)))
+
+
+def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
+    """Paths, bytes and open files all give the file's bytes."""
+    path = tmp_path / "a.png"
+    path.write_bytes(b"content")
+    sources = (str(path), path, b"content", bytearray(b"content"), memoryview(b"content"))
+    assert {b"content"} == {*map(read_image, sources), read_image(io.BytesIO(b"content"))}
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64, np.uint16])
+def test_integers_are_brightness_from_0_to_255(kind: type) -> None:
+    """Whatever their size."""
+    np.testing.assert_array_equal(GREY, pixels(read_image(GREY.astype(kind))))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_floats_are_brightness_from_0_to_1(kind: type) -> None:
+    """Rounded to 8 bits."""
+    np.testing.assert_array_equal(GREY, pixels(read_image((GREY / 255).astype(kind))))
+
+
+def test_truth_values_are_black_and_white() -> None:
+    """A mask is an image."""
+    np.testing.assert_array_equal([[0, 255]], pixels(read_image(np.array([[False, True]]))))
+
+
+@pytest.mark.parametrize(
+    ("shape", "seen"),
+    [
+        ((28, 28), (28, 28)),
+        ((28, 28, 1), (28, 28)),
+        ((1, 28, 28), (28, 28)),
+        ((20, 30, 3), (20, 30, 3)),
+        ((3, 20, 30), (20, 30, 3)),
+        ((20, 30, 4), (20, 30, 4)),
+    ],
+)
+def test_channels_come_first_or_last(shape: tuple[int, ...], seen: tuple[int, ...]) -> None:
+    """As in torch or as in Pillow."""
+    assert seen == pixels(read_image(np.zeros(shape))).shape
+
+
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (np.zeros((5, 28, 28)), "list"),
+        (np.zeros((2, 1, 28, 28)), "list"),
+        (np.zeros(784), "list"),
+        (np.full((2, 2), 1.5), "0 to 1"),
+        (np.full((2, 2), np.nan), "0 to 1"),
+        (np.full((2, 2), -1), "0 to 255"),
+        (np.full((2, 2), 256), "0 to 255"),
+        (np.full((2, 2), "a"), "numbers"),
+    ],
+)
+def test_other_arrays_are_refused(array: np.ndarray[Any, Any], text: str) -> None:
+    """Before anything is sent, with what is expected."""
+    with pytest.raises(ValueError, match=text):
+        read_image(array)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I", "F"])
+def test_pillow_images_of_every_mode_become_a_png(mode: str) -> None:
+    """Those that PNG does not have are converted."""
+    assert (4, 3) == Image.open(io.BytesIO(read_image(Image.new(mode, (4, 3))))).size
+
+
+def test_a_photograph_is_sent_upright() -> None:
+    """A PNG of a turned photograph would lose the note that it is turned."""
+    photograph, file = Image.new("RGB", (4, 3)), io.BytesIO()
+    photograph.getexif()[0x0112] = 6  # to be turned by a quarter
+    photograph.save(file, "JPEG", exif=photograph.getexif())
+    assert (3, 4) == Image.open(io.BytesIO(read_image(Image.open(file)))).size
+
+
+@pytest.mark.parametrize("image", [3, None, [1, 2]])
+def test_what_is_no_image_is_refused(image: Any) -> None:
+    """By its type."""
+    with pytest.raises(TypeError, match="an image is a path"):
+        read_image(image)
+
+
+def test_a_file_of_text_is_refused() -> None:
+    """With the way to open it."""
+    with pytest.raises(TypeError, match="binary mode"):
+        read_image(io.StringIO("text"))  # type: ignore[arg-type]
+
+
+def test_one_image_is_told_from_several() -> None:
+    """Lists, tuples and generators are several; an array is one."""
+    assert all(map(is_one, ("a.png", Path("a.png"), b"", GREY, Image.new("L", (1, 1)), 3)))
+    assert not any(map(is_one, ([GREY], (GREY,), (one for one in [GREY]))))
+
+
+def test_batches_have_as_many_images_as_the_service_accepts() -> None:
+    """In order, none lost, by number and by bytes."""
+    few = form_batches([b"%d" % number for number in range(7)], Limits(images=3, body_bytes=10**9))
+    assert [[b"0", b"1", b"2"], [b"3", b"4", b"5"], [b"6"]] == list(few)
+    heavy = form_batches([b"x" * 1000] * 5, Limits(images=100, body_bytes=3000))
+    assert [2, 2, 1] == [len(batch) for batch in heavy]
