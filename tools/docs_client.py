@@ -6,17 +6,19 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, get_overloads
 
-from capsnet import Answer, AsyncCapsNet, CapsNet, CapsNetError
+from capsnet import Answer, AsyncCapsNet, CapsNet, CapsNetError, serve
 from tools.docs_table import table
+
+_LINE = 90
 
 
 def describe_client() -> Iterator[str]:
     """Markdown of the Python client, from its docstrings."""
-    for kind in (CapsNet, AsyncCapsNet):
-        yield from (f"### `{kind.__name__}`", "", *_prose(kind))
-        yield from _methods(kind)
+    yield from ("### `CapsNet`", "", *_prose(CapsNet), *_methods(CapsNet))
+    yield from ("### `AsyncCapsNet`", "", *_prose(AsyncCapsNet))
+    yield from ("### `serve`", "", *_prose(serve))
     yield from ("### Answers", "", "All have `to_dict()`, their JSON.", "")
     for kind in Answer.__subclasses__():
         yield from _answers(kind)
@@ -29,10 +31,21 @@ def _methods(kind: type) -> Iterator[str]:
     for name, method in vars(kind).items():
         if name.startswith("_") or not callable(method):
             continue
-        signature = inspect.signature(method)
-        given = [one for one in signature.parameters.values() if one.name != "self"]
-        shown = str(signature.replace(parameters=given)).replace("'", "")
-        yield from (f"#### `{name}`", "", "```python", f"{name}{shown}", "```", "", *_prose(method))
+        signature = inspect.signature((get_overloads(method) or [method])[-1])
+        shown = f"{name}{_shape(signature)}".replace("'", "")
+        yield from (f"#### `{name}`", "", "```python", shown, "```", "", *_prose(method))
+
+
+def _shape(signature: inspect.Signature) -> str:
+    """Parameters and result, on one line or with a line for each parameter."""
+    given = [one for one in signature.parameters.values() if one.name != "self"]
+    line = str(signature.replace(parameters=given))
+    if len(line) <= _LINE:
+        return line
+    first = next(place for place, one in enumerate(given) if one.kind is one.KEYWORD_ONLY)
+    lines = [*map(str, given[:first]), "*", *map(str, given[first:])]
+    inside = "".join(f"    {one},\n" for one in lines)
+    return f"(\n{inside}) -> {signature.return_annotation}"
 
 
 def _answers(kind: type) -> Iterator[str]:

@@ -16,6 +16,7 @@ from capsnet.answers import (
 from capsnet.client import AsyncCapsNet, AsyncDrawings, CapsNet, Drawings
 from capsnet.errors import CapsNetError, DeadlineExceeded, InvalidAnswer, Problem, Unreachable
 from capsnet.images import ImageLike
+from capsnet.local import NoLocalService, serve
 
 __all__ = [
     "Answer",
@@ -31,6 +32,7 @@ __all__ = [
     "ImageLike",
     "InvalidAnswer",
     "ModelsAnswer",
+    "NoLocalService",
     "PerturbAnswer",
     "Prediction",
     "Problem",
@@ -39,4 +41,5 @@ __all__ = [
     "SegmentAnswer",
     "SweepAnswer",
     "Unreachable",
+    "serve",
 ]

@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from capsnet.client import CapsNet
-from capsnet.command.local import NoLocalService, serve
 from capsnet.errors import CapsNetError, Problem, Unreachable
 from capsnet.exchange import DEFAULT_URL
+from capsnet.local import NoLocalService, serve
 
 P = ParamSpec("P")
 errors = Console(stderr=True, highlight=False, soft_wrap=True)

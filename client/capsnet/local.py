@@ -1,4 +1,4 @@
-"""A service of one bundle for as long as a command runs, where the service is installed."""
+"""A service of one bundle on this machine, where the service is installed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NoLocalService(Unreachable):
 
 @contextmanager
 def serve(bundle: str) -> Iterator[str]:
-    """The address of a service of one bundle.
+    """Start a service of one bundle, and stop it at the end of the `with`; gives its address.
 
     Args:
         bundle: the folder of a bundle, or the name of one that ships.
@@ -42,7 +42,7 @@ def serve(bundle: str) -> Iterator[str]:
     """
     if find_spec(SERVICE) is None:
         raise NoLocalService(
-            "--local needs the service's package (capsnet-service) in this environment"
+            "a local bundle needs the service's package (capsnet-service) in this environment"
         )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,0 +1,101 @@
+"""Examples are run against the real service, and type-checked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.pictures import SAMPLES
+from tests.processes import SOURCE, running
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+RUN_BY = {".py": sys.executable, ".mjs": "node", ".sh": "sh"}
+WRONG_CALL = """
+from capsnet import CapsNet
+
+CapsNet().perturb("4.png", dim="three")
+CapsNet().classify(["4.png"]).label
+"""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The service with all bundles that ship."""
+    settings = {"CAPSNET_DEVICE": "cpu", "CAPSNET_WORKERS": "1"}
+    with running(lambda _: SOURCE, settings) as (_, client):
+        yield str(client.base_url)
+
+
+def run(example: Path, url: str, *arguments: str) -> str:
+    """What an example prints."""
+    program = RUN_BY[example.suffix]
+    if not shutil.which(program):
+        pytest.skip(f"needs {program}")
+    return subprocess.run(
+        [program, str(example), *arguments],
+        env={**os.environ, "CAPSNET_URL": url},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    "example", sorted(EXAMPLES.glob("classify_*")), ids=lambda example: example.name
+)
+def test_every_way_to_ask_gives_the_same_answer(example: Path, url: str) -> None:
+    """The same picture is the same digit, whoever asks."""
+    assert "7" == run(example, url, str(SAMPLES / "7.png")).strip()
+
+
+def test_a_wrong_label_is_found(url: str, tmp_path: Path) -> None:
+    """A 3 among the fives; a file that is no picture is named and passed over."""
+    for label in range(10):
+        (tmp_path / str(label)).mkdir()
+        shutil.copy(SAMPLES / f"{label}.png", tmp_path / str(label))
+    shutil.copy(SAMPLES / "3.png", tmp_path / "5" / "odd.png")
+    (tmp_path / "5" / "notes.txt").write_text("no picture")
+    (line,) = run(EXAMPLES / "wrong_labels.py", url, str(tmp_path)).splitlines()
+    assert line.startswith(f"{tmp_path / '5' / 'odd.png'}: 3 (0.")
+
+
+def test_the_notebook_runs() -> None:
+    """From its first cell to its last, with a bundle that it serves itself."""
+    options = ["-p", "no:cacheprovider", "--nbmake", "--nbmake-timeout=300"]
+    command = [sys.executable, "-m", "pytest", *options, str(EXAMPLES / "look-inside.ipynb")]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def test_the_notebook_is_kept_without_outputs() -> None:
+    """Pictures in it would be generated files."""
+    text = (EXAMPLES / "look-inside.ipynb").read_text()
+    assert '"outputs": []' in text
+    assert "image/png" not in text
+
+
+def check_types(*files: str) -> str:
+    """What mypy says of files that use the installed client."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", *files]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
+def test_examples_are_typed() -> None:
+    """The client's types are those that a strict checker asks for."""
+    files = [str(path) for path in EXAMPLES.glob("*.py")]
+    assert "Success" in check_types(*files)
+
+
+def test_a_wrong_call_is_found_by_types(tmp_path: Path) -> None:
+    """Parameters and answers are not `Any`."""
+    file = tmp_path / "wrong.py"
+    file.write_text(WRONG_CALL)
+    found = check_types(str(file))
+    assert 'incompatible type "str"; expected "int"' in found
+    assert "no attribute" in found
