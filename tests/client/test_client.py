@@ -228,22 +228,22 @@ def test_an_unknown_model_is_a_problem_of_the_whole_list(capsnet: CapsNet) -> No
     assert "model" == raised.value.parameter
 
 
-BAD: list[tuple[Callable[[CapsNet], Any], str, str | None]] = [
-    (lambda one: one.classify(b"no image"), "unsupported-format", None),
-    (lambda one: one.classify(b""), "malformed-request", None),
-    (lambda one: one.classify(FOUR.read_bytes()[:60]), "unreadable-picture", None),
-    (lambda one: one.classify(FOUR, model="nobody"), "unknown-model", "model"),
-    (lambda one: one.perturb(FOUR, dim=16, delta=0.1), "invalid-parameter", "dim"),
-    (lambda one: one.perturb(FOUR, dim=1, delta=2), "invalid-parameter", "delta"),
-    (lambda one: one.reconstruct(FOUR, target=10), "invalid-parameter", "target"),
-    (lambda one: one.sweep(FOUR, dims=[1, 1]), "invalid-parameter", "dims"),
-    (lambda one: one.decode([0.1] * 3, label=4), "invalid-parameter", "pose"),
-    (lambda one: one.model("nobody"), "unknown-model", "model"),
-    (lambda one: one.sample(11), "invalid-parameter", "label"),
-]
+BAD: dict[str, tuple[Callable[[CapsNet], Any], str, str | None]] = {
+    "no image": (lambda one: one.classify(b"no image"), "unsupported-format", None),
+    "nothing": (lambda one: one.classify(b""), "malformed-request", None),
+    "half an image": (lambda one: one.classify(FOUR.read_bytes()[:60]), "unreadable-picture", None),
+    "unknown bundle": (lambda one: one.classify(FOUR, model="nobody"), "unknown-model", "model"),
+    "dim": (lambda one: one.perturb(FOUR, dim=16, delta=0.1), "invalid-parameter", "dim"),
+    "delta": (lambda one: one.perturb(FOUR, dim=1, delta=2), "invalid-parameter", "delta"),
+    "target": (lambda one: one.reconstruct(FOUR, target=10), "invalid-parameter", "target"),
+    "dims": (lambda one: one.sweep(FOUR, dims=[1, 1]), "invalid-parameter", "dims"),
+    "pose": (lambda one: one.decode([0.1] * 3, label=4), "invalid-parameter", "pose"),
+    "unknown manifest": (lambda one: one.model("nobody"), "unknown-model", "model"),
+    "sample": (lambda one: one.sample(11), "invalid-parameter", "label"),
+}
 
 
-@pytest.mark.parametrize(("ask", "slug", "parameter"), BAD)
+@pytest.mark.parametrize(("ask", "slug", "parameter"), BAD.values(), ids=BAD)
 def test_bad_input_is_named(
     ask: Callable[[CapsNet], Any], slug: str, parameter: str | None, capsnet: CapsNet
 ) -> None:
