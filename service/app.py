@@ -58,10 +58,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     Raises:
         service.settings.SettingsError: the API keys cannot be used, or traces cannot be sent.
     """
-    lifecycle, admission = (
-        Lifecycle(),
-        Admission(max(settings.max_waiting_rows, largest_job(settings.max_pictures))),
-    )
+    lifecycle = Lifecycle()
+    admission = Admission(max(settings.max_waiting_rows, largest_job(settings.max_pictures)))
     metrics = Metrics(lambda: admission.waiting)
     preparation = Preparation(max_pixels=settings.max_pixels, processes=settings.decode_processes)
     drawing = open_drawing()

@@ -28,8 +28,8 @@ DRAW_CPU_S = 10.0
 _MATPLOTLIB = ("matplotlib.figure", "matplotlib.backends.backend_agg")
 _MEMORY_BYTES = 500_000_000
 """For a drawing: the largest sweep has 21 megapixels."""
-_MOST_WAITING = 32
-"""Drawings."""
+MOST_WAITING = 8
+"""Drawings, each a fifth of a second: more callers are told to come again."""
 _THUMBNAILS = 13
 """At most so many images are shown, evenly spaced."""
 _UNITS: dict[Transform, str] = {
@@ -49,7 +49,7 @@ _GAP, _HEAD = 16, 56
 def open_pool() -> Pool:
     """One process that draws, started with the first drawing: matplotlib takes 50 MB."""
     template = Template(__name__, *_MATPLOTLIB, memory_bytes=_MEMORY_BYTES)
-    return Pool(template, processes=1, limit=_MOST_WAITING)
+    return Pool(template, processes=1, limit=MOST_WAITING)
 
 
 def _draw(fill: Callable[[Figure], None], *, width_px: float, height_px: float) -> bytes:

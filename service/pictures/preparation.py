@@ -20,6 +20,8 @@ _LEAST = 20_000
 """Pixels that take as long as the way to a process and back."""
 _MOST_WAITING = 64
 """Of the largest files, at each of the two."""
+_MOST_TOGETHER = 16
+"""Of the largest files in one request, small ones aside: a body has room for ten photographs."""
 _CPU_S, _CPU_S_PER_PIXEL = 0.25, 2e-7
 """CPU time for a file; ten times what a photograph takes."""
 _MEMORY_BYTES, _MEMORY_BYTES_PER_PIXEL = 64_000_000, 16
@@ -66,12 +68,16 @@ class Preparation:
             deadline: seconds of `time.monotonic`.
 
         Raises:
+            TooLarge: all of them together.
             QueueFull: too much waits to be decoded.
             Closed: the processes were lost.
         """
         weights = [self._weigh(upload, frame) for upload in uploads]
         if weights == [0]:
             return [await self._prepare(uploads[0], frame, 0)]
+        most = _MOST_TOGETHER * self._largest
+        if sum(one for one in weights if isinstance(one, int) and one > _LARGE) > most:
+            raise TooLarge(f"the large pictures of a request may have {most:,} pixels together")
         turns = asyncio.Semaphore(self._processes)
 
         async def prepare_in_turn(upload: Upload, weight: int | Problem) -> Prepared | Problem:

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from service.http.negotiation import JSON, PNG
 from service.inference.job import Job
+from service.views import MOST_WAITING
 
 DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/perturb/sweep?dims=0&step=0.5"]
 
@@ -24,7 +25,7 @@ def test_a_full_queue_of_drawings_is_answered_with_429(
 ) -> None:
     """Before inference, and for drawings alone: the same as JSON has no need to wait for them."""
     admission = client.app.state.drawing.admission  # type: ignore[attr-defined]
-    others = Job(0.0, math.inf, cost=32)
+    others = Job(0.0, math.inf, cost=MOST_WAITING)
     admission.admit(others)
     try:
         refused = draw(client, path, digits[7])

@@ -123,6 +123,14 @@ def test_small_pictures_do_not_wait_for_large_ones(preparation: Preparation) -> 
     assert "small" == done[0]
 
 
+def test_a_request_of_many_large_pictures_is_refused(preparation: Preparation) -> None:
+    """A few kilobytes that would take half a minute; as many small pictures are fine."""
+    with pytest.raises(TooLarge, match="400,000,000 pixels together"):
+        prepare(preparation, *17 * [webp(5_000)])
+    assert 0 == preparation._template.pid
+    assert [Prepared] * 40 == [type(one) for one in prepare(preparation, *40 * [png(56, 56)])]
+
+
 def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: Preparation) -> None:
     """By what their headers announce, before anything is decoded; those that left do not count."""
 
