@@ -7,7 +7,11 @@ import logging
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536
@@ -16,6 +20,8 @@ MAX_TARGET_BYTES = 8_192
 """Of the path with its query (414); as nginx."""
 _LONG_TARGET = "the path and query are too long"
 _LONG_HEAD = "the head of the request is too long"
+_PIECE_BYTES = 16_384
+"""Parsed at once: of requests in a row on one connection, so much waits as requests."""
 _MOMENT_S = 0.2
 """What a client that has just connected may take to send its request, while the server ends."""
 
@@ -49,6 +55,10 @@ class Http1(HttpToolsProtocol):
         """No head is incomplete."""
         self._pending_bytes = 0
         """Parsed since the last head, part of a body or end of a request."""
+        self._unparsed = b""
+        """What came behind requests that wait for their turn."""
+        self._running: RequestResponseCycle | None = None
+        """What is being answered: `self.cycle` is the newest request."""
         self._refusal: bytes | None = None
         """The last answer: nothing is read any more."""
 
@@ -62,25 +72,41 @@ class Http1(HttpToolsProtocol):
         self._stop_timer()
         self._stop_write_timer()
         self._unset_keepalive_if_required()
+        self.pipeline.clear()
+        self._unparsed = b""
+        if self._running:
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came."""
-        while data and not self._refusal:
-            self._pending_bytes += len(data)
-            try:
-                self.parser.feed_data(data)
-            except httptools.HttpParserError:
-                self._refuse(400, "the request is not HTTP/1.1")
-            except httptools.HttpParserUpgrade as stop:
-                if self.parser.get_method() != b"CONNECT":
-                    data = self._head() + data[stop.args[0] :]
-                    self.parser = httptools.HttpRequestParser(self)
-                    continue
+        """Parse what came, unless requests wait for their turn; then read no more."""
+        self._unparsed += data
+        self._parse()
+        if self._unparsed:
+            self.flow.pause_reading()
+
+    def _parse(self) -> None:
+        rest = memoryview(self._unparsed)
+        while rest and not self.pipeline and not self._refusal:
+            piece, rest = rest[:_PIECE_BYTES], rest[_PIECE_BYTES:]
+            self._pending_bytes += len(piece)
+            self._feed(piece)
+            self._check_lengths()
+        self._unparsed = b"" if self._refusal else bytes(rest)
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._refuse(400, "the request is not HTTP/1.1")
+        except httptools.HttpParserUpgrade as stop:
+            if self.parser.get_method() == b"CONNECT":
                 self._refuse(400, "there is no CONNECT here")
-            else:
-                self._check_lengths()
-            return
+                return
+            data = self._head() + data[stop.args[0] :]
+            self.parser = httptools.HttpRequestParser(self)
+            self._feed(data)
 
     def shutdown(self) -> None:
         """Close the connection; a first request may be on its way and gets a moment to arrive."""
@@ -154,6 +180,12 @@ class Http1(HttpToolsProtocol):
             self._close(self._refusal)
         elif self.transport.is_closing():
             self._start_write_timer()
+        elif self._unparsed:
+            self._parse()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def timeout_keep_alive_handler(self) -> None:
         """End an idle connection, even if its last answer was not taken."""

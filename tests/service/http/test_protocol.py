@@ -261,6 +261,49 @@ def test_there_is_one_host(version: bytes, hosts: int, status: int) -> None:
     assert [status] == statuses(asyncio.run(exchange([head])))
 
 
+@pytest.mark.parametrize("offer", [b"", OFFER], ids=["plain", "offers HTTP/2"])
+def test_thousands_of_requests_in_a_row_wait_outside(offer: bytes) -> None:
+    """They are parsed when it is their turn, a few at a time, and all are answered."""
+    most = 0
+
+    async def look(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal most
+        (connection,) = server.server_state.connections
+        most = max(most, len(connection.pipeline))
+        await echo(scope, receive, send)
+
+    async def send() -> bytes:
+        nonlocal server
+        async with connected(look) as (server, reader, writer):
+            writer.write(WITH_LENGTH % offer * 5000 + LAST)
+            return await asyncio.wait_for(read_all(reader), 60)
+
+    server: Any = None
+    answer = asyncio.run(send())
+    assert (5001, 5000) == (answer.count(b"HTTP/1.1 200"), answer.count(b"got hello."))
+    assert 0 < most < 500
+
+
+def test_who_leaves_with_requests_in_a_row_has_left_all_of_them() -> None:
+    """The request that is being answered hears of it, though others came after it."""
+    heard = asyncio.Event()
+
+    async def wait(_scope: Any, receive: Any, _send: Any) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        heard.set()
+
+    async def ask() -> None:
+        async with connected(wait) as (server, _, writer):
+            writer.write((WITH_LENGTH % b"") * 3)
+            await until(lambda: bool(server.server_state.tasks))
+            writer.transport.abort()
+            await asyncio.wait_for(heard.wait(), 10)
+            await until(lambda: not server.server_state.tasks)
+
+    asyncio.run(ask())
+
+
 def test_empty_lines_do_not_keep_a_connection() -> None:
     """An idle connection ends in its time, whatever empty lines arrive."""
     good = LAST.replace(b"close", b"keep-alive")
