@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from starlette.types import Message, Receive
 
 from service.errors import Busy, TooLarge, UploadTimeout
+from service.http.memory import Freed
 from service.settings import Settings
 
 LEAST_BYTES, WINDOW_S = 10_000, 10.0
@@ -34,6 +35,7 @@ class Budget:
     held_bytes: int = 0
     _of_client: Counter[str] = field(default_factory=Counter)
     _unfinished: set[Body] = field(default_factory=set)
+    _freed: Freed = field(default_factory=Freed)
 
     def hold(self, body: Body, size: int, *, more: bool) -> None:
         """Count bytes that have arrived.
@@ -59,6 +61,7 @@ class Budget:
         self._of_client[body.client] -= body.size
         if not self._of_client[body.client]:
             del self._of_client[body.client]
+        self._freed.note(body.size)
         body.size = 0
 
 
