@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+from typing import Any
 
-_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
+_TRIM: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """There is none but in glibc."""
 LARGE_BYTES = 50_000_000
 _PAUSE_S = 1.0
