@@ -21,7 +21,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test test-cuda check docs pictures train train-seeds gpu-run export evaluate release-check screenshot bench-setup bench sbom image image-test base-image clean
+.PHONY: help serve test test-cuda check docs pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench sbom image image-test base-image clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -67,6 +67,9 @@ export: $(VENV)/.dev ## Write the bundle of RUN to model/bundles.
 
 evaluate: $(VENV)/.dev ## Score BUNDLE on the test split.
 	$(BIN)/python -m training evaluate $(BUNDLE) $(ARGS)
+
+faults: $(VENV)/.dev ## Stop, kill and starve processes under load; a quarter of an hour.
+	$(BIN)/python -m pytest tests/e2e/test_faults.py -m "faults or not faults" $(ARGS)
 
 release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect evaluate's score.
 	@test -n "$$CAPSNET_DATA_DIR" || { echo "CAPSNET_DATA_DIR must name the data sets' folder"; exit 1; }

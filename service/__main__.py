@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import resource
+import signal
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-
-from service.lifecycle import end
-from service.settings import Settings, SettingsError
-from service.telemetry import logs
 
 USAGE = """usage: python -m service
 
@@ -24,37 +20,29 @@ def main() -> None:
     if sys.argv[1:]:
         print(USAGE, file=sys.stderr)
         sys.exit(0 if sys.argv[1] in ("-h", "--help") else 2)
+    for sig in (signal.SIGTERM, signal.SIGINT):  # until the supervisor has its own handlers
+        signal.signal(sig, lambda *_: os._exit(0))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing is loaded yet
     allow_many_connections()
-    try:
-        settings = Settings.from_environment()
-        logs.configure(settings.log_format)
-        if settings.of_worker().workers == 1 and settings.engine != "shared":
-            serve(settings)
-        else:
-            end(supervise(settings))
-    except SettingsError as error:
-        sys.exit(f"capsnet-service: {error}")
+    supervise()
 
 
-def serve(settings: Settings) -> None:
-    """Serve from this process alone."""
-    from service.app import create_app  # noqa: PLC0415  a supervisor needs none of it
-    from service.server import Server  # noqa: PLC0415
+def supervise() -> None:
+    """Read the settings, and run the supervisor."""
+    import asyncio  # noqa: PLC0415
 
-    Server(create_app(settings), settings).run()
+    from service.processes.board import FOLDER  # noqa: PLC0415  signals are handled before
+    from service.processes.plan import Plan  # noqa: PLC0415
+    from service.processes.supervisor import Supervisor  # noqa: PLC0415
+    from service.telemetry import logs  # noqa: PLC0415
 
-
-def supervise(settings: Settings) -> str | None:
-    """Serve from other processes; the failure, if it ends with one."""
-    from service.http.keys import Access  # noqa: PLC0415  as above
-    from service.supervisor import Supervisor  # noqa: PLC0415
-    from service.telemetry.tracing import telemetry  # noqa: PLC0415
-
-    Access(settings), telemetry(settings)  # what is wrong with them is said once
-
-    with tempfile.TemporaryDirectory(prefix="capsnet-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        return asyncio.run(Supervisor(settings, Path(folder)).run())
+    plan = Plan.read()
+    logs.configure(plan.log_format)
+    with tempfile.TemporaryDirectory(prefix="capsnet-", ignore_cleanup_errors=True) as folder:
+        os.environ[FOLDER] = folder
+        failure = asyncio.run(Supervisor(plan, Path(folder)).run())
+    if failure:
+        sys.exit(f"capsnet-service: {failure}")
 
 
 def allow_many_connections() -> None:

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from model.runtime.cpu import cpu_quota
 from service import VERSION
+from service.api.models import refuse_reload
 from service.api.routes import TAGS, api_routes, largest_job
+from service.health import Health
 from service.http.keys import Access
 from service.http.middleware import Exchange, cross_origin
 from service.http.openapi import complete
 from service.http.pages import StaticMount, show_docs, show_page
 from service.http.route import Route
-from service.inference.bundles import Bundles, load_runtimes
+from service.inference.bundles import load_runtimes, settle_memory
 from service.inference.engine import Engine
-from service.inference.engine import open_engine as open_local
+from service.inference.engine import open_engine as open_runtimes
 from service.inference.job import Admission
-from service.inference.remote import Remote
-from service.lifecycle import Lifecycle
 from service.pictures.preparation import Preparation
+from service.processes.board import Board
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import telemetry
 from service.views import open_pool as open_drawing
 
+log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 5
 """How long the last inference may take to end, once nobody waits for it any more."""
 
@@ -48,32 +50,68 @@ Frosst and Hinton, Dynamic Routing Between Capsules (2017).
 """
 
 
-def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
-    """Wire the service.
+OpenEngine = Callable[[Metrics, Health], Awaitable[Engine]]
+
+
+def create_app(
+    settings: Settings | None = None,
+    engine: Engine | None = None,
+    *,
+    open_engine: OpenEngine | None = None,
+    reload: Callable[[], Awaitable[Any]] = refuse_reload,
+    board: Board | None = None,
+) -> FastAPI:
+    """Wire the service: it loads the bundles while it already answers probes.
+
+    It needs no supervisor: `uvicorn --factory service.app:create_app` serves it too.
 
     Args:
-        settings: of this process.
-        engine: where inference happens; without one, `app.state.bundles` is to load it.
+        settings: of this process; by default the environment's.
+        engine: where inference happens, if that is loaded already.
+        open_engine: loads it, if not from the bundles in this process.
+        reload: has all workers load the bundles anew; what they have loaded then.
+        board: of the supervisor, for the metrics and `/readyz`.
 
     Raises:
-        service.settings.SettingsError: the API keys cannot be used, or traces cannot be sent.
+        service.settings.SettingsError: a setting is wrong, the API keys cannot be used, or traces
+            cannot be sent.
     """
-    lifecycle = Lifecycle()
+    settings = settings or Settings.from_environment()
+    open_engine = open_engine or partial(open_here, settings)
+    health = Health(settings.inference_timeout_s)
     admission = Admission(max(settings.max_waiting_rows, largest_job(settings.max_pictures)))
-    metrics = Metrics(lambda: admission.waiting)
+    metrics = Metrics(lambda: admission.waiting, board)
     preparation = Preparation(max_pixels=settings.max_pixels, processes=settings.decode_processes)
     drawing = open_drawing()
-    bundles = Bundles(_opener(settings, lifecycle, metrics), metrics.note_engine)
     access = Access(settings)
+
+    async def load() -> None:
+        """Load; what goes wrong is this process's failure."""
+        try:
+            loaded = await open_engine(metrics, health)
+        except Exception as error:
+            log.debug("the bundles cannot be loaded", exc_info=True)
+            health.fail(str(error))
+            return
+        settle_memory()
+        use(loaded)
+
+    def use(loaded: Engine) -> None:
+        health.loaded = loaded
+        metrics.note_engine(loaded)
+        log.info("ready: %s with %s", ", ".join(loaded.manifests), loaded.provider)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         preparation.start()
+        loading = None if health.loaded else asyncio.ensure_future(load())
         yield
+        if loading:
+            loading.cancel()
         preparation.close()
         drawing.close()
-        if not bundles.close(CLOSE_TIMEOUT_S):
-            lifecycle.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
+        if health.loaded and not health.loaded.close(CLOSE_TIMEOUT_S):
+            health.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
 
     app = FastAPIOffline(
         title="CapsNet service",
@@ -87,44 +125,38 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         lifespan=lifespan,
         telemetry=telemetry(settings),
     )
-    app.state.settings = settings
-    app.state.bundles, app.state.reload = bundles, bundles.reload
-    app.state.admission, app.state.preparation = admission, preparation
-    app.state.drawing = drawing
-    app.state.metrics, app.state.lifecycle = metrics, lifecycle
+    app.state.settings, app.state.health, app.state.board = settings, health, board
+    app.state.load, app.state.reload = load, reload
+    app.state.admission, app.state.metrics = admission, metrics
+    app.state.preparation, app.state.drawing = preparation, drawing
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
     pages = [page("/", show_page, permission="open"), page("/docs", show_docs), StaticMount()]
     app.router.routes[:0] = [*api_routes(access, max_images=settings.max_pictures), *pages]
     complete(app)
     # Instead of Starlette's and FastAPI's own middleware: Exchange answers all errors.
-    exchange = Exchange(app.router, access, settings, metrics=metrics, lifecycle=lifecycle)
+    exchange = Exchange(app.router, access, settings, metrics=metrics, health=health)
     app.middleware_stack = cross_origin(exchange, settings.cors_origins)
     if engine is not None:
-        bundles.use(engine)
+        use(engine)
     return app
 
 
-def _opener(
-    settings: Settings, lifecycle: Lifecycle, metrics: Metrics
-) -> Callable[..., Awaitable[Engine]]:
-    """What opens the bundles: in this process, or by way of another's socket."""
-    thread = ThreadPoolExecutor(1, "loading")
+async def open_here(
+    settings: Settings, metrics: Metrics, health: Health, *, strict: bool = False
+) -> Engine:
+    """Load the bundles into this process, on a thread.
 
-    def load(strict: bool) -> Engine:  # noqa: FBT001
+    Raises:
+        NothingToServe, ReloadRefused, model.runtime.DeviceError: see `load_runtimes`.
+    """
+
+    def load() -> Engine:
         cores, workers = settings.threads or cpu_quota(), max(1, settings.workers)
-        return open_local(
+        return open_runtimes(
             load_runtimes(settings, strict=strict, workers=workers),
             on_batch=metrics.note_batch,
-            on_lost=lifecycle.lose,
+            on_lost=health.lose,
             one_core=cores <= workers,
         )
 
-    async def open_engine(
-        path: Path | None, *, strict: bool, on_lost: Callable[[Remote], object]
-    ) -> Engine:
-        if path is None:
-            return await asyncio.get_running_loop().run_in_executor(thread, load, strict)
-        remote = await Remote(on_lost).connect(path)
-        return Engine(remote, remote.loaded)
-
-    return open_engine
+    return await asyncio.to_thread(load)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
+from service.api.models import ModelsAnswer, summarise
 from service.app import create_app
 from service.http.openapi import EXAMPLES
 from service.inference.bundles import load_runtimes
@@ -18,6 +20,7 @@ from service.inference.engine import open_engine
 from service.settings import Settings
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
     from httpx import Response
     from starlette.testclient import TestClient
 
@@ -68,7 +71,7 @@ def main() -> None:
     settings = Settings(device="cpu", threads=1, admin_keys=(SecretStr(ADMIN_KEY),))
     app = create_app(settings, open_engine(load_runtimes(settings)))
     with TestClient(app) as client:
-        app.state.reload = no_reload
+        app.state.reload = partial(no_reload, app)
         for method, path, operation in operations(app.openapi()):
             answer = call(client, method, path, operation).raise_for_status()
             kind = answer.headers["content-type"].partition(";")[0]
@@ -80,8 +83,9 @@ def main() -> None:
     EXAMPLES.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-async def no_reload() -> None:
+async def no_reload(app: FastAPI) -> ModelsAnswer:
     """The same bundles stay."""
+    return summarise(app.state.health.engine, app.state.settings)
 
 
 if __name__ == "__main__":

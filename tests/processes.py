@@ -6,9 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,25 +20,12 @@ PATIENCE_S = 120
 Command = Callable[[dict[str, str]], list[str]]
 """Gives what starts the service with some settings."""
 SOURCE = [sys.executable, "-m", "service"]
-_HANGING = """
-import os, pathlib, threading
-from model.runtime import Runtime
-from service import app
-from service.__main__ import main
-
-def encode(*_):
-    pathlib.Path(os.environ["STUCK"]).touch()
-    threading.Event().wait()
-
-app.CLOSE_TIMEOUT_S = 0.1
-Runtime.encode = encode
-if os.environ["SLOW"]:
-    Runtime.row_s = lambda *_: float("inf")
-main()
+_IN_WORKERS = """
+import sys
+if "service.processes.worker" in sys.orig_argv:
+    import os, pathlib, threading
+    from model.runtime import DeviceLostError, Runtime
 """
-HANGING = [sys.executable, "-c", _HANGING]
-"""The service, with an inference that leaves the file STUCK and never returns: on the inference
-thread if SLOW is set, else on the event loop."""
 
 
 def free_port() -> int:
@@ -74,3 +63,29 @@ def wait_until_ok(client: httpx.Client, process: subprocess.Popen[bytes], probe:
                 return
         time.sleep(0.05)
     pytest.fail(f"{probe} was not 200 within {PATIENCE_S} s")
+
+
+def patch_workers(folder: Path, source: str) -> dict[str, str]:
+    """The environment in which each worker first runs some lines, with `Runtime` at hand."""
+    text = _IN_WORKERS + textwrap.indent(textwrap.dedent(source), "    ")
+    (folder / "sitecustomize.py").write_text(text)
+    return {"PYTHONPATH": str(folder)}
+
+
+def hanging(folder: Path, *, on_the_loop: bool) -> tuple[dict[str, str], Path]:
+    """An environment in which the first inference of all never ends, and the file it leaves."""
+    stuck = folder / "stuck"
+    source = f"""
+        plain = Runtime.encode
+
+        def encode(*arguments):
+            path = pathlib.Path({str(stuck)!r})
+            if path.exists():
+                return plain(*arguments)
+            path.touch()
+            threading.Event().wait()
+
+        Runtime.encode = encode
+        Runtime.row_s = lambda *_: {0.0 if on_the_loop else "float('inf')"}
+        """
+    return patch_workers(folder, source), stuck

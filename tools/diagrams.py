@@ -118,20 +118,22 @@ def draw_request() -> Figure:
 
 
 def draw_processes() -> Figure:
-    """The supervisor, its workers, and the engine that they may share."""
+    """The port, the workers that accept from it, the engine that they may share, the supervisor."""
     clients = Box(1, 8, 12, 5, "clients", "data")
-    supervisor = Box(20, 8, 16, 5, "supervisor\nowns the port", "process")
+    port = Box(19, 8, 13, 5, "port\none for all", "data")
     workers = [
-        Box(45, 15 - 7 * at, 18, 5, f"worker {name}\nnetworks, if not shared", "process")
+        Box(40, 15 - 7 * at, 18, 5, f"worker {name}\nnetworks, if not shared", "process")
         for at, name in enumerate(("1", "2", "N"))
     ]
     engine = Box(
-        73, 7, 20, 7, "shared engine (optional)\nnetworks and batches\nof all workers", "capsule"
+        67, 14, 20, 7, "shared engine (optional)\nnetworks and batches\nof all workers", "capsule"
     )
-    arrows = [Arrow(clients, "right", supervisor, "left")]
-    arrows += [Arrow(supervisor, "right", worker, "left") for worker in workers]
+    supervisor = Box(67, 2, 20, 7, "supervisor\nstarts, watches,\nreplaces", "process")
+    arrows = [Arrow(clients, "right", port, "left")]
+    arrows += [Arrow(port, "right", worker, "left") for worker in workers]
     arrows += [Arrow(worker, "right", engine, "left") for worker in workers]
-    return draw([clients, supervisor, *workers, engine], arrows)
+    arrows += [Arrow(supervisor, "left", worker, "right") for worker in workers]
+    return draw([clients, port, *workers, engine, supervisor], arrows)
 
 
 def draw_bundle() -> Figure:

@@ -58,7 +58,7 @@ class ModelQuery(Query):
 
 async def list_models(call: Call) -> ModelsAnswer:
     """List the loaded models."""
-    return _summarise(call.inspector.engine, call.app.state.settings)
+    return summarise(call.inspector.engine, call.app.state.settings)
 
 
 async def show_model(call: Call, query: ModelQuery) -> dict[str, Any]:
@@ -71,18 +71,28 @@ async def show_model(call: Call, query: ModelQuery) -> dict[str, Any]:
 async def reload_models(request: Request) -> ModelsAnswer:
     """Reload all models.
 
-    They are exchanged between requests. If one cannot be loaded, the old ones go on serving.
+    Other workers load them beside those that answer and then take their place. If one cannot be
+    loaded, nothing changes.
     """
     reload = asyncio.ensure_future(request.app.state.reload())
     try:
-        await asyncio.shield(reload)  # it goes on if the client leaves
+        answer = await asyncio.shield(reload)  # it goes on if the client leaves
+        return ModelsAnswer.model_validate(answer)
     except ReloadRefused as error:
         raise BundleRefused(str(error)) from error
-    with request.app.state.bundles.engine() as engine:
-        return _summarise(engine, request.app.state.settings)
 
 
-def _summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
+async def refuse_reload() -> ModelsAnswer:
+    """Refuse, where no supervisor could start other workers.
+
+    Raises:
+        ReloadRefused: always.
+    """
+    raise ReloadRefused("this process has no supervisor: restart it to load other bundles")
+
+
+def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
+    """All loaded bundles."""
     models = [
         ModelSummary.model_validate({**vars(one), "default": name == settings.default_model})
         for name, one in sorted(engine.manifests.items())

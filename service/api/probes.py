@@ -6,7 +6,7 @@ from typing import Literal
 
 from fastapi import Request
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from service.errors import Unavailable
 from service.telemetry.metrics import CONTENT_TYPE
@@ -24,23 +24,29 @@ class Readiness(BaseModel):
     status: Literal["ready"]
     provider: str
     models: list[str]
+    detail: str | None = Field(None, description="What an operator should look at.")
 
 
 async def livez(request: Request) -> Liveness:
     """Check that the process can infer; if not, restart it."""
-    if failure := request.app.state.lifecycle.failure:
-        raise Unavailable(failure)
+    health = request.app.state.health
+    health.check()
+    if health.failure:
+        raise Unavailable(health.failure)
     return Liveness(status="alive")
 
 
 async def readyz(request: Request) -> Readiness:
     """Check that the service takes requests."""
-    lifecycle = request.app.state.lifecycle
-    with request.app.state.bundles.engine() as engine:
-        if lifecycle.failure or lifecycle.draining:
-            raise Unavailable(lifecycle.failure or "the service is draining", retry_after_s=1)
-        models = sorted(engine.manifests)
-        return Readiness(status="ready", provider=engine.provider, models=models)
+    health, board = request.app.state.health, request.app.state.board
+    engine = health.engine
+    if health.failure or health.draining:
+        raise Unavailable(health.failure or "the service is draining", retry_after_s=1)
+    detail = None
+    if board and (missing := board.state.outdated):
+        detail = f"{missing} workers found other bundles than those that are served: reload"
+    models = sorted(engine.manifests)
+    return Readiness(status="ready", provider=engine.provider, models=models, detail=detail)
 
 
 async def metrics(request: Request) -> PlainTextResponse:

@@ -16,10 +16,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import MalformedRequest
+from service.health import Health
 from service.http.body import Body, Budget
 from service.http.keys import KEY_HEADER, Access
 from service.http.problems import PROBES, REQUEST_ID, answer
-from service.lifecycle import Lifecycle
 from service.settings import Settings
 from service.telemetry import logs, timings
 from service.telemetry.metrics import Metrics
@@ -73,7 +73,7 @@ class Exchange:
     access: Access
     settings: Settings
     metrics: Metrics
-    lifecycle: Lifecycle
+    health: Health
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.settings.max_waiting_bytes)
@@ -140,7 +140,7 @@ class Exchange:
         ]
         if own.get(b"content-type", b"").startswith(b"text/html"):
             headers += ((name, _PAGE_HEADERS[name]) for name in _PAGE_HEADERS.keys() - own.keys())
-        if self.lifecycle.draining:
+        if self.health.closing:
             headers.append((b"connection", b"close"))
         return headers
 

@@ -177,23 +177,22 @@ class Route(APIRoute):
         call = Call(scope, receive, send)
         limit_s, state = _limit_s(call), call.app.state
         job = Job(time.monotonic())
-        with state.bundles.engine() as engine:
-            call.inspector = Inspector(
-                engine,
-                job,
-                admission=state.admission,
-                preparation=state.preparation,
-                default_model=state.settings.default_model,
-            )
-            try:
-                async with asyncio.timeout(None) as timeout:
-                    call.deadline = Deadline(job, timeout, limit_s)
-                    call.deadline.start()
-                    response = await self._respond(call)
-            except TimeoutError as error:
-                raise TooLate(f"no answer within {limit_s:g} s") from error
-            finally:
-                call.inspector.release()
+        call.inspector = Inspector(
+            state.health.engine,
+            job,
+            admission=state.admission,
+            preparation=state.preparation,
+            default_model=state.settings.default_model,
+        )
+        try:
+            async with asyncio.timeout(None) as timeout:
+                call.deadline = Deadline(job, timeout, limit_s)
+                call.deadline.start()
+                response = await self._respond(call)
+        except TimeoutError as error:
+            raise TooLate(f"no answer within {limit_s:g} s") from error
+        finally:
+            call.inspector.release()
         await response(scope, receive, send)
 
     async def _respond(self, call: Call) -> Response:

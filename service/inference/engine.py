@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
@@ -53,6 +55,12 @@ class Loaded(NamedTuple):
     """By name."""
     provider: str
     """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
+
+    @property
+    def digest(self) -> str:
+        """Which bundles these are: the same of all that would answer alike."""
+        manifests = {name: one.to_dict() for name, one in self.manifests.items()}
+        return hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
 
 
 class Engine:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import pickle
+import socket
 import struct
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -178,9 +179,9 @@ class Host:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._alone.wait(), timeout_s)
 
-    async def serve(self, path: Path) -> asyncio.Server:
-        """Listen on a Unix socket, also where an engine that was lost has left one."""
-        return await asyncio.start_unix_server(self._accept, str(path), limit=_LIMIT)
+    async def serve(self, listener: socket.socket) -> asyncio.Server:
+        """Accept workers from a Unix socket."""
+        return await asyncio.start_unix_server(self._accept, sock=listener, limit=_LIMIT)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         calls: dict[int, asyncio.Future[Results]] = {}

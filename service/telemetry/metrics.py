@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.metrics_core import Metric
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    values,
+)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -17,10 +23,9 @@ from prometheus_client.registry import Collector
 from service import VERSION
 from service.inference.batcher import BatchReport
 from service.inference.engine import Engine
+from service.processes.board import Board
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable: where the worker processes of one service keep their metrics."""
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -33,16 +38,19 @@ class Metrics:
 
     Args:
         waiting_rows: how many rows wait for a batch now.
+        board: of the workers, if there are any.
     """
 
-    def __init__(self, waiting_rows: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, waiting_rows: Callable[[], int] = lambda: 0, board: Board | None = None
+    ) -> None:
         self._waiting_rows = waiting_rows
-        folder = os.environ.get(SHARED_FOLDER)
         own = CollectorRegistry()
-        self._shown = CollectorRegistry() if folder else own
-        if folder:
-            MultiProcessCollector(self._shown, folder)  # type: ignore[no-untyped-call]
-        self._shown.register(_Processes(Path(folder) if folder else None))
+        self._shown = CollectorRegistry() if board else own
+        if board:
+            MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]
+        self._shown.register(_Supervisor(board))
+        self._shown.register(_Processes(board))
         counter = partial(_children, Counter, own)
         histogram = partial(_children, partial(Histogram, buckets=_SECONDS), own)
         rows = partial(_children, partial(Histogram, buckets=_ROWS), own)
@@ -124,17 +132,39 @@ def _children(
     return cache(metric.labels) if labels else lambda: metric
 
 
-class _Processes(Collector):
-    """Memory, CPU time and files of this process, or of all that write to a folder."""
+def write_as(slot: int) -> None:
+    """Write this process's metrics as those of a slot: whoever has it next goes on with them."""
+    values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+
+class _Supervisor(Collector):
+    """What the supervisor says of its processes, if there is one."""
+
+    def __init__(self, board: Board | None) -> None:
+        self._board = board
+
+    def collect(self) -> Iterator[Metric]:
+        """The numbers of the board."""
+        workers = GaugeMetricFamily("capsnet_workers", "Workers by state.", labels=["state"])
+        ended = CounterMetricFamily("capsnet_processes", "Processes by fate.", labels=["fate"])
+        if self._board:
+            for name, number in self._board.state._asdict().items():
+                family = workers if name in ("wanted", "ready", "outdated") else ended
+                family.add_metric([name], number)
+        yield workers
+        yield ended
+
+
+class _Processes(Collector):
+    """Memory, CPU time and files of this process, or of all of a service."""
+
+    def __init__(self, board: Board | None) -> None:
+        self._board = board
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of prometheus_client's own collector, by `pid`."""
-        files = self._folder.glob("*.db") if self._folder else []
         families: dict[str, Metric] = {}
-        for pid in sorted({path.stem.rpartition("_")[2] for path in files} or {str(os.getpid())}):
+        for pid in map(str, self._board.pids if self._board else [os.getpid()]):
             for one in ProcessCollector(pid=partial(str, pid), registry=None).collect():
                 family = families.setdefault(
                     one.name, Metric(one.name, one.documentation, one.type)

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {
-    "service": ["service.worker", "service.inference.process", "service.healthcheck"],
+    "service": ["service.processes.worker", "service.processes.engine", "service.healthcheck"],
     "training": ["training.__main__", "training.export", "training.evaluate", "training.analysis"],
 }
 

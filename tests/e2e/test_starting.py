@@ -42,7 +42,8 @@ def test_a_failed_loading_ends_the_process(
     start_service: Start, slow_bundle: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A service that will never answer says why and ends, for its supervisor to see."""
-    process, _client = start_service(probe="/livez", CAPSNET_BUNDLES=str(slow_bundle.parent.parent))
+    folder = str(slow_bundle.parent.parent)
+    process, _client = start_service(probe="/livez", CAPSNET_BUNDLES=folder, CAPSNET_WORKERS="1")
     slow_bundle.write_text("no manifest")
     assert 1 == process.wait(timeout=60)
     last = capfd.readouterr().err.splitlines()[-1]

@@ -18,7 +18,7 @@ import pytest
 
 from model.bundle import MANIFEST
 from service.settings import Settings
-from tests.processes import HANGING, PATIENCE_S, SOURCE, free_port, wait_until_ok
+from tests.processes import PATIENCE_S, SOURCE, free_port, hanging, wait_until_ok
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 MODEL = "mnist-compact"
@@ -100,7 +100,7 @@ def both_are_ready(capfd: pytest.CaptureFixture[str]) -> Callable[[], bool]:
 
     def ready() -> bool:
         log.append(capfd.readouterr().err)
-        return "".join(log).count("service.inference.bundles: ready: ") >= 2
+        return "".join(log).count("service.app: ready: ") >= 2
 
     return ready
 
@@ -112,21 +112,21 @@ def test_a_worker_that_dies_is_replaced(
     """The other one answers meanwhile."""
     process, client = start_service(**few(bundles, engine))
     wait_for(both_are_ready(capfd))
-    before = children(process.pid, "service.worker")
+    before = children(process.pid, "service.processes.worker")
     os.kill(before[0], signal.SIGKILL)
     wait_for(lambda: not Path(f"/proc/{before[0]}").exists())  # until then it may get connections
     assert 7 == classify(client).json()["predictions"][0]["label"]
-    wait_for(lambda: len(children(process.pid, "service.worker")) == 2)
+    wait_for(lambda: len(children(process.pid, "service.processes.worker")) == 2)
     assert {200} == {classify(client).status_code for _ in range(4)}
 
 
 def test_an_engine_that_dies_is_restarted(start_service: Start, bundles: Path) -> None:
     """Callers get 503 until another has taken its place."""
     process, client = start_service(**few(bundles, "shared"))
-    (engine,) = children(process.pid, "service.inference.process")
+    (engine,) = children(process.pid, "service.processes.engine")
     os.kill(engine, signal.SIGKILL)
     statuses = set()
-    wait_for(lambda: children(process.pid, "service.inference.process") not in ([], [engine]))
+    wait_for(lambda: children(process.pid, "service.processes.engine") not in ([], [engine]))
     while (status := classify(client).status_code) != httpx.codes.OK:
         statuses.add(status)
     assert statuses <= {httpx.codes.SERVICE_UNAVAILABLE}
@@ -246,8 +246,8 @@ def test_no_kept_connection_is_closed_under_a_request(start_service: Start, bund
 def test_workers_end_with_a_supervisor_that_was_killed(start_service: Start, bundles: Path) -> None:
     """Nobody is left behind on the port."""
     process, _ = start_service(**few(bundles, "shared"))
-    pids = children(process.pid, "service.worker") + children(
-        process.pid, "service.inference.process"
+    pids = children(process.pid, "service.processes.worker") + children(
+        process.pid, "service.processes.engine"
     )
     assert 3 == len(pids)
     process.kill()
@@ -295,30 +295,24 @@ def test_sigterm_is_not_lost_in_a_slow_log(bundles: Path, workers: str) -> None:
         slow.communicate()
 
 
-@pytest.mark.parametrize("slow", ["", "1"])
-def test_an_inference_that_hangs_ends_the_process(
+@pytest.mark.parametrize("on_the_loop", [False, True])
+def test_a_worker_whose_inference_hangs_is_replaced(
     start_service: Start,
     bundles: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
-    slow: str,
+    on_the_loop: bool,  # noqa: FBT001
 ) -> None:
-    """So that another can start, whether it hangs on its own thread or on the event loop."""
-    process, client = start_service(
-        command=lambda _environment: HANGING,
-        **{**few(bundles), "CAPSNET_WORKERS": "1"},
-        CAPSNET_INFERENCE_TIMEOUT_S="1",
-        CAPSNET_DRAIN_TIMEOUT_S="5",
-        STUCK=str(tmp_path / "stuck"),
-        SLOW=slow,
-    )
-    with contextlib.suppress(httpx.TransportError):
-        headers = {"X-Request-Timeout": "0.2"}
-        client.post("/classify", files={"file": SAMPLE}, headers=headers, timeout=2)
-    statuses = set()
-    with contextlib.suppress(httpx.TransportError):
-        while True:
-            statuses.add(httpx.get(f"{client.base_url}/livez", timeout=5).status_code)
-    assert statuses <= {httpx.codes.OK, httpx.codes.SERVICE_UNAVAILABLE}
-    assert 1 == process.wait(timeout=PATIENCE_S)
-    assert "an inference takes longer than 1 s" in capfd.readouterr().err
+    """Whether it hangs on its own thread or on the event loop."""
+    environment, stuck = hanging(tmp_path, on_the_loop=on_the_loop)
+    limits = {"CAPSNET_INFERENCE_TIMEOUT_S": "1", "CAPSNET_WORKERS": "1"}
+    process, client = start_service(**{**few(bundles), **limits, **environment})
+    (before,) = children(process.pid, "service.processes.worker")
+    with pytest.raises(httpx.TransportError):
+        client.post("/classify", files={"file": SAMPLE}, timeout=PATIENCE_S)
+    assert stuck.exists()
+    wait_until_ok(client, process, "/readyz")
+    assert 7 == classify(client).json()["predictions"][0]["label"]
+    assert [before] != children(process.pid, "service.processes.worker")
+    reason = "it has said nothing for" if on_the_loop else "an inference takes longer than 1 s"
+    assert f"service.processes.worker {before} is killed: {reason}" in capfd.readouterr().err

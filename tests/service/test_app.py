@@ -1,25 +1,25 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from pathlib import Path
 
+import httpx
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from pydantic import SecretStr
 
 from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
+from tests.processes import PATIENCE_S
 
 SEVEN = {"file": (SAMPLES / "7.png").read_bytes()}
 
 
 @pytest.fixture
-def starting(settings: Settings) -> Iterator[TestClient]:
-    """The service before its bundles are loaded."""
-    with TestClient(create_app(settings)) as client:
-        yield client
+def starting(settings: Settings) -> TestClient:
+    """The service before its bundles are loaded, as its lifespan has not begun."""
+    return TestClient(create_app(settings))
 
 
 def test_a_starting_service_is_alive_but_not_ready(starting: TestClient) -> None:
@@ -50,13 +50,33 @@ def test_a_starting_service_says_when_to_come_back(
     assert "the service is starting" == problem["detail"]
 
 
-def test_an_engine_makes_it_ready(starting: TestClient, settings: Settings) -> None:
-    """Once the bundles are there, requests are answered."""
-    app = starting.app
-    assert isinstance(app, FastAPI)
-    app.state.bundles.use(open_engine(load_runtimes(settings)))
-    assert {"blocks", "mnist", "strokes"} == set(starting.get("/readyz").json()["models"])
-    assert 200 == starting.post("/classify", files=SEVEN).status_code
+def test_it_loads_by_itself(settings: Settings) -> None:
+    """Any server that begins its lifespan can run it; the probes tell when it is ready."""
+    with TestClient(create_app(settings)) as client:
+        deadline = time.monotonic() + PATIENCE_S
+        while (ready := client.get("/readyz")).status_code != httpx.codes.OK:
+            assert time.monotonic() < deadline
+        assert {"blocks", "mnist", "strokes"} == set(ready.json()["models"])
+        assert 200 == client.post("/classify", files=SEVEN).status_code
+
+
+def test_what_cannot_be_loaded_is_told_by_the_probes(settings: Settings, tmp_path: Path) -> None:
+    """Nobody else would see it where there is no supervisor."""
+    with TestClient(create_app(settings.model_copy(update={"bundles": tmp_path}))) as client:
+        deadline = time.monotonic() + PATIENCE_S
+        while (alive := client.get("/livez")).status_code == httpx.codes.OK:
+            assert time.monotonic() < deadline
+        assert "is not among the loaded bundles (none)" in alive.json()["detail"]
+        assert alive.json()["detail"] == client.get("/readyz").json()["detail"]
+
+
+def test_without_a_supervisor_nothing_is_reloaded(settings: Settings) -> None:
+    """The answer says what to do instead."""
+    key = "a-key-of-tests-alone"
+    administered = settings.model_copy(update={"admin_keys": (SecretStr(key),)})
+    answer = TestClient(create_app(administered)).post("/models/reload", headers={"X-API-Key": key})
+    assert 409 == answer.status_code
+    assert "restart it" in answer.json()["detail"]
 
 
 def test_a_probe_is_no_rejection(starting: TestClient) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-PROGRAMS = "service.__main__, service.supervisor, service.worker, service.inference.process"
+PROGRAMS = "service.__main__, service.processes.worker, service.processes.engine"
 NAMES = f"import json, sys, {PROGRAMS}; print(json.dumps(sorted(sys.modules)))"
 
 

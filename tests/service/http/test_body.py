@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from service.health import Health
 from service.http.body import LEAST_BYTES, WINDOW_S
 from service.http.keys import Access
 from service.http.middleware import Exchange
-from service.lifecycle import Lifecycle
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 
@@ -77,9 +77,7 @@ def play(scenario: Scenario) -> None:
 
     async def run() -> None:
         app = App()
-        exchange = Exchange(
-            app, Access(settings), settings, metrics=Metrics(), lifecycle=Lifecycle()
-        )
+        exchange = Exchange(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
         await scenario(exchange, app)
         app.answer.set()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:

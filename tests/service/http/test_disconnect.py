@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.health import Health
 from service.http import body
 from service.http.keys import Access
 from service.http.middleware import Exchange
-from service.lifecycle import Lifecycle
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 
@@ -22,7 +22,7 @@ LEFT: Message = {"type": "http.disconnect"}
 def wrap(app: ASGIApp, *, upload_timeout_s: float = 60) -> Exchange:
     """What is around an app, without keys."""
     settings = Settings(upload_timeout_s=upload_timeout_s)
-    return Exchange(app, Access(settings), settings, metrics=Metrics(), lifecycle=Lifecycle())
+    return Exchange(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
 
 
 class Client:

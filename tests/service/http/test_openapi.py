@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ def client(client: TestClient, settings: Settings) -> TestClient:
     """The service with all of its routes; the bundles are those of the other."""
     assert isinstance(client.app, FastAPI)
     app = create_app(settings.model_copy(update={"admin_keys": WITH_ADMIN_KEY.admin_keys}))
-    app.state.bundles, app.state.reload = client.app.state.bundles, no_reload
+    app.state.health, app.state.reload = client.app.state.health, partial(no_reload, app)
     app.state.preparation, app.state.drawing = (
         client.app.state.preparation,
         client.app.state.drawing,

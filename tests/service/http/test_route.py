@@ -4,8 +4,6 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from service.lifecycle import Lifecycle
-
 PNG = {"Accept": "image/png"}
 
 
@@ -102,10 +100,10 @@ def test_connections_are_closed_while_draining(client: TestClient) -> None:
     """Who keeps one would send its next request to a service that is gone."""
     app = client.app
     assert isinstance(app, FastAPI)
-    lifecycle: Lifecycle = app.state.lifecycle
+    health = app.state.health
     assert "connection" not in client.get("/livez").headers
-    lifecycle.draining = True
+    health.closing = True
     try:
         assert "close" == client.get("/livez").headers["connection"]
     finally:
-        lifecycle.draining = False
+        health.closing = False

@@ -28,6 +28,15 @@ NOTHING = Loaded({}, "CPUExecutionProvider")
 BAD_ROWS = {-1.0: "poison", -2.0: "lost"}
 
 
+def listen(path: Path) -> socket.socket:
+    """A Unix socket; that of an engine that was lost is replaced."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    return listener
+
+
 def double_arrays(rows: list[Any]) -> Sequence[Any]:
     """What `double` does, with rows that can be sent."""
     values = [float(value) for (value,) in rows]
@@ -59,7 +68,7 @@ async def hosting(gate: Gate, path: Path, **settings: Any) -> AsyncIterator[tupl
     """An engine that listens on a socket."""
     async with batching(gate, KEY, **settings) as batcher:
         host = Host(batcher, NOTHING)
-        async with await host.serve(path):
+        async with await host.serve(listen(path)):
             yield host, batcher
 
 
@@ -96,7 +105,7 @@ async def test_the_network_s_answers_are_those_of_this_process(
     images = np.random.default_rng(0).random((5, 1, 28, 28), np.float32)
     job, classes = Job(0.0), np.arange(10)
     try:
-        async with await Host(batcher, loaded).serve(path):
+        async with await Host(batcher, loaded).serve(listen(path)):
             remote = await Remote().connect(path)
             assert loaded == remote.loaded
             engines = (Engine(batcher, loaded), Engine(remote, remote.loaded))
@@ -223,8 +232,7 @@ async def test_a_batcher_that_is_lost_answers_all_workers(remote: Remote, gate: 
 
 
 ENGINE = """
-import asyncio, sys, threading
-from pathlib import Path
+import asyncio, socket, sys, threading
 from service.inference.batcher import Batcher, Runner
 from service.inference.engine import Loaded
 from service.inference.remote import Host
@@ -235,7 +243,10 @@ def hang(rows):
 
 async def main():
     host = Host(Batcher({("mnist", "encode"): Runner(hang, 4)}), Loaded({}, "none"))
-    async with await host.serve(Path(sys.argv[1])):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(sys.argv[1])
+    listener.listen()
+    async with await host.serve(listener):
         print("ready", flush=True)
         await asyncio.Event().wait()
 

@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from service import VERSION
 from service.inference.batcher import BatchReport
 from service.inference.engine import Engine, Loaded
-from service.telemetry.metrics import SHARED_FOLDER, Metrics
+from service.processes.board import FOLDER, Board, State
+from service.telemetry.metrics import Metrics
 
 
 def read(metrics: Metrics, sample: str, **labels: str) -> float:
@@ -81,10 +82,14 @@ def test_the_process_can_be_watched(metrics: Metrics) -> None:
 
 
 WORKER = """
-import sys
-from service.telemetry.metrics import Metrics
+import os, sys
+from service.processes.board import Board
+from service.telemetry.metrics import Metrics, write_as
 from service.inference.batcher import BatchReport
-metrics = Metrics(lambda: 7)
+board, slot = Board(int(sys.argv[1])), int(sys.argv[2])
+board.take(slot, os.getpid())
+write_as(slot)
+metrics = Metrics(lambda: 7, board)
 metrics.begin_request()
 metrics.begin_request()
 metrics.end_request()
@@ -96,35 +101,69 @@ print(metrics.render().decode())
 """
 
 
-def test_each_worker_tells_the_sum_of_all(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    """Counters, histograms and gauges are added up; each process is told by its number."""
-    environment = {**os.environ, SHARED_FOLDER: str(tmp_path)}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER],
-            cwd=pytestconfig.rootpath,
-            env=environment,
+class Workers:
+    """Processes that share a board and a folder."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.board = Board.create(4)
+        self._environment = {**os.environ, FOLDER: str(folder)}
+        self._root = root
+
+    def start(self, slot: int) -> subprocess.Popen[str]:
+        """Start one, and wait until it has counted."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(self.board.descriptor), str(slot)],
+            cwd=self._root,
+            env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            pass_fds=[self.board.descriptor],
         )
-        for _ in range(2)
-    ]
-    for worker in workers:
-        assert worker.stdout
-        worker.stdout.readline()
-    page, _ = workers[0].communicate("\n")
-    workers[1].communicate("\n")
-    samples = {
+        assert process.stdout
+        process.stdout.readline()
+        return process
+
+
+@pytest.fixture
+def workers(tmp_path: Path, pytestconfig: pytest.Config) -> Workers:
+    return Workers(tmp_path, pytestconfig.rootpath)
+
+
+def samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    return {
         (one.name, frozenset(one.labels.items())): one.value
         for family in text_string_to_metric_families(page)
         for one in family.samples
     }
-    totals = {name: value for (name, _), value in samples.items()}
+
+
+def test_each_worker_tells_the_sum_of_all(workers: Workers) -> None:
+    """Counters, histograms and gauges are added up; each process is told by its number."""
+    workers.board.state = State(wanted=2, ready=1, outdated=1, restarted=4, killed=3)
+    started = [workers.start(slot) for slot in range(2)]
+    found = samples(started[0].communicate("\n")[0])
+    started[1].communicate("\n")
+    totals = {name: value for (name, _), value in found.items()}
     assert 2 == totals["capsnet_requests_total"]
     assert 24 == totals["capsnet_batch_rows_sum"]
     assert 14 == totals["capsnet_waiting_rows"]
     assert 2 == totals["capsnet_requests_in_flight"]
     assert 1 == totals["capsnet_build_info"]
-    for worker in workers:
-        assert 0 < samples["process_resident_memory_bytes", frozenset({("pid", str(worker.pid))})]
+    for worker in started:
+        assert 0 < found["process_resident_memory_bytes", frozenset({("pid", str(worker.pid))})]
+    assert 1 == found["capsnet_workers", frozenset({("state", "ready")})]
+    assert 3 == found["capsnet_processes_total", frozenset({("fate", "killed")})]
+
+
+def test_a_replaced_worker_goes_on_with_what_was_counted(workers: Workers) -> None:
+    """Counters never go back, and a process that is no more is not watched under its number."""
+    first = workers.start(0)
+    first.communicate("\n")
+    workers.board.clear(0)
+    second = workers.start(0)
+    found = samples(second.communicate("\n")[0])
+    totals = {name: value for (name, _), value in found.items()}
+    assert 2 == totals["capsnet_requests_total"]
+    pids = {dict(labels)["pid"] for name, labels in found if name == "process_open_fds"}
+    assert {str(second.pid)} == pids

@@ -1,0 +1,57 @@
+"""What the process can do now, as requests and probes see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.inference.engine import Engine
+from service.inference.job import Closed
+
+
+@dataclass
+class Health:
+    """The engine once it is loaded, and the reasons not to use it."""
+
+    batch_limit_s: float
+    """What takes longer hangs."""
+    loaded: Engine | None = None
+    failure: str | None = None
+    """Why the process cannot answer any more: `/livez` and `/readyz` say 503."""
+    draining: bool = False
+    """The service is about to end: `/readyz` says 503."""
+    closing: bool = False
+    """Answers close their connections."""
+
+    @property
+    def engine(self) -> Engine:
+        """What answers requests.
+
+        Raises:
+            Closed: it is not loaded.
+        """
+        if self.loaded is None:
+            raise Closed(self.failure or "the service is starting")
+        return self.loaded
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether bundles are loaded and nothing has failed."""
+        return self.loaded is not None and self.failure is None
+
+    @property
+    def running_s(self) -> float:
+        """How long the batch that is being computed has taken so far."""
+        return self.loaded.backend.running_s if self.loaded else 0.0
+
+    def fail(self, reason: str) -> None:
+        """Note why the process cannot answer any more; the first reason counts."""
+        self.failure = self.failure or reason
+
+    def lose(self, error: Exception) -> None:
+        """Note that inference failed for good."""
+        self.fail(f"inference failed: {error}")
+
+    def check(self) -> None:
+        """Note an inference that hangs."""
+        if self.running_s > self.batch_limit_s:
+            self.fail(f"an inference takes longer than {self.batch_limit_s:g} s")

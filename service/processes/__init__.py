@@ -1,0 +1,1 @@
+"""The supervisor, its workers, and the engine that they may share."""

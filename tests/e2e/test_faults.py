@@ -1,0 +1,384 @@
+"""What callers see of real faults. `make faults` runs all of it, `make test` the short form."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from model.bundle import MANIFEST
+from tests.e2e.callers import Callers
+from tests.e2e.test_workers import (
+    KEY,
+    MODEL,
+    Start,
+    bundles,
+    change,
+    children,
+    few,
+    notes,
+    wait_for,
+)
+from tests.processes import PATIENCE_S, SOURCE, free_port, wait_until_ok
+
+__all__ = ["bundles"]
+WORKER, ENGINE = "service.processes.worker", "service.processes.engine"
+NOFILE = resource.RLIMIT_NOFILE
+
+
+@pytest.fixture(autouse=True)
+def _source_alone(container: object) -> None:
+    if container:
+        pytest.skip("looks at processes of this machine")
+
+
+@pytest.fixture
+def settings(bundles: Path, tmp_path: Path) -> dict[str, str]:
+    """Of two workers whose temporary files are in a folder of the test's own."""
+    (tmp_path / "temporary").mkdir()
+    return {**few(bundles), "TMPDIR": str(tmp_path / "temporary")}
+
+
+Log = Callable[[], str]
+
+
+@pytest.fixture
+def log(capfd: pytest.CaptureFixture[str]) -> Log:
+    """`log()` gives all that was written to standard error so far."""
+    parts: list[str] = []
+
+    def read() -> str:
+        parts.append(capfd.readouterr().err)
+        return "".join(parts)
+
+    return read
+
+
+def workers(process: subprocess.Popen[bytes]) -> list[int]:
+    return children(process.pid, WORKER)
+
+
+def ready_workers(client: httpx.Client) -> int:
+    """How many workers the service says are ready."""
+    with contextlib.suppress(httpx.TransportError):
+        text = httpx.get(f"{client.base_url}/metrics", headers={"X-API-Key": KEY}).text
+        lines = [line for line in text.splitlines() if 'capsnet_workers{state="ready"}' in line]
+        return int(float(lines[0].split()[1])) if lines else 0
+    return 0
+
+
+def detail(client: httpx.Client) -> str:
+    """What `/readyz` says beside that it is ready, asked over a connection of its own."""
+    with contextlib.suppress(httpx.TransportError):
+        return str(httpx.get(f"{client.base_url}/readyz").json().get("detail") or "")
+    return ""
+
+
+def all_ready(client: httpx.Client, wanted: int = 2) -> None:
+    wait_for(lambda: ready_workers(client) == wanted)
+
+
+@contextlib.contextmanager
+def no_descriptors(pid: int) -> Iterator[None]:
+    """Let a process open no more files."""
+    before = resource.prlimit(pid, NOFILE)
+    used = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    lowest = next(number for number in range(10**6) if number not in used)
+    resource.prlimit(pid, NOFILE, (lowest, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, NOFILE, before)
+
+
+def test_a_stopped_worker_is_replaced(start_service: Start, settings: dict[str, str]) -> None:
+    """Nobody is handed to it after 7 s, and another has started within 15."""
+    process, client = start_service(**settings)
+    all_ready(client)
+    stopped = workers(process)[0]
+    with Callers(str(client.base_url)) as callers:
+        began = time.monotonic()
+        os.kill(stopped, signal.SIGSTOP)
+        wait_for(lambda: stopped not in workers(process) and len(workers(process)) == 2)
+        assert time.monotonic() - began < 15
+        wait_for(lambda: time.monotonic() - began > 7)
+        callers.wait()
+    all_ready(client)
+    assert [] == callers.wrong
+    assert not callers.refused
+    assert all(sent < began + 7 for sent in callers.lost)
+    assert len(callers.lost) <= callers.callers
+
+
+def test_a_killed_worker_loses_what_it_computes(
+    start_service: Start, settings: dict[str, str]
+) -> None:
+    """And nothing else: at most one request of each caller."""
+    process, client = start_service(**settings)
+    all_ready(client)
+    with Callers(str(client.base_url)) as callers:
+        os.kill(killed := workers(process)[0], signal.SIGKILL)
+        wait_for(lambda: killed not in workers(process) and len(workers(process)) == 2)
+        callers.wait()
+        all_ready(client)
+    assert [] == callers.wrong
+    assert not callers.refused
+    assert len(callers.lost) <= callers.callers
+
+
+def test_a_killed_engine_is_replaced(start_service: Start, settings: dict[str, str]) -> None:
+    """Until then callers are told to come back; no connection is lost."""
+    process, client = start_service(**{**settings, "CAPSNET_ENGINE": "shared"})
+    all_ready(client)
+    with Callers(str(client.base_url)) as callers:
+        (killed,) = children(process.pid, ENGINE)
+        os.kill(killed, signal.SIGKILL)
+        wait_for(lambda: children(process.pid, ENGINE) not in ([], [killed]))
+        all_ready(client)
+        callers.wait()
+    assert [] == callers.wrong == callers.lost
+    assert {503} == set(callers.refused)
+
+
+def test_a_stopped_engine_is_replaced(start_service: Start, settings: dict[str, str]) -> None:
+    """As a killed one is, once it has been silent for five seconds."""
+    process, client = start_service(**{**settings, "CAPSNET_ENGINE": "shared"})
+    all_ready(client)
+    (stopped,) = children(process.pid, ENGINE)
+    with Callers(str(client.base_url)) as callers:
+        os.kill(stopped, signal.SIGSTOP)
+        wait_for(lambda: stopped not in children(process.pid, ENGINE))
+        all_ready(client)
+        callers.wait()
+    assert [] == callers.wrong == callers.lost
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(
+    start_service: Start, settings: dict[str, str], log: Log
+) -> None:
+    """The other worker answers meanwhile."""
+    process, client = start_service(**settings)
+    all_ready(client)
+    with no_descriptors(process.pid):
+        os.kill(workers(process)[0], signal.SIGKILL)
+        wait_for(lambda: log().count("a process cannot be started: ") >= 2)
+        with Callers(str(client.base_url)) as callers:
+            callers.wait()
+    all_ready(client)
+    assert [] == callers.wrong == callers.lost
+    assert process.poll() is None
+
+
+def test_a_worker_without_descriptors_leaves_connections_to_the_other(
+    start_service: Start, settings: dict[str, str], log: Log
+) -> None:
+    """And takes them again when there are some."""
+    process, client = start_service(**settings)
+    all_ready(client)
+    before = workers(process)
+    with no_descriptors(before[0]), Callers(str(client.base_url)) as callers:
+        wait_for(lambda: "no connection accepted: " in log())
+        callers.wait()
+    assert [] == callers.wrong == callers.lost
+    assert not callers.refused
+    assert before == workers(process)
+
+
+def test_a_crash_beside_a_broken_bundle_ends_nothing_healthy(
+    start_service: Start, settings: dict[str, str], bundles: Path, log: Log
+) -> None:
+    """The replacement is tried until the bundle is whole again."""
+    process, client = start_service(**settings)
+    all_ready(client)
+    (bundles / MODEL / "encoder.onnx").rename(bundles / "away")
+    with Callers(str(client.base_url), callers=2) as callers:
+        os.kill(workers(process)[0], signal.SIGKILL)
+        wait_for(lambda: log().count("is not among the loaded bundles") >= 3)
+        callers.wait()
+        assert 1 == ready_workers(client)
+        (bundles / "away").rename(bundles / MODEL / "encoder.onnx")
+        all_ready(client)
+    assert [] == callers.wrong
+    assert len(callers.lost) <= callers.callers
+
+
+def test_a_replacement_that_finds_other_bundles_waits_for_a_reload(
+    start_service: Start, settings: dict[str, str], bundles: Path
+) -> None:
+    """All that answer answer alike; the probe says what to do."""
+    process, client = start_service(**settings)
+    all_ready(client)
+    note = change(bundles)
+    os.kill(workers(process)[0], signal.SIGKILL)
+    wait_for(lambda: "reload" in detail(client))
+    assert {None} == notes(client)
+    process.send_signal(signal.SIGHUP)
+    wait_for(lambda: notes(client) == {note})
+    all_ready(client)
+    assert "" == detail(client)
+
+
+def test_the_last_worker_s_replacement_takes_what_is_there(
+    start_service: Start, settings: dict[str, str], bundles: Path
+) -> None:
+    """Nobody else answers, so nobody answers otherwise."""
+    process, client = start_service(**settings)
+    all_ready(client)
+    note = change(bundles)
+    for worker in workers(process):
+        os.kill(worker, signal.SIGKILL)
+    wait_for(lambda: ready_workers(client) == 2)
+    assert {note} == notes(client)
+
+
+@pytest.mark.parametrize("engine", ["local", "shared"])
+def test_a_reload_under_32_connections_loses_no_answer(
+    start_service: Start, settings: dict[str, str], bundles: Path, engine: str
+) -> None:
+    """When it is done, all workers answer with the new bundles."""
+    keys = {"CAPSNET_ADMIN_KEYS": f'["{KEY}"]', "CAPSNET_ENGINE": engine}
+    _, client = start_service(**{**settings, **keys})
+    all_ready(client)
+    with Callers(str(client.base_url), callers=32) as callers:
+        note = change(bundles)
+        answer = client.post("/models/reload", headers={"X-API-Key": KEY})
+        assert httpx.codes.OK == answer.status_code, answer.text
+        assert {note} == notes(client, asked=12)
+        callers.wait()
+    assert [] == callers.wrong == callers.lost
+    assert not callers.refused
+
+
+def test_a_worker_killed_during_a_reload_does_not_stop_it(
+    start_service: Start, settings: dict[str, str], bundles: Path
+) -> None:
+    """The others answer until the new ones do."""
+    process, client = start_service(**settings)
+    all_ready(client)
+    before = workers(process)
+    with Callers(str(client.base_url)) as callers:
+        note = change(bundles)
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: len(workers(process)) >= 4)
+        os.kill(before[0], signal.SIGKILL)
+        wait_for(lambda: notes(client) == {note})
+        callers.wait()
+    assert [] == callers.wrong
+    assert len(callers.lost) <= callers.callers
+
+
+def test_a_reload_whose_new_worker_is_killed_changes_nothing(
+    start_service: Start, settings: dict[str, str], bundles: Path, log: Log
+) -> None:
+    """And the next one may do better."""
+    process, client = start_service(**settings)
+    all_ready(client)
+    before = set(workers(process))
+    with Callers(str(client.base_url)) as callers:
+        note = change(bundles)
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: len(workers(process)) >= 4)
+        os.kill(max(set(workers(process)) - before), signal.SIGKILL)
+        wait_for(lambda: "reload failed: " in log())
+        assert {None} == notes(client)
+        assert before <= set(workers(process))
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: notes(client) == {note})
+        callers.wait()
+    assert [] == callers.wrong == callers.lost
+    assert not callers.refused
+
+
+# SIGTERM
+
+
+@contextlib.contextmanager
+def starting(settings: dict[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+    """A service that has just been started; it has to leave nothing behind."""
+    plain = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    port = free_port()
+    own = {"CAPSNET_PORT": str(port), "CAPSNET_DRAIN_GRACE_S": "0"}
+    process = subprocess.Popen(SOURCE, env={**plain, **settings, **own})
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            yield process, client
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ends_clean(process: subprocess.Popen[bytes], settings: dict[str, str]) -> int:
+    """The code with which it ends, its processes and files gone."""
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    pids = path.read_text().split() if path.exists() else []
+    process.send_signal(signal.SIGTERM)
+    code = process.wait(timeout=PATIENCE_S)
+    wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
+    assert [] == list(Path(settings["TMPDIR"]).glob("capsnet-*"))
+    return code
+
+
+SHORT = [0.3, 1.5]
+LONG = [moment for step in range(60) if (moment := step / 10) not in SHORT]
+each_moment = pytest.mark.parametrize(
+    "delay_s", [*SHORT, *(pytest.param(one, marks=pytest.mark.faults) for one in LONG)]
+)
+
+
+@each_moment
+def test_sigterm_ends_a_start(settings: dict[str, str], delay_s: float) -> None:
+    """At every moment but that before Python runs a line of ours."""
+    with starting(settings) as (process, _):
+        time.sleep(delay_s)
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+        expected = 0 if caught >> (signal.SIGTERM - 1) & 1 else -signal.SIGTERM
+        assert expected == ends_clean(process, settings)
+
+
+@each_moment
+def test_sigterm_ends_a_reload(settings: dict[str, str], delay_s: float) -> None:
+    """At every moment of it."""
+    with starting(settings) as (process, client):
+        wait_until_ok(client, process, "/readyz")
+        process.send_signal(signal.SIGHUP)
+        time.sleep(delay_s)
+        assert 0 == ends_clean(process, settings)
+
+
+def test_sigterm_ends_a_back_off(settings: dict[str, str], bundles: Path, log: Log) -> None:
+    """The code is 0: the failure is past."""
+    with starting(settings) as (process, client):
+        all_ready(client)
+        (bundles / MODEL / MANIFEST).rename(bundles / "away")
+        os.kill(workers(process)[0], signal.SIGKILL)
+        wait_for(lambda: "another starts in 1.6 s" in log())
+        assert 0 == ends_clean(process, settings)
+
+
+def test_a_hangup_during_the_start_is_a_reload_after_it(settings: dict[str, str], log: Log) -> None:
+    """It is not forgotten."""
+    with starting(settings) as (process, client):
+        wait_until_ok(client, process, "/livez")
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: log().count("service.app: ready: ") >= 4)
+        assert "the next reload waits until the workers are ready" in log()
+        assert 0 == ends_clean(process, settings)
+
+
+def test_a_killed_supervisor_leaves_nothing(settings: dict[str, str]) -> None:
+    """Its workers finish what they accepted, end, and take away its folder."""
+    with starting({**settings, "CAPSNET_ENGINE": "shared"}) as (process, client):
+        all_ready(client)
+        pids = workers(process) + children(process.pid, ENGINE)
+        process.kill()
+        wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
+        assert [] == list(Path(settings["TMPDIR"]).glob("capsnet-*"))
