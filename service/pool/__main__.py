@@ -26,6 +26,7 @@ Task = tuple[float, Callable[..., Any], tuple[Any, ...]]
 _PR_SET_PDEATHSIG = 1
 """Of prctl(2)."""
 _MEMORY = Path("/proc/self/statm")
+_OUT_OF_MEMORY = Path("/proc/self/oom_score_adj")
 
 
 def main() -> None:
@@ -96,6 +97,7 @@ def _limit_memory(further_bytes: int) -> None:
     """Let this process take so much memory beyond what it has; Linux only."""
     if _MEMORY.exists():
         has_bytes = int(_MEMORY.read_text().split()[0]) * resource.getpagesize()
+        _OUT_OF_MEMORY.write_text("1000")  # if the machine has none left: this one first
         resource.setrlimit(resource.RLIMIT_AS, (has_bytes + further_bytes,) * 2)
 
 

@@ -114,6 +114,17 @@ def test_a_process_may_take_so_much_memory() -> None:
     assert 10**7 == asyncio.run(ask())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="proc(5)")
+def test_a_machine_without_memory_ends_it_first() -> None:
+    """Not the worker, which answers others."""
+
+    async def ask() -> str:
+        async with opened() as (pool, _):
+            return await pool.run(AMPLE_S, eval, "open('/proc/self/oom_score_adj').read()")
+
+    assert "1000" == asyncio.run(ask()).strip()
+
+
 @pytest.mark.parametrize("end", [(os.abort,), (os._exit, 0)], ids=["abort", "exit"])
 def test_a_crash_is_nobody_else_s(end: Any) -> None:
     """Not the neighbour's, whose task runs meanwhile, nor the next task's."""
