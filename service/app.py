@@ -16,6 +16,7 @@ from model.runtime.cpu import cpu_quota
 from service import VERSION
 from service.api.models import refuse_reload
 from service.api.routes import TAGS, api_routes, largest_job
+from service.api.v2.routes import v2_routes
 from service.health import Health
 from service.http.keys import Access
 from service.http.middleware import Exchange, cross_origin
@@ -131,7 +132,8 @@ def create_app(
     app.state.preparation, app.state.drawing = preparation, drawing
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
     pages = [page("/", show_page, permission="open"), page("/docs", show_docs), StaticMount()]
-    app.router.routes[:0] = [*api_routes(access, max_images=settings.max_pictures), *pages]
+    routes = [*api_routes(access, max_images=settings.max_pictures), *v2_routes()]
+    app.router.routes[:0] = [*routes, *pages]
     complete(app)
     # Instead of Starlette's and FastAPI's own middleware: Exchange answers all errors.
     exchange = Exchange(app.router, access, settings, metrics=metrics, health=health)

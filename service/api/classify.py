@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
-from model.interpret.novelty import Novelty, measure_features
+from model.interpret.novelty import Novelty
+from model.runtime import Encoding
 from service.api.schemas import (
     BundleAnswer,
     FitReport,
@@ -118,16 +119,10 @@ def _predict(
 
 
 async def _judge(call: Call, manifest: Manifest, encoded: list[Encoded | Problem]) -> list[Novelty]:
-    """The novelty of each image, their longest capsules decoded as one batch."""
+    """The novelty of each image that could be read."""
     images = [one for one in encoded if isinstance(one, Encoded)]
     if not images:
         return []
-    longest = [one.capsule() for one in images]
-    labels = np.array([one.label for one in longest])
-    drawn = await call.inspector.decode(manifest, np.stack([one.pose for one in longest]), labels)
-    presence = np.stack([one.presence for one in images])
-    poses = np.stack([one.poses for one in images])
-    seen = np.stack([one.prepared.image for one in images])
-    rule = manifest.novelty
-    assert rule
-    return rule.judge(measure_features(presence, poses, seen, drawn, rule.gaussians))
+    prepared, presence, poses = zip(*images, strict=True)
+    encoding = Encoding(np.stack(presence), np.stack(poses))
+    return await call.inspector.judge(manifest, np.stack([one.image for one in prepared]), encoding)

@@ -23,7 +23,12 @@ from service.pictures import encode_png
 
 MAX_POSES_BYTES = 500_000
 """Of a body of `/decode`; the most poses, of 16 numbers, take a fifth of it."""
-Component = Annotated[float, Field(strict=True, ge=-10, le=10, allow_inf_nan=False)]
+LARGEST_COMPONENT = 10
+"""Of a pose; so far from zero no decoder was trained."""
+Component = Annotated[
+    float,
+    Field(strict=True, ge=-LARGEST_COMPONENT, le=LARGEST_COMPONENT, allow_inf_nan=False),
+]
 GivenPose = Annotated[
     list[Component], Field(fail_fast=True, description="D numbers, each from -10 to 10.")
 ]

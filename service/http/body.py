@@ -121,6 +121,14 @@ class Body:
             self._watching = self._loop.call_later(PATIENCE_S, self._begin_watching)
         return message
 
+    def hold(self, size: int) -> None:
+        """Count bytes that the body became when it was inflated.
+
+        Raises:
+            Busy: there is no room for them.
+        """
+        self._budget.hold(self, size, more=False)
+
     def refuse(self) -> None:
         """Give its room to others; whoever reads it is told."""
         self._refused = True

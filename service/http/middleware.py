@@ -27,6 +27,10 @@ from service.telemetry.metrics import Metrics
 TIMEOUT_HEADER = "X-Request-Timeout"
 MODEL_HEADER = "X-Model"
 """Which bundle an image comes from: `name; version=...`."""
+TENSOR_HEADER = "Inference-Header-Content-Length"
+"""How long the JSON before the tensors is, in the Open Inference Protocol."""
+_SENT = ["Content-Type", "Content-Encoding", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER, TENSOR_HEADER]
+_ANSWERED = ["Retry-After", "Server-Timing", MODEL_HEADER, REQUEST_ID, TENSOR_HEADER]
 CLIENT_LEFT = 499
 """Noted as the status of a request whose client did not wait for an answer, as nginx does."""
 PAGE_POLICY = (
@@ -57,8 +61,8 @@ def cross_origin(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
         app,
         allow_origins=origins,
         allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER],
-        expose_headers=["Retry-After", "Server-Timing", MODEL_HEADER, REQUEST_ID],
+        allow_headers=["Authorization", *_SENT],
+        expose_headers=_ANSWERED,
     )
 
 
@@ -105,6 +109,7 @@ class Exchange:
 
         length, client = headers.get(b"content-length", b""), _address(scope)
         body = Body(self.budget, self.settings, receive, length, client)
+        scope["state"]["hold"] = body.hold
         self.metrics.begin_request()
         try:
             _check_path(scope)

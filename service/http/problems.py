@@ -28,7 +28,9 @@ from service.telemetry.metrics import Metrics
 
 MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-ID"
-PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+PROTOCOL = "/v2"
+"""How paths of the Open Inference Protocol begin, which has errors of its own shape."""
+PROBES = frozenset({"/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
 """Routes that are asked every few seconds: neither logged nor counted as rejected."""
 _REJECTIONS = (Unauthorized, Busy, Unavailable, TooLate)
 """Requests that were well formed, but not taken or not answered in time."""
@@ -56,6 +58,8 @@ def answer(scope: Scope, error: Exception, metrics: Metrics) -> JSONResponse:
     release(error)
     if isinstance(problem, _REJECTIONS) and getattr(scope.get("route"), "path", "") not in PROBES:
         metrics.note_rejection(problem.slug)
+    if scope["path"].removeprefix(scope.get("root_path", "")).startswith(PROTOCOL):
+        return JSONResponse({"error": problem.detail}, problem.status, headers=problem.headers)
     members = {**problem.to_dict(), "request_id": request_id}
     return JSONResponse(members, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 

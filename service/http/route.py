@@ -134,7 +134,8 @@ class Route(APIRoute):
         answer = hints["return"]
         self._handler = handler
         self._query: type[Query] | None = hints.get("query")
-        self._offers: tuple[str, ...] = (JSON,) if method == "POST" else ()
+        plain = isinstance(answer, type) and issubclass(answer, Response)
+        self._offers: tuple[str, ...] = (JSON,) if method == "POST" and not plain else ()
         png: dict[int | str, Any] = {}
         self._draws = get_origin(answer) is Drawing
         if get_origin(answer) in (View, Drawing):
@@ -145,7 +146,6 @@ class Route(APIRoute):
         elif answer is FileResponse:
             png = png_answer("There is no other answer.")
         timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_networks else {}
-        plain = isinstance(answer, type) and issubclass(answer, Response)
         summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")
         super().__init__(
             path,

@@ -108,13 +108,13 @@ def _read_json(_header: str, body: bytes, max_pictures: int) -> list[Upload]:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
     match values:
         case {"image": str(image)} if len(values) == 1:
-            return [checked(_decode_base64(image))]
+            return [checked(decode_base64(image))]
         case {"images": [_, *_] as images} if len(values) == 1:
-            return [_decode_base64(image) for image in images]
+            return [decode_base64(image) for image in images]
     raise MalformedRequest('the JSON is {"image": "<base64>"} or {"images": ["<base64>", ...]}')
 
 
-def _decode_base64(image: Any) -> Upload:
+def decode_base64(image: Any) -> Upload:
     """Plain base64 or a data URL."""
     if not isinstance(image, str):
         return MalformedRequest("an image is a base64 string", parameter="images")

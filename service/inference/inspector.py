@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
+from model.interpret.novelty import Novelty, measure_features
 from model.preprocess import Floats, Prepared
 from model.runtime import Encoding, Trace
 from service.errors import InvalidParameter, NotOffered, Problem, UnknownModel, checked
@@ -161,9 +162,13 @@ class Inspector:
             Problem: the upload cannot be read.
         """
         prepared = checked((await self.prepare([upload], frame))[0])
-        trace = await self.engine.trace(self.job, manifest.name, prepared.image)
+        return prepared, await self.trace_image(manifest, prepared.image)
+
+    async def trace_image(self, manifest: Manifest, image: Floats) -> Trace:
+        """What routing did with one image (C, H, W)."""
+        trace = await self.engine.trace(self.job, manifest.name, image)
         self.admission.note(self.job, 1)
-        return prepared, trace
+        return trace
 
     async def encode_images(self, manifest: Manifest, images: list[Floats]) -> Encoding:
         """Presence (N, K) and poses (N, K, D) of N images (C, H, W), as one batch.
@@ -184,6 +189,18 @@ class Inspector:
         images = await self.engine.decode(self.job, manifest.name, poses, classes)
         self.admission.note(self.job, len(poses))
         return images
+
+    async def judge(self, manifest: Manifest, images: Floats, encoding: Encoding) -> list[Novelty]:
+        """The novelty of N images (C, H, W), their longest capsules decoded as one batch.
+
+        The bundle has a novelty rule.
+        """
+        assert manifest.novelty
+        labels = encoding.presence.argmax(axis=1)
+        longest = encoding.poses[np.arange(len(labels)), labels]
+        drawn = await self.decode(manifest, longest, labels)
+        gaussians = manifest.novelty.gaussians
+        return manifest.novelty.judge(measure_features(*encoding, images, drawn, gaussians))
 
     async def _encode(self, manifest: Manifest, images: list[Floats]) -> list[Encoding | Exception]:
         encodings = await self.engine.encode(self.job, manifest.name, images)

@@ -1,0 +1,1 @@
+"""The Open Inference Protocol V2, as Triton's clients and KServe speak it."""

@@ -1,0 +1,93 @@
+"""What a client asks before it infers: health, metadata, configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+from pydantic import Field
+
+from service import VERSION
+from service.api.probes import livez, readyz
+from service.api.v2.networks import Network, find_network
+from service.api.v2.tensors import TensorSpec
+from service.http.route import Call, Query
+
+PLATFORM = "onnxruntime_onnx"
+
+
+class NetworkQuery(Query):
+    """Of routes with a network."""
+
+    name: str = Field(examples=["mnist"])
+    version: str | None = None
+
+
+def find(call: Call, query: NetworkQuery) -> Network:
+    """The network of a path.
+
+    Raises:
+        UnknownModel: it is not loaded.
+    """
+    settings = call.app.state.settings
+    return find_network(call.inspector, query.name, query.version, max_images=settings.max_pictures)
+
+
+async def live(request: Request) -> dict[str, bool]:
+    """Check that the process can infer."""
+    await livez(request)
+    return {"live": True}
+
+
+async def ready(request: Request) -> dict[str, bool]:
+    """Check that the service takes requests."""
+    await readyz(request)
+    return {"ready": True}
+
+
+async def describe_server(request: Request) -> dict[str, Any]:
+    """Show the server's metadata."""
+    del request
+    extensions = ["binary_tensor_data", "model_configuration"]
+    return {"name": "capsnet-service", "version": VERSION, "extensions": extensions}
+
+
+async def describe_network(call: Call, query: NetworkQuery) -> dict[str, Any]:
+    """Show a network's metadata."""
+    network = find(call, query)
+    return {
+        "name": network.name,
+        "versions": [network.manifest.version],
+        "platform": PLATFORM,
+        "inputs": [_describe(spec) for spec in network.inputs],
+        "outputs": [_describe(spec) for spec in network.outputs],
+    }
+
+
+async def network_ready(call: Call, query: NetworkQuery) -> dict[str, Any]:
+    """Check that a network is loaded."""
+    return {"name": find(call, query).name, "ready": True}
+
+
+async def configure_network(call: Call, query: NetworkQuery) -> dict[str, Any]:
+    """Show a network's configuration as Triton would."""
+    network = find(call, query)
+    return {
+        "name": network.name,
+        "platform": PLATFORM,
+        "backend": "onnxruntime",
+        "max_batch_size": network.max_rows,
+        "input": [{**_configure(spec), "optional": spec.optional} for spec in network.inputs],
+        "output": [_configure(spec) for spec in network.outputs],
+        "dynamic_batching": {},
+    }
+
+
+def _describe(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": [-1, *spec.row]}
+
+
+def _configure(spec: TensorSpec) -> dict[str, Any]:
+    """Without the batch axis; Triton calls BYTES a string there."""
+    kind = "STRING" if spec.datatype == "BYTES" else spec.datatype
+    return {"name": spec.name, "data_type": f"TYPE_{kind}", "dims": list(spec.row)}

@@ -1,0 +1,225 @@
+"""What a loaded bundle is in the protocol: up to three networks, each with inputs and outputs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from model.bundle import Manifest
+from model.bundle.manifest import Offer
+from model.interpret.sweep import MAX_PICTURES
+from model.preprocess import Floats
+from service.api.decode import LARGEST_COMPONENT
+from service.api.v2.tensors import Tensor, TensorSpec
+from service.errors import InvalidParameter, UnknownModel, checked
+from service.inference.inspector import Inspector
+from service.pictures import Frame
+
+Tensors = dict[str, Tensor]
+"""By name."""
+
+
+class Network(ABC):
+    """One graph of a bundle, under a name of its own.
+
+    Args:
+        manifest: of the bundle.
+        max_rows: of one request.
+    """
+
+    suffix: ClassVar[str] = ""
+    """Of the name, after the bundle's."""
+    needs: ClassVar[Offer | None] = None
+
+    def __init__(self, manifest: Manifest, max_rows: int) -> None:
+        self.manifest, self.max_rows = manifest, max_rows
+
+    @property
+    def name(self) -> str:
+        """What the protocol calls it."""
+        return self.manifest.name + self.suffix
+
+    @property
+    @abstractmethod
+    def inputs(self) -> list[TensorSpec]:
+        """What it takes."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> list[TensorSpec]:
+        """What it gives."""
+
+    def cost(self, rows: int, wanted: set[str]) -> int:
+        """Rows that are computed for so many rows of the inputs."""
+        del wanted
+        return rows
+
+    @abstractmethod
+    async def compute(self, inspector: Inspector, inputs: Tensors, wanted: set[str]) -> Tensors:
+        """The outputs that are wanted, perhaps others too.
+
+        Raises:
+            InvalidParameter: an input is missing, or given twice over.
+            Closed, DeadlineExceeded: see `Batcher.submit`.
+        """
+
+
+class Encoder(Network):
+    """Images, or image files, to presence and poses."""
+
+    @property
+    def inputs(self) -> list[TensorSpec]:
+        """Images (N, C, H, W), or files (N, 1)."""
+        return _image_inputs(self.manifest)
+
+    @property
+    def outputs(self) -> list[TensorSpec]:
+        """Presence (N, K), poses (N, K, D); if asked for, what /classify says."""
+        classes, dim = self.manifest.num_classes, self.manifest.class_dim
+        return [
+            TensorSpec("presence", "FP32", (classes,)),
+            *([TensorSpec("poses", "FP32", (classes, dim))] if dim else []),
+            TensorSpec("label", "INT64", optional=True),
+            TensorSpec("class_name", "BYTES", optional=True),
+            *([TensorSpec("novelty", "FP32", optional=True)] if self.manifest.novelty else []),
+        ]
+
+    def cost(self, rows: int, wanted: set[str]) -> int:
+        """For novelty every image is decoded too."""
+        return rows * (2 if "novelty" in wanted else 1)
+
+    async def compute(self, inspector: Inspector, inputs: Tensors, wanted: set[str]) -> Tensors:
+        """Encode the images as one batch."""
+        images = await _read_images(inspector, self.manifest, inputs)
+        encoding = await inspector.encode_images(self.manifest, list(images))
+        labels = encoding.presence.argmax(axis=1)
+        outputs: Tensors = {**encoding._asdict(), "label": labels[:, None]}
+        if "class_name" in wanted:
+            outputs["class_name"] = [self.manifest.class_names[one].encode() for one in labels]
+        if "novelty" in wanted:
+            novelty = await inspector.judge(self.manifest, images, encoding)
+            outputs["novelty"] = np.array([[one.score] for one in novelty], np.float32)
+        return outputs
+
+
+class Decoder(Network):
+    """Poses and their labels to images."""
+
+    suffix = ".decoder"
+    needs = "decode"
+
+    @property
+    def inputs(self) -> list[TensorSpec]:
+        """Poses (M, D) and labels (M, 1)."""
+        largest = LARGEST_COMPONENT
+        return [
+            TensorSpec("poses", "FP32", (self.manifest.class_dim,), -largest, largest),
+            TensorSpec("labels", "INT64", low=0, high=self.manifest.num_classes - 1),
+        ]
+
+    @property
+    def outputs(self) -> list[TensorSpec]:
+        """Images (M, C, H, W)."""
+        return [TensorSpec("images", "FP32", self.manifest.image_shape)]
+
+    async def compute(self, inspector: Inspector, inputs: Tensors, wanted: set[str]) -> Tensors:
+        """Decode the poses as one batch."""
+        del wanted
+        if missing := {"poses", "labels"} - inputs.keys():
+            raise InvalidParameter(f"the input {min(missing)} is missing", parameter=min(missing))
+        poses, labels = np.asarray(inputs["poses"]), np.asarray(inputs["labels"])
+        return {"images": await inspector.decode(self.manifest, poses, labels.ravel())}
+
+
+class Routing(Network):
+    """An image to what routing did with it."""
+
+    suffix = ".routing"
+    needs = "trace"
+
+    @property
+    def inputs(self) -> list[TensorSpec]:
+        """The encoder's."""
+        return _image_inputs(self.manifest)
+
+    @property
+    def outputs(self) -> list[TensorSpec]:
+        """The arrays of `model.runtime.Trace`; those of hidden layers after the layer's name."""
+        *hidden, last = self.manifest.layers
+        steps, classes = last.iterations, self.manifest.num_classes
+        votes, dim = last.capsules, self.manifest.class_dim
+        rows = {
+            "couplings": (steps, classes, votes),
+            "logits": (steps, classes, votes),
+            "presence": (steps, classes),
+            "poses": (steps, classes, dim),
+            "input_presence": (votes,),
+            "votes": (classes, votes, dim),
+        }
+        for layer, following in zip(hidden, self.manifest.layers[1:], strict=True):
+            grid = (following.types, following.rows, following.columns)
+            rows[f"{layer.name}.couplings"] = (layer.iterations, following.types, layer.types)
+            rows[f"{layer.name}.presence"] = (layer.iterations, *grid)
+        return [TensorSpec(name, "FP32", row) for name, row in rows.items()]
+
+    async def compute(self, inspector: Inspector, inputs: Tensors, wanted: set[str]) -> Tensors:
+        """Trace the one image."""
+        del wanted
+        (image,) = await _read_images(inspector, self.manifest, inputs)
+        trace = await inspector.trace_image(self.manifest, image)
+        hidden = {
+            f"{name}.{part}": array
+            for name, layer in trace.hidden.items()
+            for part, array in layer._asdict().items()
+        }
+        return {name: array[None] for name, array in {**trace.classes._asdict(), **hidden}.items()}
+
+
+def find_network(
+    inspector: Inspector, name: str, version: str | None, *, max_images: int
+) -> Network:
+    """The network of a name, and of a version where one is named.
+
+    Raises:
+        UnknownModel: it is not loaded.
+    """
+    bundle, dot, role = name.partition(".")
+    kind, rows = {
+        "": (Encoder, max_images),
+        ".decoder": (Decoder, MAX_PICTURES),
+        ".routing": (Routing, 1),
+    }.get(dot + role, (None, 0))
+    manifest = inspector.engine.manifests.get(bundle)
+    if manifest is None or kind is None or (kind.needs and kind.needs not in manifest.offers):
+        raise UnknownModel(f"there is no model {name!r}", parameter="model")
+    if version not in (None, manifest.version):
+        raise UnknownModel(
+            f"{name!r} is loaded in version {manifest.version}, not {version}", parameter="version"
+        )
+    return kind(manifest, rows)
+
+
+def _image_inputs(manifest: Manifest) -> list[TensorSpec]:
+    return [
+        TensorSpec("images", "FP32", manifest.image_shape, low=-1, high=2, optional=True),
+        TensorSpec("image", "BYTES", optional=True),
+    ]
+
+
+async def _read_images(inspector: Inspector, manifest: Manifest, inputs: Tensors) -> Floats:
+    """Images (N, C, H, W), as they came or out of the files.
+
+    Raises:
+        InvalidParameter: there are none, or both.
+        Problem: a file cannot be read.
+    """
+    match inputs:
+        case {"images": np.ndarray() as images} if len(inputs) == 1:
+            return images
+        case {"image": list() as files} if len(inputs) == 1:
+            frame = Frame(manifest.image_shape, manifest.preprocess)
+            prepared = await inspector.prepare([*files], frame)
+            return np.stack([checked(one).image for one in prepared])
+    raise InvalidParameter("send either images or image", parameter="images")

@@ -1,0 +1,222 @@
+"""The body of `infer`: its JSON, the tensors after it, and its compression."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from service.api.v2.networks import Network, Tensors
+from service.api.v2.tensors import TensorSpec
+from service.errors import InvalidParameter, MalformedRequest, TooLarge, UnsupportedFormat
+from service.http.middleware import TENSOR_HEADER
+from service.http.problems import invalid
+from service.http.route import Call
+
+_LARGE = 100_000
+"""Bytes; what takes milliseconds to inflate or to parse is not done on the event loop."""
+_MEMBERS = 1000
+"""Commas that a request's JSON may have beside those between the values of its tensors."""
+_WINDOWS = {"gzip": 31, "deflate": 15}
+"""What zlib calls the compressions that are taken."""
+_FILE = re.compile(rb"\x89PNG|\xff\xd8\xff|RIFF....WEBP", re.DOTALL)
+"""How a body of one image file begins, and no tensor of pixels."""
+_NUMBER = re.compile(r"[0-9]{1,10}")
+
+
+class _Strict(BaseModel):
+    """Unknown members are refused: Triton has some that change what a tensor means."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InputParameters(_Strict):
+    """Of an input."""
+
+    binary_data_size: Annotated[int, Field(ge=0, strict=True)] | None = None
+
+
+class OutputParameters(_Strict):
+    """Of an output that is asked for."""
+
+    binary_data: bool | None = None
+
+
+class InputTensor(_Strict):
+    """An input, its values in `data` or after the JSON."""
+
+    name: str
+    shape: Annotated[list[int], Field(strict=True, max_length=8, fail_fast=True)]
+    datatype: str
+    parameters: InputParameters = InputParameters()
+    data: list[Any] | None = None
+
+
+class RequestedOutput(_Strict):
+    """An output that is asked for."""
+
+    name: str
+    parameters: OutputParameters = OutputParameters()
+
+
+class RequestParameters(BaseModel):
+    """Of a request; others, such as priorities, are not used."""
+
+    binary_data_output: bool = False
+
+
+class InferRequest(_Strict):
+    """The JSON of a request."""
+
+    id: Annotated[str, Field(max_length=256)] | None = None
+    parameters: RequestParameters = RequestParameters()
+    inputs: Annotated[list[InputTensor], Field(max_length=8, fail_fast=True)]
+    outputs: Annotated[list[RequestedOutput], Field(max_length=32, fail_fast=True)] = []
+
+
+@dataclass(frozen=True)
+class Work:
+    """A request whose every tensor was checked."""
+
+    id: str | None
+    rows: int
+    inputs: Tensors
+    outputs: list[tuple[TensorSpec, bool]]
+    """What is asked for, and whether as bytes."""
+
+    @property
+    def wanted(self) -> set[str]:
+        """The names of the outputs."""
+        return {spec.name for spec, _ in self.outputs}
+
+
+async def read_work(call: Call, network: Network) -> Work:
+    """What a request asks of a network.
+
+    Raises:
+        Problem: the body cannot be inflated or parsed, or a tensor is not one of the network's.
+    """
+    body = await _read_body(call)
+    head, tensors = _split(body, call.headers.get(TENSOR_HEADER))
+    if head is None:
+        return _read_raw(body, network)
+    if len(head) > _LARGE:
+        return await asyncio.to_thread(_read, head, tensors, network)
+    return _read(head, tensors, network)
+
+
+async def _read_body(call: Call) -> bytes:
+    """The body, inflated; it counts as what it became."""
+    body, encoding = await call.body(), call.headers.get("content-encoding", "identity")
+    if encoding == "identity":
+        return body
+    limit = call.app.state.settings.max_body_bytes
+    inflated = await asyncio.to_thread(_inflate, body, encoding.strip().lower(), limit)
+    call.scope["state"]["hold"](len(inflated) - len(body))
+    return inflated
+
+
+def _inflate(body: bytes, encoding: str, limit: int) -> bytes:
+    if encoding not in _WINDOWS:
+        raise UnsupportedFormat(f"Content-Encoding is gzip or deflate, not {encoding[:32]}")
+    inflater = zlib.decompressobj(_WINDOWS[encoding])
+    try:
+        inflated = inflater.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise MalformedRequest(f"the body is not {encoding}: {error}") from error
+    if len(inflated) > limit:
+        raise TooLarge(f"the inflated body exceeds {limit:,} bytes")
+    if not inflater.eof or inflater.unused_data:
+        raise MalformedRequest(f"the body ends within or after its {encoding} stream")
+    return inflated
+
+
+def _split(body: bytes, length: str | None) -> tuple[bytes | None, memoryview]:
+    """The JSON of a body, if it has any, and what follows it."""
+    if length is None:
+        return body, memoryview(b"")
+    if not _NUMBER.fullmatch(length):
+        raise MalformedRequest(f"{TENSOR_HEADER} is a number of bytes")
+    end = int(length)
+    if end > len(body):
+        raise MalformedRequest(f"{TENSOR_HEADER}: the body has {len(body):,} bytes, not {end:,}")
+    return body[:end] if end else None, memoryview(body)[end:]
+
+
+def _read(head: bytes, tensors: memoryview, network: Network) -> Work:
+    """The work of a request, from its JSON and the bytes after it."""
+    values = network.max_rows * max(spec.values for spec in network.inputs)
+    if head.count(b",") > 2 * values + _MEMBERS:  # a million small values take long to parse
+        raise TooLarge(f"at most {values:,} values per tensor")
+    try:
+        request = InferRequest.model_validate_json(head)
+    except ValidationError as error:
+        raise invalid(error) from error
+    inputs, rows = _read_inputs(request.inputs, tensors, network)
+    return Work(request.id, rows, inputs, _choose_outputs(request, network))
+
+
+def _read_raw(body: bytes, network: Network) -> Work:
+    """A body that is a tensor alone: one image file, or images one after the other."""
+    specs = {spec.name: spec for spec in network.inputs}
+    if "images" not in specs:
+        raise InvalidParameter(f"{network.name!r} has several inputs; send JSON before them")
+    outputs = _choose_outputs(InferRequest(inputs=[]), network)
+    if _FILE.match(body):
+        return Work(None, 1, {"image": [body]}, outputs)
+    spec = specs["images"]
+    rows = spec.count_rows(
+        "FP32", [len(body) // (4 * spec.values), *spec.row], max_rows=network.max_rows
+    )
+    return Work(None, rows, {"images": spec.from_bytes(memoryview(body), rows)}, outputs)
+
+
+def _read_inputs(
+    given: list[InputTensor], content: memoryview, network: Network
+) -> tuple[Tensors, int]:
+    """The tensors, and how many rows each has."""
+    specs = {spec.name: spec for spec in network.inputs}
+    tensors: Tensors = {}
+    counts: set[int] = set()
+    for one in given:
+        spec = specs.pop(one.name, None)
+        if spec is None:
+            known = ", ".join(spec.name for spec in network.inputs)
+            text = f"{one.name[:64]!r} is unknown or given twice; inputs: {known}"
+            raise InvalidParameter(text, parameter="inputs")
+        rows = spec.count_rows(one.datatype, one.shape, max_rows=network.max_rows)
+        counts.add(rows)
+        size = one.parameters.binary_data_size
+        if (size is None) == (one.data is None):
+            raise spec.refuse("send either data or binary_data_size")
+        if one.data is not None:
+            tensors[one.name] = spec.from_json(one.data, one.shape)
+        elif size is not None:
+            tensors[one.name] = spec.from_bytes(content[:size], rows)
+            content = content[size:]
+    if content:
+        raise MalformedRequest(f"{len(content):,} bytes follow the last tensor")
+    if len(counts) != 1:
+        raise InvalidParameter("all inputs have the same number of rows", parameter="inputs")
+    return tensors, counts.pop()
+
+
+def _choose_outputs(request: InferRequest, network: Network) -> list[tuple[TensorSpec, bool]]:
+    """The outputs that are asked for, or those that are given unasked."""
+    binary = request.parameters.binary_data_output
+    if not request.outputs:
+        return [(spec, binary) for spec in network.outputs if not spec.optional]
+    specs = {spec.name: spec for spec in network.outputs}
+    chosen = []
+    for one in request.outputs:
+        if one.name not in specs:
+            known = ", ".join(spec.name for spec in network.outputs)
+            text = f"{one.name[:64]!r} is unknown or asked for twice; outputs: {known}"
+            raise InvalidParameter(text, parameter="outputs")
+        wish = one.parameters.binary_data
+        chosen.append((specs.pop(one.name), binary if wish is None else wish))
+    return chosen

@@ -1,0 +1,41 @@
+"""All routes of the protocol. They are not in the OpenAPI document: the protocol has its own."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from service.api.v2.infer import infer
+from service.api.v2.metadata import (
+    configure_network,
+    describe_network,
+    describe_server,
+    live,
+    network_ready,
+    ready,
+)
+from service.http.route import Route
+
+_NAMED = "/v2/models/{name}"
+_VERSIONED = "/v2/models/{name}/versions/{version}"
+
+
+def v2_routes() -> list[Route]:
+    """The routes, those that are asked most first."""
+    post, get = (
+        partial(Route, "POST", include_in_schema=False),
+        partial(Route, "GET", include_in_schema=False),
+    )
+    plain = partial(get, needs_networks=False)
+    probe = partial(plain, permission="open")
+    of_networks = [
+        route
+        for path in (_NAMED, _VERSIONED)
+        for route in (
+            post(f"{path}/infer", infer),
+            get(path, describe_network),
+            get(f"{path}/ready", network_ready),
+            get(f"{path}/config", configure_network),
+        )
+    ]
+    probes = [probe("/v2/health/live", live), probe("/v2/health/ready", ready)]
+    return [*of_networks, *probes, plain("/v2", describe_server)]
