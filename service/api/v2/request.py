@@ -28,6 +28,9 @@ _FILE = re.compile(rb"\x89PNG|\xff\xd8\xff|RIFF....WEBP", re.DOTALL)
 _NUMBER = re.compile(r"[0-9]{1,10}")
 
 
+Size = Annotated[int, Field(strict=True, le=1 << 40)]
+
+
 class _Strict(BaseModel):
     """Unknown members are refused: Triton has some that change what a tensor means."""
 
@@ -37,7 +40,7 @@ class _Strict(BaseModel):
 class InputParameters(_Strict):
     """Of an input."""
 
-    binary_data_size: Annotated[int, Field(ge=0, strict=True)] | None = None
+    binary_data_size: Annotated[Size, Field(ge=0)] | None = None
 
 
 class OutputParameters(_Strict):
@@ -50,7 +53,7 @@ class InputTensor(_Strict):
     """An input, its values in `data` or after the JSON."""
 
     name: str
-    shape: Annotated[list[int], Field(strict=True, max_length=8, fail_fast=True)]
+    shape: Annotated[list[Size], Field(max_length=8, fail_fast=True)]
     datatype: str
     parameters: InputParameters = InputParameters()
     data: list[Any] | None = None
