@@ -72,10 +72,9 @@ def test_a_request_is_one_line_and_one_count(
 
 def test_a_full_queue_is_told(settings: Settings) -> None:
     """Rows that wait for others count, and the refusal says when to come back."""
-    few = settings.model_copy(update={"max_waiting_rows": 4})
-    app = create_app(few, open_engine(load_runtimes(few)))
+    app = create_app(settings, open_engine(load_runtimes(settings)))
     with TestClient(app) as client:
-        app.state.admission.waiting = 4
+        app.state.admission.waiting = settings.max_waiting_rows
         answer = client.post(INFER, content=BLACK, headers=RAW)
         assert (429, ["error"]) == (answer.status_code, list(answer.json()))
         assert 1 <= int(answer.headers["Retry-After"])
