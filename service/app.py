@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from service.inference.engine import open_engine as open_runtimes
 from service.inference.job import Admission
 from service.pictures.preparation import Preparation
 from service.processes.board import Board
-from service.settings import Settings
+from service.settings import Settings, SettingsError
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import telemetry
 from service.views import open_pool as open_drawing
@@ -85,6 +85,7 @@ def create_app(
     preparation = Preparation(max_pixels=settings.max_pixels, processes=settings.decode_processes)
     drawing = open_drawing()
     access = Access(settings)
+    serve_grpc, has_bundles = _grpc(settings), asyncio.Event()
 
     async def load() -> None:
         """Load; what goes wrong is this process's failure."""
@@ -100,13 +101,15 @@ def create_app(
     def use(loaded: Engine) -> None:
         health.loaded = loaded
         metrics.note_engine(loaded)
+        has_bundles.set()
         log.info("ready: %s with %s", ", ".join(loaded.manifests), loaded.provider)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         preparation.start()
         loading = None if health.loaded else asyncio.ensure_future(load())
-        yield
+        async with serve_grpc(app, settings, has_bundles, health.fail):
+            yield
         if loading:
             loading.cancel()
         preparation.close()
@@ -141,6 +144,22 @@ def create_app(
     if engine is not None:
         use(engine)
     return app
+
+
+def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]]:
+    """What serves gRPC, if a port is set.
+
+    Raises:
+        SettingsError: its packages are not installed.
+    """
+    if not settings.grpc_port:
+        return lambda *_: nullcontext()
+    try:
+        from service.api.v2.grpc import serve_grpc  # noqa: PLC0415  an extra
+    except ImportError as error:
+        text = "CAPSNET_GRPC_PORT needs the extra grpc: install capsnet-service[grpc]"
+        raise SettingsError(text) from error
+    return serve_grpc
 
 
 async def open_here(

@@ -40,6 +40,7 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", min_length=1)
     port: int = Field(8000, ge=1, le=65535)
+    grpc_port: int = Field(0, ge=0, le=65535)
     workers: int = Field(0, ge=0)
     engine: EnginePlace = "auto"
     device: Device = "auto"

@@ -18,7 +18,7 @@ Tensor = NDArray[Any] | list[bytes]
 _DTYPES: dict[Datatype, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "INT64": np.dtype("<i8")}
 _NUMBERS = {"FP32": "fiu", "INT64": "iu"}
 """Kinds of numpy arrays, made of JSON's numbers, that each datatype takes."""
-_LENGTH = struct.Struct("<I")
+LENGTH = struct.Struct("<I")
 """What stands before each element of datatype BYTES."""
 
 
@@ -106,7 +106,7 @@ class TensorSpec:
     def to_bytes(self, tensor: Tensor) -> bytes:
         """The tensor as it stands in a body."""
         if isinstance(tensor, list):
-            return b"".join(_LENGTH.pack(len(one)) + one for one in tensor)
+            return b"".join(LENGTH.pack(len(one)) + one for one in tensor)
         content: bytes = tensor.astype(_DTYPES[self.datatype], copy=False).tobytes()
         return content
 
@@ -133,11 +133,11 @@ class TensorSpec:
     def _split(self, content: memoryview, rows: int) -> list[bytes]:
         """The elements of a BYTES tensor, each after its length."""
         elements: list[bytes] = []
-        while len(elements) < rows and len(content) >= _LENGTH.size:
-            end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
+        while len(elements) < rows and len(content) >= LENGTH.size:
+            end = LENGTH.size + LENGTH.unpack_from(content)[0]
             if end > len(content):
                 break
-            elements.append(bytes(content[_LENGTH.size : end]))
+            elements.append(bytes(content[LENGTH.size : end]))
             content = content[end:]
         if len(elements) < rows or content:
             raise MalformedRequest(

@@ -13,18 +13,25 @@ from PIL import Image
 
 from model.preprocess import Floats
 from service.pictures import SAMPLES
-from tests.processes import PATIENCE_S, SOURCE, running
+from tests.processes import PATIENCE_S, SOURCE, free_port, running
 
 BUNDLES = ["mnist-compact", "mnist-matrix", "cifar10"]
 MAX_BODY_BYTES = 300_000
 
 
 @pytest.fixture(scope="session")
-def service() -> Iterator[httpx.Client]:
+def grpc_port() -> int:
+    """Where the service answers gRPC."""
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def service(grpc_port: int) -> Iterator[httpx.Client]:
     """The service, for requests that Triton's client would not send."""
     environment = {
         "CAPSNET_DEFAULT_MODEL": BUNDLES[0],
         "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_GRPC_PORT": str(grpc_port),
         "CAPSNET_MAX_BODY_BYTES": str(MAX_BODY_BYTES),
         "CAPSNET_MAX_PICTURES": "40",
         "CAPSNET_MODELS": json.dumps(BUNDLES),

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+from pydantic import SecretStr
+
+from model.preprocess import Floats
+from service.api.v2.messages import SERVICE, messages
+from service.app import create_app
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.settings import Settings
+from tests.processes import PATIENCE_S, free_port
+from tests.service.api.v2.test_infer import files
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # generated for the protobuf before the one that runs
+    import tritonclient.grpc as triton
+    from tritonclient.grpc import service_pb2
+
+MODEL = "mnist-compact"
+
+
+def tensor(name: str, values: Any, datatype: str = "FP32") -> triton.InferInput:
+    """An input with its values."""
+    return triton.InferInput(name, list(values.shape), datatype).set_data_from_numpy(values)
+
+
+@pytest.fixture(scope="module")
+def v2(service: httpx.Client, grpc_port: int) -> Iterator[triton.InferenceServerClient]:
+    """Triton's client for gRPC."""
+    assert service.get("/readyz").is_success
+    with triton.InferenceServerClient(f"127.0.0.1:{grpc_port}") as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", messages())
+def test_messages_are_the_published_ones(name: str) -> None:
+    """Names, numbers and types are those of the code that is generated from the .proto file."""
+    published = {**vars(service_pb2.ModelInferRequest), **vars(service_pb2.ModelInferResponse)}
+    published |= {**vars(service_pb2.ModelMetadataResponse), **vars(service_pb2)}
+
+    def fields(message: Any) -> dict[str, tuple[Any, ...]]:
+        return {
+            one.name: (
+                one.number,
+                one.type,
+                one.is_repeated,
+                one.message_type.name if one.message_type else None,
+                one.containing_oneof.name if one.containing_oneof else None,
+            )
+            for one in message.DESCRIPTOR.fields
+        }
+
+    assert fields(published[name]) == fields(messages()[name])
+
+
+def test_the_server_and_its_models_are_described(v2: triton.InferenceServerClient) -> None:
+    """Five of the six methods."""
+    assert v2.is_server_live()
+    assert v2.is_server_ready()
+    assert v2.is_model_ready(MODEL)
+    assert not v2.is_model_ready("nothing")
+    assert not v2.is_model_ready(MODEL, "1")
+    assert "binary_tensor_data" in v2.get_server_metadata().extensions
+    found = v2.get_model_metadata(f"{MODEL}.decoder", as_json=True)
+    shapes = {one["name"]: one["shape"] for one in found["inputs"]}
+    assert {"poses": ["-1", "16"], "labels": ["-1", "1"]} == shapes
+
+
+def test_answers_are_those_over_http(
+    v2: triton.InferenceServerClient, service: httpx.Client, images: Floats
+) -> None:
+    """The same numbers to the last bit."""
+    result = v2.infer(MODEL, [tensor("images", images)], request_id="ten")
+    headers = {"Inference-Header-Content-Length": "0"}
+    url = f"/v2/models/{MODEL}/infer"
+    answer = service.post(url, content=images.tobytes(), headers=headers).json()
+    assert "ten" == result.get_response().id
+    for one in answer["outputs"]:
+        expected = np.array(one["data"], np.float32).reshape(one["shape"])
+        np.testing.assert_array_equal(expected, result.as_numpy(one["name"]))
+
+
+def test_files_give_labels(v2: triton.InferenceServerClient, digits: list[bytes]) -> None:
+    """BYTES in and out, and a version."""
+    (version,) = v2.get_model_metadata(MODEL).versions
+    result = v2.infer(
+        MODEL,
+        [tensor("image", files(*digits), "BYTES")],
+        model_version=version,
+        outputs=[triton.InferRequestedOutput(name) for name in ("label", "class_name")],
+    )
+    assert [[label] for label in range(10)] == result.as_numpy("label").tolist()
+    assert [[b"%d" % label] for label in range(10)] == result.as_numpy("class_name").tolist()
+
+
+def test_values_may_be_lists(
+    v2: triton.InferenceServerClient, service: httpx.Client, grpc_port: int, digits: list[bytes]
+) -> None:
+    """Of clients that fill in `contents` in place of raw bytes, as some of KServe's do."""
+    del v2
+    known = messages()
+    poses = known["InferInputTensor"](name="poses", datatype="FP32", shape=[1, 16])
+    poses.contents.fp32_contents.extend([0.25] * 16)
+    labels = known["InferInputTensor"](name="labels", datatype="INT64", shape=[1])
+    labels.contents.int64_contents.append(7)
+    request = known["ModelInferRequest"](model_name=f"{MODEL}.decoder", inputs=[labels, poses])
+    image = known["InferInputTensor"](name="image", datatype="BYTES", shape=[1])
+    image.contents.bytes_contents.append(digits[3])
+    label = known["InferRequestedOutputTensor"](name="label")
+    other = known["ModelInferRequest"](model_name=MODEL, inputs=[image], outputs=[label])
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+        infer = channel.unary_unary(
+            f"/{SERVICE}/ModelInfer",
+            request_serializer=known["ModelInferRequest"].SerializeToString,
+            response_deserializer=known["ModelInferResponse"].FromString,
+        )
+        drawn, read = infer(request, timeout=PATIENCE_S), infer(other, timeout=PATIENCE_S)
+    inputs = [
+        {"name": "poses", "datatype": "FP32", "shape": [1, 16], "data": [0.25] * 16},
+        {"name": "labels", "datatype": "INT64", "shape": [1], "data": [7]},
+    ]
+    url = f"/v2/models/{MODEL}.decoder/infer"
+    (expected,) = service.post(url, json={"inputs": inputs}).json()["outputs"]
+    found = np.frombuffer(drawn.raw_output_contents[0], np.float32)
+    np.testing.assert_array_equal(np.array(expected["data"], np.float32), found)
+    assert [3] == np.frombuffer(read.raw_output_contents[0], np.int64).tolist()
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "code", "words"),
+    [
+        ("nothing", [np.zeros((1, 1, 28, 28), np.float32)], "NOT_FOUND", "there is no model"),
+        (MODEL, [np.zeros((1, 784), np.float32)], "INVALID_ARGUMENT", "the shape is"),
+        (MODEL, [np.full((1, 1, 28, 28), np.nan, np.float32)], "INVALID_ARGUMENT", "finite"),
+        (MODEL, [np.zeros((41, 1, 28, 28), np.float32)], "INVALID_ARGUMENT", "at most 40 rows"),
+        (MODEL, [], "INVALID_ARGUMENT", "same number of rows"),
+    ],
+)
+def test_errors_have_codes_and_words(
+    model: str, inputs: list[Any], code: str, words: str, v2: triton.InferenceServerClient
+) -> None:
+    """The words are those over HTTP."""
+    with pytest.raises(triton.InferenceServerException, match=words) as refused:
+        v2.infer(model, [tensor("images", one) for one in inputs])
+    assert f"StatusCode.{code}" == refused.value.status()
+
+
+def test_raw_bytes_are_those_of_the_inputs(grpc_port: int, service: httpx.Client) -> None:
+    """Fewer tensors than are announced, or more, are refused."""
+    assert service.get("/readyz").is_success
+    known = messages()
+    image = known["InferInputTensor"](name="images", datatype="FP32", shape=[1, 1, 28, 28])
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+        infer = channel.unary_unary(
+            f"/{SERVICE}/ModelInfer",
+            request_serializer=known["ModelInferRequest"].SerializeToString,
+            response_deserializer=known["ModelInferResponse"].FromString,
+        )
+        for contents in ([], [bytes(3135)], [bytes(3136)] * 2):
+            request = known["ModelInferRequest"](
+                model_name=MODEL, inputs=[image], raw_input_contents=contents
+            )
+            with pytest.raises(grpc.RpcError) as refused:
+                infer(request, timeout=PATIENCE_S)
+            assert grpc.StatusCode.INVALID_ARGUMENT == refused.value.code()
+
+
+def test_a_request_may_name_its_id_and_deadline(
+    v2: triton.InferenceServerClient, service: httpx.Client, images: Floats
+) -> None:
+    """As metadata; it counts as a request of its route."""
+    counted = 'route="/v2/models/{name}/infer",status="504"'
+    assert counted not in service.get("/metrics").text
+    with pytest.raises(triton.InferenceServerException) as refused:
+        v2.infer(MODEL, [tensor("images", images)], headers={"x-request-timeout": "1e-6"})
+    assert "StatusCode.DEADLINE_EXCEEDED" == refused.value.status()
+    assert counted in service.get("/metrics").text
+
+
+def test_keys_hold_for_grpc_too(settings: Settings) -> None:
+    """Health needs none; all else does, as metadata."""
+    key, port = "a-key-of-these-tests", free_port()
+    update = {"api_keys": (SecretStr(key),), "grpc_port": port}
+    locked = settings.model_copy(update=update)
+    app = create_app(locked, open_engine(load_runtimes(locked)))
+
+    async def ask() -> None:
+        async with app.router.lifespan_context(app):
+            await asyncio.wait_for(asyncio.to_thread(check), PATIENCE_S)
+
+    def check() -> None:
+        with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
+            assert client.is_server_ready(client_timeout=PATIENCE_S)
+            with pytest.raises(triton.InferenceServerException, match="send an API key") as refused:
+                client.get_model_metadata("mnist")
+            assert "StatusCode.UNAUTHENTICATED" == refused.value.status()
+            for headers in ({"x-api-key": key}, {"authorization": f"Bearer {key}"}):
+                assert "mnist" == client.get_model_metadata("mnist", headers=headers).name
+
+    asyncio.run(ask())
