@@ -13,10 +13,19 @@ from PIL import Image
 
 from model.preprocess import Floats
 from service.pictures import SAMPLES
+from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, free_port, running
 
 BUNDLES = ["mnist-compact", "mnist-matrix", "cifar10"]
 MAX_BODY_BYTES = 300_000
+
+
+@pytest.fixture(scope="session")
+def settings() -> Settings:
+    """A bundle that ships, in this process."""
+    model = BUNDLES[0]
+    limits = {"max_body_bytes": 200_000, "max_pictures": 5}
+    return Settings(models=(model,), default_model=model, device="cpu", threads=1, **limits)
 
 
 @pytest.fixture(scope="session")

@@ -275,8 +275,11 @@ def test_a_deadline_that_is_none_is_refused(limit: str, service: httpx.Client) -
 
 
 def test_a_deadline_that_passes_is_told(service: httpx.Client) -> None:
-    """With 504."""
+    """With 504, or at once with 429 where it is expected to pass."""
     answer = service.post(URL, json=request(), headers={"X-Request-Timeout": "1e-6"})
     status, text = refusal(answer)
-    assert 504 == status
-    assert "deadline" in text or "no answer within" in text
+    assert (status, text.partition(";")[0]) in (
+        (429, "the queue is full"),
+        (504, "no answer within 1e-06 s"),
+        (504, "the deadline would pass in the queue"),
+    )

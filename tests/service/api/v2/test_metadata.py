@@ -82,7 +82,7 @@ def test_a_model_that_is_not_there_is_not_ready(v2: triton.InferenceServerClient
 @pytest.fixture(scope="module")
 def families(settings: Settings, family_bundles: Any) -> TestClient:
     """An untrained bundle of each family."""
-    update = {"bundles": family_bundles, "default_model": "tiny-dynamic"}
+    update = {"bundles": family_bundles, "models": (), "default_model": "tiny-dynamic"}
     chosen = settings.model_copy(update=update)
     return TestClient(create_app(chosen, open_engine(load_runtimes(chosen))))
 

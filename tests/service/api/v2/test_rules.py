@@ -16,7 +16,8 @@ from service.inference.engine import open_engine
 from service.settings import Settings
 
 KEY = "a-key-of-these-tests"
-INFER = "/v2/models/mnist/infer"
+MODEL = "mnist-compact"
+INFER = f"/v2/models/{MODEL}/infer"
 RAW = {"Inference-Header-Content-Length": "0"}
 BLACK = bytes(4 * 28 * 28)
 
@@ -27,7 +28,7 @@ def test_health_needs_no_key_and_all_else_does(settings: Settings) -> None:
     with TestClient(create_app(locked, open_engine(load_runtimes(locked)))) as client:
         for path in ("/v2/health/live", "/v2/health/ready"):
             assert 200 == client.get(path).status_code
-        for path in ("/v2", "/v2/models/mnist", "/v2/models/mnist/ready", "/v2/nowhere"):
+        for path in ("/v2", f"/v2/models/{MODEL}", f"/v2/models/{MODEL}/ready", "/v2/nowhere"):
             answer = client.get(path)
             assert (401, ["error"]) == (answer.status_code, list(answer.json()))
             assert "WWW-Authenticate" in answer.headers
@@ -40,7 +41,7 @@ def test_while_bundles_are_loaded_it_is_alive_and_not_ready(settings: Settings) 
     """Each with the protocol's errors."""
     with TestClient(create_app(settings)) as client:
         assert {"live": True} == client.get("/v2/health/live").json()
-        for path in ("/v2/health/ready", "/v2/models/mnist", "/v2/models/mnist/ready"):
+        for path in ("/v2/health/ready", f"/v2/models/{MODEL}", f"/v2/models/{MODEL}/ready"):
             answer = client.get(path)
             assert (503, ["error"]) == (answer.status_code, list(answer.json()))
 
