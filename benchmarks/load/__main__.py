@@ -19,6 +19,7 @@ from benchmarks.load.overload import find_saturation, hurry, overload
 from benchmarks.load.report import report
 from benchmarks.load.results import Results
 from benchmarks.load.servers import ROOT, RUNS, running
+from benchmarks.load.tensors import measure_tensors
 from benchmarks.load.turns import Best, Turns
 
 BUNDLES = [ROOT / "model" / "bundles" / name for name in ("mnist", "mnist-compact")]
@@ -35,6 +36,7 @@ class Part(StrEnum):
     LEAVERS = "leavers"
     OVERLOAD = "overload"
     SERVERS = "servers"
+    TENSORS = "tensors"
 
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -74,10 +76,11 @@ def run(
             results.add("leavers", **measure_leavers(server))
     if Part.OVERLOAD in parts:
         _overload(results, search_seconds=min(seconds, 3), seconds=overload_seconds)
+    if Part.TENSORS in parts:
+        _check_environments("triton")
+        measure_tensors(results, console, rounds=rounds, seconds=seconds)
     if Part.SERVERS in parts:
-        for name in environments.NAMES:
-            if not environments.is_set_up(name):
-                raise SystemExit(f"environment {name} is missing: python -m benchmarks.load setup")
+        _check_environments(*environments.NAMES)
         known = _best_settings(settings_of) if settings_of else None
         turns = Turns(BUNDLES, results, console, seconds=seconds, until=until)
         turns.run(rounds=rounds, known=known)
@@ -90,6 +93,12 @@ def run(
 def write_report(results: Annotated[Path, typer.Argument(help="JSON of a run.")]) -> None:
     """Print the report of a run, finished or not."""
     console.print(report(json.loads(results.read_text())))
+
+
+def _check_environments(*names: str) -> None:
+    for name in names:
+        if not environments.is_set_up(name):
+            raise SystemExit(f"environment {name} is missing: python -m benchmarks.load setup")
 
 
 def _idle(results: Results) -> None:

@@ -17,6 +17,7 @@ from benchmarks.load.servers import ROOT, Setting
 from model.runtime.cpu import cpu_quota
 
 OURS = "this service"
+ALONE = "onnxruntime alone"
 FOLDER = ROOT / "benchmarks" / "servers"
 CORES = str(cpu_quota())
 
@@ -168,7 +169,7 @@ def triton() -> list[Tried]:
 
 def raw(path: str, png: bytes) -> bytes:
     """The picture as the body."""
-    return _post(path, "Content-Type: image/png", png)
+    return post(path, "Content-Type: image/png", png)
 
 
 def multipart(path: str, name: str, png: bytes) -> bytes:
@@ -176,7 +177,7 @@ def multipart(path: str, name: str, png: bytes) -> bytes:
     disposition = f'form-data; name="{name}"; filename="digit.png"'
     head = f"--digit\r\nContent-Disposition: {disposition}\r\nContent-Type: image/png\r\n\r\n"
     body = head.encode() + png + b"\r\n--digit--\r\n"
-    return _post(path, "Content-Type: multipart/form-data; boundary=digit", body)
+    return post(path, "Content-Type: multipart/form-data; boundary=digit", body)
 
 
 def triton_tensor(png: bytes) -> bytes:
@@ -188,9 +189,10 @@ def triton_tensor(png: bytes) -> bytes:
     headers = (
         f"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {len(head)}"
     )
-    return _post("/v2/models/capsnet/infer", headers, head + element)
+    return post("/v2/models/capsnet/infer", headers, head + element)
 
 
-def _post(path: str, headers: str, body: bytes) -> bytes:
+def post(path: str, headers: str, body: bytes) -> bytes:
+    """A whole request."""
     line = f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"
     return f"{line}Content-Length: {len(body)}\r\n\r\n".encode() + body

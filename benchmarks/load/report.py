@@ -6,9 +6,13 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchmarks.load.catalogue import OURS
+from benchmarks.load.catalogue import ALONE, OURS
 
 FULL, COMPACT = "mnist", "mnist-compact"
+AIMS_TENSORS = {"mnist-attention": 0.85, FULL: 0.85, COMPACT: 0.6}
+"""Images a second over the Open Inference Protocol, over onnxruntime alone."""
+AIM_TRITON = 1.2
+"""The same over PyTriton."""
 AIMS_ALONE = {(FULL, 32): 0.85}
 """The service over onnxruntime alone, by bundle and connections."""
 AIMS_BEST = {(FULL, 1): 1.0, (FULL, 32): 1.5, (COMPACT, 1): 0.9, (COMPACT, 32): 1.5}
@@ -29,6 +33,8 @@ def report(values: dict[str, Any]) -> str:
     parts = [_machine(values)]
     for bundle in dict.fromkeys(one["bundle"] for one in values.get("alone", [])):
         parts += [f"### {bundle}", *_compare(values, bundle)]
+    if "tensors" in values:
+        parts += ["### Tensors", *_tensors(values["tensors"])]
     if "idle" in values:
         parts += ["### Idle", _idle(values["idle"])]
     for kind, title in (
@@ -46,7 +52,8 @@ def report(values: dict[str, Any]) -> str:
 
 def _machine(values: dict[str, Any]) -> str:
     machine = values["machine"]
-    measured = values.get("points", []) + values.get("trials", [])
+    tensors = [one for one in values.get("tensors", []) if "client_cpu" in one]
+    measured = values.get("points", []) + values.get("trials", []) + tensors
     shares = [one["client_cpu"] for one in measured] or [0.0]
     wrong = sum(one["wrong"] + one["failures"] for one in measured)
     return (
@@ -93,6 +100,26 @@ def _compare(values: dict[str, Any], bundle: str) -> Iterable[str]:
             name = f"{connections} / the best other, {best}"
             ratios.append(_ratio(name, ratio, AIMS_BEST.get((bundle, connections))))
     yield _table(("the service at connections", "ratio", "aim", ""), ratios)
+
+
+def _tensors(measured: list[dict[str, Any]]) -> Iterable[str]:
+    """Images a second by bundle and server, each in its best setting, and their ratios."""
+    rates: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for one in measured:
+        found = rates.setdefault((one["bundle"], one["server"]), {})
+        found.setdefault(one["setting"], []).append(one["images_per_s"])
+    best = {
+        key: max(found.items(), key=lambda item: median(item[1])) for key, found in rates.items()
+    }
+    rows = [(*key, label, _range(found)) for key, (label, found) in best.items()]
+    yield _table(("bundle", "server", "best setting", "images/s (range)"), rows)
+    ratios = []
+    for (bundle, server), (_, found) in best.items():
+        if server != OURS and (bundle, OURS) in best:
+            aim = AIMS_TENSORS.get(bundle) if server == ALONE else AIM_TRITON
+            ratio = median(best[bundle, OURS][1]) / median(found)
+            ratios.append(_ratio(f"{bundle}: the service / {server}", ratio, aim))
+    yield _table(("images/s", "ratio", "aim", ""), ratios)
 
 
 def _summaries(points: list[dict[str, Any]], bundle: str, connections: int) -> dict[str, Summary]:

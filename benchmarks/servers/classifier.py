@@ -55,8 +55,14 @@ class Classifier:
 
     def encode(self, images: list[np.ndarray]) -> np.ndarray:
         """Capsule lengths (N, K) of N images (1, 28, 28)."""
-        session = self._few if len(images) < BATCH_ROWS else self._many
-        return session.run(["presence"], {"images": np.stack(images)})[0]
+        return self._session(len(images)).run(["presence"], {"images": np.stack(images)})[0]
+
+    def infer(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Presence (N, K) and poses (N, K, D) of images (N, 1, 28, 28)."""
+        return tuple(self._session(len(images)).run(["presence", "poses"], {"images": images}))
+
+    def _session(self, rows: int) -> onnxruntime.InferenceSession:
+        return self._few if rows < BATCH_ROWS else self._many
 
     def describe(self, lengths: np.ndarray) -> dict[str, Any]:
         """The JSON answer for capsule lengths (K,)."""
