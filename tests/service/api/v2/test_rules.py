@@ -51,7 +51,7 @@ def test_while_it_drains_it_is_not_ready(settings: Settings) -> None:
     app = create_app(settings, open_engine(load_runtimes(settings)))
     with TestClient(app) as client:
         assert {"ready": True} == client.get("/v2/health/ready").json()
-        app.state.lifecycle.draining = True
+        app.state.health.draining = True
         assert 503 == client.get("/v2/health/ready").status_code
         assert 200 == client.post(INFER, content=BLACK, headers=RAW).status_code
 
