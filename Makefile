@@ -21,7 +21,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test test-cuda check docs pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench sbom image image-test base-image clean
+.PHONY: help serve test test-cuda check docs pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench attack sbom image image-test base-image clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -97,6 +97,9 @@ bench-setup: $(VENV)/.dev ## Make an environment for each server that the benchm
 
 bench: $(VENV)/.dev ## Load this service and the others in turn, about 28 minutes (ARGS="--minutes 12 ...").
 	$(BIN)/python -m benchmarks.load run $(ARGS)
+
+attack: $(VENV)/.dev ## Attack a service of its own, under ten minutes (ARGS="--case long-heads --json out.json ...").
+	$(BIN)/python -m tests.attack $(ARGS)
 
 clean: ## Remove the environment.
 	rm -rf $(VENV)

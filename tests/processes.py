@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -19,6 +21,7 @@ PATIENCE_S = 120
 """How long a test waits for another process, before it fails; machines may be busy."""
 Command = Callable[[dict[str, str]], list[str]]
 """Gives what starts the service with some settings."""
+NGINX_CONFIG = Path(__file__).parents[1] / "docker" / "nginx.conf"
 SOURCE = [sys.executable, "-m", "service"]
 _IN_WORKERS = """
 import sys
@@ -38,12 +41,12 @@ def free_port() -> int:
 
 @contextmanager
 def running(
-    command: Command, environment: dict[str, str], *, probe: str = "/readyz"
+    command: Command, environment: dict[str, str], *, probe: str = "/readyz", **more: Any
 ) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
-    """A service in a process of its own, from when the probe says 200."""
+    """A service in a process of its own, from when the probe says 200; `more` is for Popen."""
     port = free_port()
     settings = {"CAPSNET_DRAIN_GRACE_S": "0", "CAPSNET_PORT": str(port), **environment}
-    process = subprocess.Popen(command(settings), env={**os.environ, **settings})
+    process = subprocess.Popen(command(settings), env={**os.environ, **settings}, **more)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
             wait_until_ok(client, process, probe)
@@ -89,3 +92,48 @@ def hanging(folder: Path, *, on_the_loop: bool) -> tuple[dict[str, str], Path]:
         Runtime.row_s = lambda *_: {0.0 if on_the_loop else "float('inf')"}
         """
     return patch_workers(folder, source), stuck
+
+
+@contextmanager
+def nginx(folder: Path, *, upstream: int, config: Path = NGINX_CONFIG) -> Iterator[httpx.Client]:
+    """A real nginx with a configuration as it ships, but for its ports and its temporary files.
+
+    Skips the test where there is no nginx.
+    """
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if not program:
+        pytest.skip("needs nginx (Debian's package nginx-light)")
+    port = free_port()
+    paths = "".join(f"{name}_temp_path {folder / name};\n" for name in _TEMPORARY)
+    text = config.read_text().replace("listen 80;", f"listen 127.0.0.1:{port};")
+    text = text.replace("127.0.0.1:8000", f"127.0.0.1:{upstream}").replace(
+        "http {", "http {\n" + paths
+    )
+    (folder / "nginx.conf").write_text(text)
+    own = f"daemon off; master_process off; pid {folder / 'pid'};"
+    command = [program, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", own]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            _wait_until_listening(port, process)
+            yield client
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+_TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+
+
+def _wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "nginx ended at its start"
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+        else:
+            return
+    pytest.fail("nginx did not listen within half a minute")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -16,59 +12,13 @@ import pytest
 from service.http.problems import MEDIA_TYPE, REQUEST_ID
 from service.pictures import SAMPLES
 from service.settings import Settings
-from tests.processes import SOURCE
+from tests.processes import NGINX_CONFIG, SOURCE, free_port, nginx
 
-CONFIG = Path(__file__).parents[2] / "docker" / "nginx.conf"
 SEVEN = (SAMPLES / "7.png").read_bytes()
-TEMPORARY = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
 SMALL_LIMIT = 100_000
 """Bytes that the service takes in these tests; nginx takes more."""
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-@contextmanager
-def nginx(folder: Path, *, upstream: int) -> Iterator[httpx.Client]:
-    """The configuration as it ships, but for its ports and its temporary files."""
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-    if not program:
-        pytest.skip("needs nginx (Debian's package nginx-light)")
-    port = free_port()
-    paths = "".join(f"{name}_temp_path {folder / name};\n" for name in TEMPORARY)
-    text = CONFIG.read_text().replace("listen 80;", f"listen 127.0.0.1:{port};")
-    text = text.replace("127.0.0.1:8000", f"127.0.0.1:{upstream}").replace(
-        "http {", "http {\n" + paths
-    )
-    (folder / "nginx.conf").write_text(text)
-    own = f"daemon off; master_process off; pid {folder / 'pid'};"
-    command = [program, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", own]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-            wait_until_listening(port, process)
-            yield client
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "nginx ended at its start"
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionRefusedError:
-            time.sleep(0.05)
-        else:
-            return
-    pytest.fail("nginx did not listen within half a minute")
 
 
 @pytest.fixture
@@ -188,7 +138,7 @@ def test_a_service_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
 
 def test_limits_and_times_fit_the_service() -> None:
     """Nginx takes no more than the service does, and waits longer than the service will."""
-    text = CONFIG.read_text()
+    text = NGINX_CONFIG.read_text()
     assert f"client_max_body_size {Settings().max_body_bytes};" in text
     (wait_s,) = [
         line.split()[1].rstrip("s;") for line in text.splitlines() if "_read_timeout" in line

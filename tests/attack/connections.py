@@ -1,0 +1,79 @@
+"""Attacks that wait: connections that do nothing, or do it slowly, longer than the timers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from tests.attack.cases import Site, attack
+from tests.attack.heads import GOOD, SEVEN
+from tests.attack.wire import CLOSED, Connection, held, request
+
+STILL_OPEN = "still open"
+
+
+async def _linger(
+    site: Site, count: int, step: Callable[[Connection, int], Awaitable[object]]
+) -> None:
+    """Open connections, take a step on each every second, and see which the service ends."""
+    opened = [await Connection.open(site.target, narrow=True) for _ in range(count)]
+    for second in range(int(site.seconds)):
+        lingering = held(site.target)
+        for connection in opened:
+            if connection.port in lingering:
+                with suppress(ConnectionError, TimeoutError):
+                    await step(connection, second)
+        await asyncio.sleep(1)
+    lingering = held(site.target)
+    for connection in opened:
+        site.outcomes[STILL_OPEN if connection.port in lingering else CLOSED] += 1
+        connection.close()
+
+
+async def _send_slowly(connection: Connection, data: bytes, second: int) -> None:
+    await connection.write(data[second : second + 1])
+
+
+@attack("500 connections without a request", allowed=(CLOSED,), patient=True)
+async def empty_connections(site: Site) -> None:
+    """Connections on which nothing comes."""
+    await _linger(site, 500, lambda connection, _second: connection.write(b""))
+
+
+@attack("50 bare CRLFs after an answer", allowed=(CLOSED,), patient=True)
+async def bare_lines(site: Site) -> None:
+    """An empty line is no request, but was enough to stop the timer."""
+    parts = {0: request("/livez"), 1: b"\r\n"}
+    await _linger(site, 50, lambda connection, second: connection.write(parts.get(second, b"")))
+
+
+@attack("200 heads of a byte a second", allowed=(CLOSED,), patient=True)
+async def slow_heads(site: Site) -> None:
+    """Headers that come, but never to their end."""
+    head = b"GET / HTTP/1.1\r\nX: " + b"x" * 1_000
+    await _linger(site, 200, lambda connection, second: _send_slowly(connection, head, second))
+
+
+@attack("100 bodies of a byte a second", allowed=(CLOSED,), patient=True)
+async def slow_bodies(site: Site) -> None:
+    """Bodies that come, but never to their end."""
+    start = len(GOOD) - len(SEVEN)
+    pieces = {0: GOOD[: start + 1]}
+
+    async def step(connection: Connection, second: int) -> None:
+        await connection.write(pieces.get(second, GOOD[start + second : start + second + 1]))
+
+    await _linger(site, 100, step)
+
+
+@attack("64 readers of a byte a second", allowed=(CLOSED,), patient=True)
+async def slow_readers(site: Site) -> None:
+    """Half a megabyte of an answer that nobody fetches."""
+
+    async def step(connection: Connection, second: int) -> None:
+        await connection.write(b"" if second else request("/routing", SEVEN))
+        async with asyncio.timeout(0.001):
+            await connection.read_some(1)
+
+    await _linger(site, 64, step)

@@ -1,0 +1,123 @@
+"""The service that is attacked: real, with two workers, its log in a file, its memory counted."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from service.pictures import SAMPLES
+from tests.attack import files
+from tests.attack.wire import Target, exchange, request
+from tests.processes import SOURCE, nginx, running
+
+Door = Literal["open", "admin", "keys", "nginx"]
+"""The service without keys, with admin keys alone, with API keys too, or that behind nginx."""
+KEY, ADMIN_KEY = "a-key-of-an-ordinary-client", "a-key-of-an-administrator"
+ROOT = Path(__file__).parents[2]
+_SETTINGS = {"CAPSNET_WORKERS": "2", "CAPSNET_DEVICE": "cpu"}
+_API = {"CAPSNET_API_KEYS": f'["{KEY}"]'}
+_ADMIN = {"CAPSNET_ADMIN_KEYS": f'["{ADMIN_KEY}"]'}
+_KEYS: dict[Door, dict[str, str]] = {"open": {}, "admin": _ADMIN}
+_TRACE = re.compile(rb"^Traceback.*?\n(?=\S)(?!Traceback)[^\n]*", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that runs."""
+
+    pid: int
+    target: Target
+    folder: Path
+    """Its temporary files."""
+    log: Path
+
+    @property
+    def alive(self) -> bool:
+        """Whether its first process still runs."""
+        with suppress(OSError):
+            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            return state != "Z"
+        return False
+
+    def memory_mib(self) -> float:
+        """Proportional set size of all its processes; shared pages count once."""
+        return sum(map(_pss_kib, [self.pid, *descendants(self.pid)])) / 1024
+
+    def tracebacks(self, since: int) -> list[str]:
+        """Last lines of those in its log, from a byte on."""
+        found = _TRACE.findall(self.log.read_bytes()[since:])
+        return [one.splitlines()[-1].decode(errors="replace") for one in found]
+
+
+@contextmanager
+def started(door: Door, *, source: Path = ROOT) -> Iterator[Service]:
+    """Start a service as that door wants it, use each of its parts once, and stop it at the end.
+
+    Args:
+        door: where it is attacked.
+        source: the tree whose service it is.
+    """
+    keys = _KEYS.get(door, _API | _ADMIN)
+    key = "" if door in _KEYS else KEY
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="attacked-")))
+        log = stack.enter_context((folder / "log").open("wb"))
+        (temporary := folder / "tmp").mkdir()
+        (proxy := folder / "nginx").mkdir()
+        settings = {**_SETTINGS, **keys, "TMPDIR": str(temporary)}
+        process, client = stack.enter_context(
+            running(lambda _: SOURCE, settings, cwd=source, stdout=log, stderr=log)
+        )
+        port = client.base_url.port
+        assert port
+        asyncio.run(warm_up(Target(port, key)))
+        if door == "nginx":
+            config = source / "docker" / "nginx.conf"
+            port = stack.enter_context(nginx(proxy, upstream=port, config=config)).base_url.port
+            assert port
+        yield Service(process.pid, Target(port, key), temporary, folder / "log")
+
+
+async def warm_up(target: Target) -> None:
+    """Use all that is loaded or allocated at first use, in both workers."""
+    seven = (SAMPLES / "7.png").read_bytes()
+    drawn = ["Accept: image/png"]
+    for path in ("/classify", "/routing", "/perturb/sweep", "/equivariance", "/segment"):
+        headers = [] if path == "/classify" else drawn
+        data = request(path, seven, headers=headers, key=target.key)
+        await asyncio.gather(*(exchange(target, data) for _ in range(6)))
+    large = request("/classify", files.square_png(3_400), key=target.key)
+    await asyncio.gather(*(exchange(target, large) for _ in range(4)))
+
+
+def descendants(pid: int) -> list[int]:
+    """Process ids of all children, and of theirs."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found, unseen = [], [pid]
+    while unseen:
+        offspring = children.get(unseen.pop(), [])
+        found += offspring
+        unseen += offspring
+    return found
+
+
+def _pss_kib(pid: int) -> int:
+    with suppress(OSError):
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        return int(re.findall(r"^Pss:\s+(\d+)", text, re.MULTILINE)[0])
+    return 0
+
+
+def ended(pids: list[int]) -> bool:
+    """Whether none of these processes exists."""
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
