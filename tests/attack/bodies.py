@@ -9,39 +9,47 @@ import json
 
 from tests.attack.cases import Site, addresses, attack
 from tests.attack.heads import GOOD, SEVEN
-from tests.attack.wire import CLOSED, REFUSED, SILENT, Connection, request
+from tests.attack.wire import ATTACKER, CLOSED, REFUSED, SILENT, Connection, request
 
 LARGEST = 20_000_000
 """The default of `CAPSNET_MAX_BODY_BYTES`."""
+SIZES = [LARGEST] * 25 + [4_000_000] * 10 + [800_000] * 15 + [100_000] * 20 + [10_000] * 30
 JSON = "application/json"
 FORM = "multipart/form-data; boundary=b"
 UNFIT = (400, 413, 415, 422, 429, 503, 504, CLOSED)
 
 
 async def _withhold(site: Site, sources: list[str]) -> None:
-    """Send all but the last bytes of as many large bodies, and wait."""
-    data = request("/classify", bytes(LARGEST))[:-10]
+    """Send all but the last bytes of bodies, large ones first, and wait."""
     patience_s = site.seconds + 6
 
-    async def hold(source: str) -> None:
+    async def hold(number: int, size: int) -> None:
+        data = request("/classify", bytes(size))[:-10]
+        source = sources[number % len(sources)]
         await site.send(data, source=source, patience_s=patience_s)
 
-    await asyncio.gather(*map(hold, sources))
+    async with asyncio.TaskGroup() as group:
+        for number, size in enumerate(SIZES):
+            group.create_task(hold(number, size))
+            await asyncio.sleep(0.02)
 
 
-@attack("25 bodies without their last bytes", allowed=(408, 413, 429, 503, SILENT, CLOSED))
+HELD = (408, 413, 429, 503, SILENT, CLOSED, REFUSED)
+
+
+@attack("100 bodies without their last bytes", allowed=HELD)
 async def withheld_bodies(site: Site) -> None:
     """One address fills the memory that all bodies may take."""
-    await _withhold(site, ["127.0.0.66"] * 25)
+    await _withhold(site, [ATTACKER])
 
 
-@attack("the same from 25 addresses", allowed=(408, 413, 429, 503, SILENT, CLOSED))
+@attack("the same from 50 addresses", allowed=HELD)
 async def withheld_everywhere(site: Site) -> None:
-    """Many addresses do, one body each."""
-    await _withhold(site, addresses(25))
+    """Many addresses do, two bodies each."""
+    await _withhold(site, addresses(50))
 
 
-@attack("nested JSON", allowed=UNFIT, short=True)
+@attack("nested JSON", allowed=(200, *UNFIT), short=True)
 async def nested_json(site: Site) -> None:
     """JSON that is deep, long or escaped."""
     bodies = [

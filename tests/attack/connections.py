@@ -69,10 +69,11 @@ async def slow_bodies(site: Site) -> None:
 
 @attack("64 readers of a byte a second", allowed=(CLOSED,), patient=True)
 async def slow_readers(site: Site) -> None:
-    """Half a megabyte of an answer that nobody fetches."""
+    """More answers, to requests in a row, than the sockets' buffers take, and nobody reads them."""
+    data = request("/openapi.json") * 100
 
     async def step(connection: Connection, second: int) -> None:
-        await connection.write(b"" if second else request("/routing", SEVEN))
+        await connection.write(b"" if second else data)
         async with asyncio.timeout(0.001):
             await connection.read_some(1)
 

@@ -8,13 +8,12 @@ import re
 
 from tests.attack import files
 from tests.attack.cases import Site, attack
-from tests.attack.heads import GOOD, SEVEN
+from tests.attack.heads import SEVEN
 from tests.attack.wire import Answer, request, several
 
 HASTE = ["X-Request-Timeout: 1"]
 PNG = ["Accept: image/png"]
 UNFIT = (200, 400, 413, 415, 422, 429, 503, 504)
-OVERLAID = request("/segment", SEVEN)
 
 
 @attack("count of 400 nines", allowed=(400, 422), short=True)
@@ -144,17 +143,18 @@ async def drawings(site: Site) -> None:
     await site.flood([request("/routing?scale=16", SEVEN, headers=PNG)], connections=64)
 
 
-@attack("64 of the longest requests", allowed=(200, 409, 429, 503, 504))
+@attack("64 of the longest requests", door="nginx", allowed=(200, 429, 503, 504))
 async def longest_requests(site: Site) -> None:
     """What costs most on each route, as often as it goes."""
-    paths = ("/equivariance", "/perturb/sweep?steps=15", "/routing", "/segment?count=10")
-    await site.flood([request(path, SEVEN) for path in paths], connections=64)
+    paths = ("/equivariance", "/perturb/sweep", "/routing", "/segment?count=10")
+    await site.flood([request(path, SEVEN, key=site.target.key) for path in paths], connections=64)
 
 
-@attack("200 clients that classify", allowed=(200, 429, 503, 504))
+@attack("200 clients that classify", door="nginx", allowed=(200, 429, 503, 504))
 async def crowd(site: Site) -> None:
     """Nothing odd, only much of it."""
-    await site.flood([GOOD, several("/classify", [SEVEN] * 64)], connections=200)
+    many = several("/classify", [SEVEN] * 64, key=site.target.key)
+    await site.flood([request("/classify", SEVEN, key=site.target.key), many], connections=200)
 
 
 def _labels(answer: Answer) -> list[int | None]:
