@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from tests.attack import ALL
 from tests.attack.cases import Case
 from tests.attack.report import HEADER, row
 from tests.attack.runner import Limits, Result, recovers, run
-from tests.attack.service import ROOT, Service, started
+from tests.attack.service import ROOT, Service, started, warm_up
 
 PATIENCE_S = 90.0
 """How long patient attacks go on: longer than any timer of the service."""
@@ -55,6 +56,7 @@ def attack_all(cases: list[Case], *, seconds: float, source: Path) -> Iterator[R
         waiting = groups(list(behind))
         while waiting:
             with started(door, source=source) as service:
+                asyncio.run(warm_up(service.target))
                 yield from until_lost(waiting, service, seconds)
 
 

@@ -58,13 +58,13 @@ async def _reload(site: Site, key: str) -> None:
         await site.send(request(path, method="POST", key=key))
 
 
-@attack("reload without a key", door="admin", allowed=DENIED, short=True)
+@attack("reload without a key", door="admin", allowed=DENIED)
 async def reload_without_key(site: Site) -> None:
     """Spellings of the admin's route, with no key."""
     await _reload(site, "")
 
 
-@attack("reload with an API key", door="keys", allowed=DENIED, short=True)
+@attack("reload with an API key", door="keys", allowed=DENIED)
 async def reload_with_api_key(site: Site) -> None:
     """Spellings of the admin's route, with the key of an ordinary client."""
     await _reload(site, KEY)
@@ -84,7 +84,7 @@ async def metrics_through_nginx(site: Site) -> None:
         await site.send(request(path, key=ADMIN_KEY))
 
 
-@attack("guessed keys", door="keys", allowed=(401, 429, CLOSED), short=True)
+@attack("guessed keys", door="keys", allowed=(401, 429, CLOSED))
 async def guessed_keys(site: Site) -> None:
     """Keys that are wrong, long, not ASCII, doubled or empty."""
     keys = ["x" * 40, "x" * 60_000, "\xff" * 40, KEY[:-1], f"{KEY}, {KEY}", KEY.upper(), " "]
@@ -92,7 +92,7 @@ async def guessed_keys(site: Site) -> None:
     await site.flood([*guesses, request("/classify", b"x", headers=["Authorization: Bearer "])])
 
 
-@attack("pipelined behind a good key", door="keys", allowed=(200, 401, CLOSED), short=True)
+@attack("pipelined behind a good key", door="keys", allowed=(200, 401, CLOSED))
 async def pipelined_after_key(site: Site) -> None:
     """One connection whose first request has a key and whose second has none."""
     for path in ("/models", "/models/reload%0A"):

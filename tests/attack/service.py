@@ -56,12 +56,13 @@ class Service:
 
 
 @contextmanager
-def started(door: Door, *, source: Path = ROOT) -> Iterator[Service]:
-    """Start a service as that door wants it, use each of its parts once, and stop it at the end.
+def started(door: Door, *, source: Path = ROOT, **environment: str) -> Iterator[Service]:
+    """Start a service as that door wants it, and stop it at the end.
 
     Args:
         door: where it is attacked.
         source: the tree whose service it is.
+        environment: further settings.
     """
     keys = _KEYS.get(door, _API | _ADMIN)
     key = "" if door in _KEYS else KEY
@@ -70,13 +71,12 @@ def started(door: Door, *, source: Path = ROOT) -> Iterator[Service]:
         log = stack.enter_context((folder / "log").open("wb"))
         (temporary := folder / "tmp").mkdir()
         (proxy := folder / "nginx").mkdir()
-        settings = {**_SETTINGS, **keys, "TMPDIR": str(temporary)}
+        settings = {**_SETTINGS, **keys, **environment, "TMPDIR": str(temporary)}
         process, client = stack.enter_context(
             running(lambda _: SOURCE, settings, cwd=source, stdout=log, stderr=log)
         )
         port = client.base_url.port
         assert port
-        asyncio.run(warm_up(Target(port, key)))
         if door == "nginx":
             config = source / "docker" / "nginx.conf"
             port = stack.enter_context(nginx(proxy, upstream=port, config=config)).base_url.port

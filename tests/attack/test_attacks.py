@@ -13,6 +13,8 @@ from tests.attack.runner import Limits, run
 from tests.attack.service import Door, Service, started
 
 SECONDS = 1
+FEW = {"CAPSNET_MODELS": '["mnist", "multimnist-attention"]'}
+"""Bundles that the attacks need."""
 BESIDE_OTHER_TESTS = Limits(p99_ms=8_000, memory=False)
 """Whose processes take the time and share the memory."""
 
@@ -25,7 +27,7 @@ def service() -> Iterator[Callable[[Door], Service]]:
 
         def give(door: Door) -> Service:
             if door not in running or not running[door].alive:
-                running[door] = stack.enter_context(started(door))
+                running[door] = stack.enter_context(started(door, **FEW))
             return running[door]
 
         yield give
