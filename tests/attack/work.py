@@ -102,6 +102,14 @@ async def many_chunks(site: Site) -> None:
     await site.flood([request("/classify", make()) for make in makers])
 
 
+@attack("files just under a megabyte", allowed=UNFIT)
+async def small_files(site: Site) -> None:
+    """As much work as a file may hold that is still taken for a small one."""
+    made = [files.comments_gif(190_000), files.commented_jpeg(240_000), files.texts_png(9_000)]
+    made += [files.scans_jpeg(99), files.square_png(999), files.one_colour_webp(999, 999)]
+    await site.flood([request("/classify", one) for one in made], connections=12)
+
+
 @attack("profiles after a plain PNG's data", allowed=UNFIT, short=True)
 async def late_profiles(site: Site) -> None:
     """Small files that look quick to read, eight to a request."""
@@ -141,20 +149,6 @@ async def photographs(site: Site) -> None:
 async def drawings(site: Site) -> None:
     """The picture that takes longest to draw."""
     await site.flood([request("/routing?scale=16", SEVEN, headers=PNG)], connections=64)
-
-
-@attack("64 of the longest requests", door="nginx", allowed=(200, 429, 503, 504))
-async def longest_requests(site: Site) -> None:
-    """What costs most on each route, as often as it goes."""
-    paths = ("/equivariance", "/perturb/sweep", "/routing", "/segment?count=10")
-    await site.flood([request(path, SEVEN, key=site.target.key) for path in paths], connections=64)
-
-
-@attack("200 clients that classify", door="nginx", allowed=(200, 429, 503, 504))
-async def crowd(site: Site) -> None:
-    """Nothing odd, only much of it."""
-    many = several("/classify", [SEVEN] * 64, key=site.target.key)
-    await site.flood([request("/classify", SEVEN, key=site.target.key), many], connections=200)
 
 
 def _labels(answer: Answer) -> list[int | None]:
