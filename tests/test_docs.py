@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,24 @@ def test_no_setting_is_documented_that_does_not_exist() -> None:
     documented = set(re.findall(r"`CAPSNET_([A-Z0-9_]+)`", read("docs/reference/settings.md")))
     others = {"CLIENT_KEY", "DATA_DIR", "URL"}
     assert {name.upper() for name in Settings.model_fields} | others == documented
+
+
+def bounds() -> list[list[str]]:
+    """The rows of the table of what bounds a request."""
+    return [row for row in rows("docs/how-to/secure.md") if len(row) == 5][1:]
+
+
+@pytest.mark.parametrize("row", bounds(), ids=lambda row: row[0])
+def test_bounds_of_requests_are_as_documented(row: list[str]) -> None:
+    """Each is the default of its setting or the value of its constant; its test exists."""
+    _bound, origin, value, _answer, test = row
+    if name := re.fullmatch(r"`CAPSNET_(\w+)`", origin):
+        assert f"`{json.dumps(Settings.model_fields[name[1].lower()].default)}`" == value
+    elif constant := re.fullmatch(r"`(service\.[\w.]+)\.([A-Z_]+)`", origin):
+        assert f"`{getattr(import_module(constant[1]), constant[2])}`" == value
+    else:
+        assert not value
+    assert re.fullmatch(r"`tests/[\w/]+\.py`: `test_\w+`", test)
 
 
 @pytest.mark.parametrize("problem", Problem.__subclasses__(), ids=lambda problem: problem.slug)
