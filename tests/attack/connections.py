@@ -71,9 +71,12 @@ async def slow_bodies(site: Site) -> None:
 async def slow_readers(site: Site) -> None:
     """More answers, to requests in a row, than the sockets' buffers take, and nobody reads them."""
     data = request("/openapi.json") * 100
+    begun: list[Connection] = []
 
     async def step(connection: Connection, second: int) -> None:
-        await connection.write(b"" if second else data)
+        if connection not in begun and len(begun) < 4 * (second + 1):  # a burst is another attack
+            begun.append(connection)
+            await connection.write(data)
         async with asyncio.timeout(0.001):
             await connection.read_some(1)
 
