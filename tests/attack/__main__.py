@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -46,7 +45,7 @@ def main(
     failed = sum(not one.ok for one in results)
     console.print(f"\n{failed} of {len(results)} not ok, {time.monotonic() - began:.0f} s")
     if output:
-        output.write_text(json.dumps([asdict(one) | {"ok": one.ok} for one in results], indent=1))
+        output.write_text(json.dumps([one.to_dict() for one in results], indent=1))
     raise typer.Exit(int(bool(failed)))
 
 

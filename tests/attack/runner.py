@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tests.attack.cases import Case, Site
 from tests.attack.client import Report
@@ -60,6 +61,11 @@ class Result:
     def ok(self) -> bool:
         """Whether all went as it should."""
         return not self.faults
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        outcomes = {str(outcome): count for outcome, count in self.outcomes.items()}
+        return {**vars(self), "outcomes": outcomes, "client": vars(self.client), "ok": self.ok}
 
 
 def run(cases: Sequence[Case], service: Service, *, seconds: float, limits: Limits) -> list[Result]:

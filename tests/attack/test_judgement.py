@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -95,3 +96,12 @@ def test_small_files_are_small() -> None:
     assert 200_000 > len(files.wide_png())
     assert 4_096 > len(files.late_profiles_png())
     assert 34 >= len(files.one_colour_webp())
+
+
+def test_results_are_json() -> None:
+    """With codes and words beside each other."""
+    result = replace(found(FAIR), outcomes=Counter({200: 2, CLOSED: 1}))
+    read = json.loads(json.dumps(result.to_dict()))
+    assert {"200": 2, CLOSED: 1} == read["outcomes"]
+    assert read["ok"]
+    assert 100 == read["client"]["p99_ms"]
