@@ -20,7 +20,8 @@ from model.capsnet.votes import Votes
 from model.capsnet.winograd import WinogradConv2d
 
 _SUM_STD = 1.7
-"""W is sampled with this over sqrt(I) as standard deviation: 0.1 for 288 primary capsules."""
+"""W is sampled with 0.1 as standard deviation, as in the paper's code, or with this over sqrt(I)
+where more than 288 capsules vote."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class DynamicCapsNet(Network):
             in_dim=config.primary_dim,
             classes=config.num_classes,
             out_dim=config.class_dim,
-            std=_SUM_STD / math.sqrt(config.num_primary),
+            std=min(0.1, _SUM_STD / math.sqrt(config.num_primary)),
         )
         bias = torch.full((config.num_classes, config.class_dim), 0.1)
         self.class_bias = nn.Parameter(bias) if config.class_bias else None
