@@ -87,9 +87,11 @@ async def classify(call: Call, query: ClassifyQuery) -> ClassifyAnswer:
     if query.novelty and manifest.novelty is None:
         detail = f"the bundle {manifest.name!r} has no novelty rule"
         raise InvalidParameter(detail, parameter="novelty")
-    uploads = await read_pictures(call)
-    call.inspector.admit(len(uploads) * (2 if query.novelty else 1))
-    encoded = await call.inspector.encode(uploads, manifest, query.frame(manifest))
+    frame = query.frame(manifest)
+    uploads = call.inspector.preparation.check(await read_pictures(call), frame)
+    pictures = sum(isinstance(upload, bytes) for upload in uploads)
+    call.inspector.admit(pictures * (2 if query.novelty else 1))
+    encoded = await call.inspector.encode(uploads, manifest, frame)
     if len(encoded) == 1:
         checked(encoded[0])
     novelty = iter(await _judge(call, manifest, encoded)) if query.novelty else repeat(None)

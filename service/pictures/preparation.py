@@ -54,6 +54,14 @@ class Preparation:
         """Start the process that forks the others, before the first file comes."""
         self._template.start()
 
+    def check(self, uploads: Sequence[Upload], frame: Frame) -> list[Upload]:
+        """The uploads, with the problem in place of each that its header already rules out."""
+        weights = [self._weigh(upload, frame) for upload in uploads]
+        return [
+            weight if isinstance(weight, Problem) else upload
+            for upload, weight in zip(uploads, weights, strict=True)
+        ]
+
     async def prepare(
         self, uploads: Sequence[Upload], frame: Frame, *, deadline: float = math.inf
     ) -> list[Prepared | Problem]:

@@ -83,6 +83,25 @@ def test_every_row_of_a_request_counts(
         assert 0 == app.state.admission.waiting
 
 
+def test_what_cannot_be_read_takes_no_rows(
+    settings: Settings, digits: list[bytes], gate: threading.Event
+) -> None:
+    """A full queue has room for pictures that their headers rule out: they are told at once."""
+    few = settings.model_copy(update={"max_waiting_rows": 1})
+    app = create_app(few, open_engine(load_runtimes(settings)))
+    broken = [("file", b"no picture")] * settings.max_pictures
+    with TestClient(app) as client, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.post, LARGEST, files={"file": digits[7]})
+        while app.state.admission.waiting < 258:
+            assert not asked.done()
+        answer = client.post("/classify", files=broken)
+        gate.set()
+        assert httpx.codes.OK == asked.result().status_code
+    assert httpx.codes.OK == answer.status_code
+    problems = {one["problem"]["status"] for one in answer.json()["predictions"]}
+    assert {httpx.codes.UNSUPPORTED_MEDIA_TYPE} == problems
+
+
 def test_who_waited_in_vain_is_in_the_histogram_of_the_queue(
     settings: Settings, digits: list[bytes], gate: threading.Event
 ) -> None:

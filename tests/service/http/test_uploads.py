@@ -300,7 +300,7 @@ def test_a_large_json_body_is_parsed_off_the_event_loop(
 def test_long_base64_is_decoded_in_pieces_and_put_together(client: TestClient) -> None:
     """Other threads run in between; the bytes are the same."""
     picture = bytes(range(256)) * 2000
-    assert picture == uploads._decode_base64(text(picture))
+    assert picture == uploads.decode_base64(text(picture))
     assert (400, "malformed-request", "image") == refusal(
         client, json={"image": text(bytes(120_000)) + "!"}
     )
