@@ -15,7 +15,7 @@ from service.settings import Settings
 
 FIGURES = {
     "routing-4.png": "/routing?model=mnist&scale=5",
-    "sweep-4.png": "/perturb/sweep?model=mnist-attention&dims=12&dims=14&dims=15",
+    "sweep-4.png": "/perturb/sweep?model=mnist-attention&dims=2&dims=5&dims=10",
     "turned-4.png": "/equivariance?model=mnist&transform=turn&from=-60&to=60",
 }
 """What is asked about the sample of a 4."""
