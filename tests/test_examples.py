@@ -87,8 +87,8 @@ def check_types(*files: str) -> str:
 
 
 def test_examples_are_typed() -> None:
-    """The client's types are those that a strict checker asks for."""
-    files = [str(path) for path in EXAMPLES.glob("*.py")]
+    """The client's types are those that a strict checker asks for; tritonclient has none."""
+    files = [str(path) for path in EXAMPLES.glob("*.py") if "tritonclient" not in path.name]
     assert "Success" in check_types(*files)
 
 

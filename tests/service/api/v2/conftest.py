@@ -9,9 +9,13 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
+from fastapi.testclient import TestClient
 from PIL import Image
 
 from model.preprocess import Floats
+from service.app import create_app
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, free_port, running
@@ -26,6 +30,14 @@ def settings() -> Settings:
     model = BUNDLES[0]
     limits = {"max_body_bytes": 200_000, "max_pictures": 5}
     return Settings(models=(model,), default_model=model, device="cpu", threads=1, **limits)
+
+
+@pytest.fixture(scope="session")
+def client(settings: Settings) -> Iterator[TestClient]:
+    """The service with that bundle, in this process."""
+    app = create_app(settings, open_engine(load_runtimes(settings)))
+    with TestClient(app) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")
