@@ -154,7 +154,7 @@ class Pool:
 
         Raises:
             Crashed: the process ended, as it does after `cpu_s`.
-            Closed: the template was lost, and its processes with it.
+            Closed: the template was lost, and its processes with it, or none can be started.
             Exception: what the function raised, such as a MemoryError.
         """
         task = pickle.dumps((cpu_s, function, args), pickle.HIGHEST_PROTOCOL)
@@ -188,7 +188,10 @@ class Pool:
             if child.parent == self._template.pid:
                 return child
             child.end.close()
-        return self._template.fork()
+        try:
+            return self._template.fork()
+        except OSError as error:  # no descriptors or no memory, whatever the task
+            raise Closed("a process that decodes or draws cannot be started") from error
 
 
 async def _ask(end: socket.socket, task: bytes) -> tuple[Any, Exception | None]:

@@ -188,7 +188,7 @@ def test_a_worker_without_descriptors_leaves_connections_to_the_other(
         wait_for(lambda: "no connection accepted: " in log())
         callers.wait()
     assert [] == callers.wrong == callers.lost
-    assert not callers.refused
+    assert callers.refused.keys() <= {503}  # it cannot start a process that decodes
     assert before == workers(process)
 
 
