@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from PIL import Image
+
 from model.preprocess import Prepared
 from service.errors import Problem, TooLarge, UnreadablePicture
 from service.pictures.frame import Frame, decode_and_fit, is_quick
@@ -51,7 +53,11 @@ class Preparation:
         self._small = Pool(self._template, processes=small, limit=limit)
 
     def start(self) -> None:
-        """Start the process that forks the others, before the first file comes."""
+        """Start the process that forks the others, and load Pillow's formats, before files come.
+
+        Later a worker may have no descriptor left for either.
+        """
+        Image.preinit()
         self._template.start()
 
     def check(self, uploads: Sequence[Upload], frame: Frame) -> list[Upload]:
