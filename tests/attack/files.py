@@ -16,9 +16,9 @@ _ALL_ZERO_RUN = 32_767
 
 
 @cache
-def scans_jpeg(scans: int = 6_300) -> bytes:
-    """A progressive grey JPEG of SIDE squared whose every scan says that nothing changes."""
-    blocks = math.ceil(SIDE / 8) ** 2
+def scans_jpeg(scans: int = 6_300, side: int = SIDE) -> bytes:
+    """A progressive grey JPEG whose every scan says that nothing changes."""
+    blocks = math.ceil(side / 8) ** 2
     runs = [min(_ALL_ZERO_RUN, blocks - at) for at in range(0, blocks, _ALL_ZERO_RUN)]
     bits = "".join("0" + format(run - (1 << 14), "014b") for run in runs[:-1])
     bits += "0" + "1" * 14  # more than are left: the scan ends
@@ -26,7 +26,7 @@ def scans_jpeg(scans: int = 6_300) -> bytes:
     packed = int(bits.ljust(8 * size, "1"), 2).to_bytes(size, "big")
     scan = _segment(0xDA, b"\x01\x01\x00\x01\x3f\x00") + packed.replace(b"\xff", b"\xff\x00")
     table = _segment(0xC4, b"\x10" + bytes([1]) + bytes(15) + b"\xe0")
-    return _jpeg_head(0xC2, SIDE, SIDE) + table + scan * scans + b"\xff\xd9"
+    return _jpeg_head(0xC2, side, side) + table + scan * scans + b"\xff\xd9"
 
 
 @cache
@@ -81,9 +81,9 @@ def late_profiles_png() -> bytes:
 
 
 @cache
-def wide_png(width: int = WIDE) -> bytes:
-    """A PNG of one very long row in four channels, all zero."""
-    return _png(width, 1, colour=6)
+def wide_png(width: int = WIDE, height: int = 1) -> bytes:
+    """A PNG of very long rows in four channels, all zero."""
+    return _png(width, height, colour=6)
 
 
 @cache

@@ -106,8 +106,26 @@ async def many_chunks(site: Site) -> None:
 async def small_files(site: Site) -> None:
     """As much work as a file may hold that is still taken for a small one."""
     made = [files.comments_gif(190_000), files.commented_jpeg(240_000), files.texts_png(9_000)]
-    made += [files.scans_jpeg(99), files.square_png(999), files.one_colour_webp(999, 999)]
+    made += [files.scans_jpeg(100, 999), files.square_png(999), files.one_colour_webp(999, 999)]
     await site.flood([request("/classify", one) for one in made], connections=12)
+
+
+@attack("files just within the limits", allowed=UNFIT)
+async def allowed_files(site: Site) -> None:
+    """As many pixels, scans and chunks, and as long a side, as may be."""
+    made = [files.scans_jpeg(100, 5_000), files.scans_jpeg(6_300, 5_000)]
+    made += [files.wide_png(16_384, 1_525), files.one_colour_webp(5_000, 5_000)]
+    made += [files.square_png(5_000), files.texts_png(9_990), files.profiles_png(1)]
+    await site.flood([request("/classify", one) for one in made], connections=12)
+
+
+@attack("several files just within the limits", allowed=UNFIT)
+async def allowed_together(site: Site) -> None:
+    """The same, many to a request."""
+    webps = several("/classify", [files.one_colour_webp(5_000, 5_000)] * 16)
+    jpegs = several("/classify", [files.scans_jpeg(100, 5_000)] * 16)
+    small = several("/classify", [files.scans_jpeg(100, 999)] * 64)
+    await site.flood([webps, jpegs, small], connections=6)
 
 
 @attack("profiles after a plain PNG's data", allowed=UNFIT, short=True)
