@@ -72,6 +72,8 @@ class Metrics:
         self._providers = info("capsnet_provider_info", "1: provider and models in use.", provider)
         self._provider: Gauge | None = None
         info("capsnet_build_info", "Version of the service.", ("version",))(VERSION).set(1)
+        # Opens the last files now: an inference must not fail because no descriptor is left.
+        self._refusals("busy"), self._stages("compute")
 
     def note_engine(self, engine: Engine) -> None:
         """Say what is loaded now."""

@@ -87,12 +87,12 @@ def all_ready(client: httpx.Client, wanted: int = 2) -> None:
 
 
 @contextlib.contextmanager
-def no_descriptors(pid: int) -> Iterator[None]:
-    """Let a process open no more files."""
+def no_descriptors(pid: int, spare: int = 0) -> Iterator[None]:
+    """Let a process open no more files than `spare`."""
     before = resource.prlimit(pid, NOFILE)
     used = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
-    lowest = next(number for number in range(10**6) if number not in used)
-    resource.prlimit(pid, NOFILE, (lowest, before[1]))
+    free = [number for number in range(max(used) + 2 + spare) if number not in used]
+    resource.prlimit(pid, NOFILE, (free[spare], before[1]))
     try:
         yield
     finally:
@@ -177,14 +177,15 @@ def test_a_process_that_cannot_be_started_is_tried_again(
     assert process.poll() is None
 
 
+@pytest.mark.parametrize("spare", [0, 1])
 def test_a_worker_without_descriptors_leaves_connections_to_the_other(
-    start_service: Start, settings: dict[str, str], log: Log
+    start_service: Start, settings: dict[str, str], log: Log, spare: int
 ) -> None:
     """And takes them again when there are some."""
     process, client = start_service(**settings)
     all_ready(client)
     before = workers(process)
-    with no_descriptors(before[0]), Callers(str(client.base_url)) as callers:
+    with no_descriptors(before[0], spare), Callers(str(client.base_url)) as callers:
         wait_for(lambda: "no connection accepted: " in log())
         callers.wait()
     assert [] == callers.wrong == callers.lost

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,22 @@ def test_a_replaced_worker_goes_on_with_what_was_counted(workers: Workers) -> No
     assert 2 == totals["capsnet_requests_total"]
     pids = {dict(labels)["pid"] for name, labels in found if name == "process_open_fds"}
     assert {str(second.pid)} == pids
+
+
+def test_all_files_are_open_from_the_start(tmp_path: Path) -> None:
+    """What is noted later needs no descriptor: an inference that cannot be noted is lost."""
+    code = """
+        import resource
+        from service.inference.batcher import BatchReport
+        from service.telemetry.metrics import Metrics
+        metrics = Metrics()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+        metrics.begin_request()
+        metrics.note_batch(BatchReport(("mnist", "encode"), 1, 0.1))
+        metrics.note_request("GET", "/", 200, {"total": 0.1})
+        metrics.note_rejection("busy")
+        metrics.end_request()
+    """
+    environment = {**os.environ, FOLDER: str(tmp_path)}
+    run = [sys.executable, "-c", textwrap.dedent(code)]
+    subprocess.run(run, env=environment, check=True)
