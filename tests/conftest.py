@@ -48,7 +48,7 @@ TINY: dict[str, NetworkConfig] = {
         stem=(Conv(8, 5, 2), Conv(16, 3, pool=2)), rounds=2, decoder_hidden=(16, 16)
     ),
     "matrix": MatrixConfig(
-        conv_channels=4,
+        stem=(Conv(4, 5, 2),),
         primary_types=2,
         conv_caps=(3, 2),
         routing_iterations=2,

@@ -226,7 +226,7 @@ def shared_layers(config: SharedConfig) -> Iterator[tuple[str, str]]:
 def matrix_layers(config: MatrixConfig) -> Iterator[tuple[str, str]]:
     """Matrix capsules: each layer is routed."""
     grids = config.grids
-    yield f"convolution\n5 x 5, stride 2\n{config.conv_channels} channels", "plain"
+    yield _stem(config, config.stem)
     types = (config.primary_types, *config.conv_caps)
     for place, (count, grid) in enumerate(zip(types, grids, strict=True)):
         name = f"ConvCaps {place}" if place else "primary capsules"

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.capsnet.baseline import BaselineConfig
 from training.recipes import Recipe
 
 PRESENT = 0.9
@@ -88,8 +87,8 @@ def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Te
         return lambda presence, present, step: spread_loss(
             presence, present, margin=spread_margin(step, recipe.spread_steps)
         )
-    if isinstance(recipe.network, BaselineConfig) and recipe.loss == "cross-entropy":
-        several = recipe.network.several
+    if recipe.loss == "cross-entropy":
+        several = getattr(recipe.network, "several", False)
         return lambda logits, present, _: cross_entropy(logits, present, several=several)
     return lambda presence, present, _: margin_loss(
         presence, present, absent_weight=recipe.absent_weight

@@ -113,7 +113,7 @@ class Recipe:
         for name, kind in _CHOICES:
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} is one of {', '.join(get_args(kind))}")
-        if self.loss == "cross-entropy" and not isinstance(self.network, BaselineConfig):
+        if self.loss == "cross-entropy" and not self.network.has_logits:
             raise ValueError("cross-entropy is a baseline's loss; others have margin or spread")
         if self.task == "pairs" and (self.flip or self.erase_px or self.pad != "zero"):
             raise ValueError("pairs allow neither flip nor erase_px, and pad must be zero")
@@ -337,11 +337,9 @@ _PRESETS = (
     Recipe(
         "mnist-matrix",
         network=MatrixConfig(
+            stem=(Conv(32, 5), Conv(64, 3, 2)),
             primary_types=4,
             conv_caps=(8, 8),
-            routing_iterations=2,
-            inverse_temperature=0.1,
-            initial_saving=300.0,
             decoder_hidden=(256, 512),
         ),
         loss="spread",

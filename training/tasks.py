@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from model.capsnet import Network, family_of
-from model.capsnet.baseline import BaselineCnn
 from training.answers import error_percent, is_missed, measure_presence
 from training.data.augment import BatchStream, RowStream
 from training.data.datasets import Examples
@@ -51,7 +50,7 @@ class Task(ABC):
         images, layers, labels = self.make(rows)
         images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._rounds):
-            if isinstance(network, BaselineCnn) and recipe.loss == "cross-entropy":
+            if recipe.loss == "cross-entropy":
                 scores = network.logits(images)
             else:
                 scores, poses = network(images)

@@ -14,6 +14,7 @@ class BaselineConfig(NetworkConfig):
     """Sizes of a CNN; the defaults have as many multiplications as the paper's on MNIST."""
 
     may_be_zero = ("dropout",)
+    has_logits = True
 
     convs: tuple[int, ...] = (256, 256, 128)
     """Channels of each convolution; images keep their size."""

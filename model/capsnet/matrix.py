@@ -7,6 +7,7 @@ D = 16 numbers, row by row.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,32 +24,32 @@ from model.capsnet.network import (
 )
 from model.capsnet.routing import em
 from model.capsnet.routing.em import Parents, Windows
-from model.capsnet.stem import Geometry
+from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
 
 SIDE = 4
 """Of a pose matrix."""
 _ABSENT = -1e30
+_ABSENT_LOGIT = -2.0
+"""Of a class before training, without votes: absent, but not so much that it could not learn."""
 
 
 @dataclass(frozen=True)
 class MatrixConfig(NetworkConfig):
     """Sizes of a network of matrix capsules; the defaults are the paper's larger one."""
 
-    may_be_zero = ("initial_saving",)
-
-    conv_channels: int = 32
-    """A."""
+    stem: tuple[Conv, ...] = (Conv(32, 5, 2),)
+    """A is the channels of the last convolution."""
     primary_types: int = 32
     """B."""
     conv_caps: tuple[int, ...] = (32, 32)
     """C and D: types of each layer of convolutional capsules, the first one of stride 2."""
     routing_iterations: int = 3
-    inverse_temperature: float = 0.01
-    initial_saving: float = 0.0
-    """-beta_a of the class capsules before training: how many nats a class must save by being
-    present. With zero, classes without votes have an activation of one half."""
+    inverse_temperature: float = 0.05
+    """lambda of the last iteration, for a parent with an equal share of its children."""
+    vote_temperature: float = 16.0
+    """What ln p is divided by when children are assigned: 1 in the paper."""
     batch_norm: bool = True
-    """Of the first convolution and of the primary capsules' poses and activations."""
+    """Of each convolution and of the primary capsules' poses and activations."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,7 +60,7 @@ class MatrixConfig(NetworkConfig):
     @property
     def grids(self) -> tuple[Geometry, ...]:
         """Where the primary capsules and those of each convolutional layer sit."""
-        grids = [Geometry(self.height, self.width, field_px=1, stride_px=1).then(5, 2)]
+        grids = [geometry(self.height, self.width, self.stem)]
         for place in range(len(self.conv_caps)):
             grids.append(grids[-1].then(3, 1 if place else 2))
         return tuple(grids)
@@ -72,9 +73,10 @@ class PrimaryMatrixCapsules(nn.Module):
         super().__init__()
         self.types = config.primary_types
         sizes = SIDE**2 * self.types, self.types
-        self.conv = nn.Conv2d(config.conv_channels, sum(sizes), 1)
+        channels = config.stem[-1].channels
+        self.conv = nn.Conv2d(channels, sum(sizes), 1)
         self.norm = nn.BatchNorm2d(sum(sizes)) if config.batch_norm else None
-        nn.init.trunc_normal_(self.conv.weight, std=0.5 / config.conv_channels**0.5)
+        nn.init.trunc_normal_(self.conv.weight, std=0.5 / channels**0.5)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """(N, A, h, w) features to poses (N, cells, B, 4, 4) and activations (N, cells, B)."""
@@ -106,8 +108,8 @@ class ConvCapsules(nn.Module):
         self.inputs = windows.cells.shape[1] * self.in_types  # I of one window
         self.weight = nn.Parameter(_transformations(self.inputs, self.out_types))
         """(I, 4, C * 4): the transformation of each place and type of child for each parent."""
-        self.per_nat = nn.Parameter(torch.zeros(self.out_types))
-        self.threshold = nn.Parameter(torch.zeros(self.out_types))
+        self.price = nn.Parameter(torch.zeros(self.out_types))
+        self.saving = nn.Parameter(torch.zeros(self.out_types))
 
     def forward(self, poses: Tensor, activations: Tensor) -> list[Parents]:
         """Route poses (N, cells, B, 4, 4) with activations (N, cells, B); every iteration.
@@ -123,10 +125,9 @@ class ConvCapsules(nn.Module):
             em.iterate(
                 _vote(windows, self.weight, self.out_types),
                 active,
-                costs=(self.per_nat, self.threshold),
-                inverse_temperature=self.config.inverse_temperature,
+                costs=(self.price, self.saving),
                 share=self.share,
-                iterations=self.config.routing_iterations,
+                **_routing(self.config),
             )
         )
 
@@ -171,10 +172,8 @@ class MatrixClassCapsules(nn.Module):
         self.types, grid = config.conv_caps[-1], config.grids[-1]
         self.cells = grid.rows * grid.columns
         self.weight = nn.Parameter(_transformations(self.types, config.num_classes))
-        self.per_nat = nn.Parameter(torch.zeros(config.num_classes))
-        self.threshold = nn.Parameter(
-            torch.full((config.num_classes,), -float(config.initial_saving))
-        )
+        self.price = nn.Parameter(torch.zeros(config.num_classes))
+        self.saving = nn.Parameter(torch.full((config.num_classes,), _ABSENT_LOGIT))
         rows, columns = (
             (torch.arange(count) * grid.stride_px + grid.field_px / 2) / pixels
             for count, pixels in ((grid.rows, config.height), (grid.columns, config.width))
@@ -199,15 +198,12 @@ class MatrixClassCapsules(nn.Module):
         votes = split.permute(1, 4, 0, 2, 3, 5).reshape(-1, classes, types, cells, SIDE**2)
         votes = (votes + self.places[:, 0]).reshape(-1, classes, types * cells, SIDE**2)
         active = activations.transpose(1, 2).reshape(-1, 1, types * cells)
-        window = 9 * self.config.conv_caps[-1]
         steps = em.iterate(
             votes,
             active,
-            costs=(self.per_nat, self.threshold),
-            inverse_temperature=self.config.inverse_temperature,
+            costs=(self.price, self.saving),
             share=em.share_among_all,
-            iterations=self.config.routing_iterations,
-            balance=min(1.0, window / (types * cells)),
+            **_routing(self.config),
         )
         return list(steps), votes
 
@@ -220,9 +216,8 @@ class MatrixCapsNet(Network):
     def __init__(self, config: MatrixConfig) -> None:
         super().__init__()
         self.config = config
-        self.conv = nn.Conv2d(config.channels, config.conv_channels, 5, 2)
-        self.norm = nn.BatchNorm2d(config.conv_channels) if config.batch_norm else None
-        nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
+        self.stem = Stem(config.channels, config.stem, batch_norm=config.batch_norm)
+        initialise(self.stem)
         self.primary = PrimaryMatrixCapsules(config)
         self.conv_caps = nn.ModuleList(
             ConvCapsules(config, place) for place in range(len(config.conv_caps))
@@ -272,10 +267,7 @@ class MatrixCapsNet(Network):
 
     def _primary(self, images: Tensor) -> tuple[Tensor, Tensor]:
         self._check(images)
-        features = self.conv(images).relu()
-        if self.norm is not None:
-            features = self.norm(features)
-        poses, activations = self.primary(features)
+        poses, activations = self.primary(self.stem(images))
         return poses, activations
 
 
@@ -283,6 +275,15 @@ def _last(steps: list[Parents]) -> tuple[Tensor, Tensor]:
     """Poses (N, P, C, 4, 4) and activations (N, P, C) after the last iteration."""
     last = steps[-1]
     return last.poses.reshape(*last.poses.shape[:-1], SIDE, SIDE), last.activations
+
+
+def _routing(config: MatrixConfig) -> dict[str, Any]:
+    """What all layers route alike."""
+    return {
+        "inverse_temperature": config.inverse_temperature,
+        "iterations": config.routing_iterations,
+        "vote_temperature": config.vote_temperature,
+    }
 
 
 def _transformations(inputs: int, types: int) -> Tensor:

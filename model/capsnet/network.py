@@ -21,6 +21,8 @@ class NetworkConfig:
 
     may_be_zero: ClassVar[tuple[str, ...]] = ()
     """Settings that a family checks itself."""
+    has_logits: ClassVar[bool] = False
+    """Whether the network has `logits`, so that cross-entropy can train it."""
 
     channels: int = 1
     """Of an image: 1 for grey, 3 for colour."""
@@ -114,6 +116,10 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Encoding:
         """Encode images (N, C, H, W) in [0, 1]."""
+        raise NotImplementedError
+
+    def logits(self, images: Tensor) -> Tensor:
+        """(N, K), before softmax or sigmoid, of images (N, C, H, W) in [0, 1]."""
         raise NotImplementedError
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:

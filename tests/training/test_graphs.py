@@ -22,6 +22,7 @@ from model.capsnet.baseline import BaselineCnn, BaselineConfig
 from model.capsnet.decoder import Decoder
 from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
 from model.capsnet.squash import length, squash
+from model.capsnet.stem import Conv
 from model.runtime.cpu import PROVIDER, open_session
 from model.runtime.sessions import load as load_graph
 from training.graphs import LARGE, ExportError, round_weights, write_graphs
@@ -238,7 +239,7 @@ def test_a_decoder_draws_with_its_own_weights(
 
 def test_a_folded_weight_is_not_taken_for_the_stored_one(tmp_path: Path) -> None:
     """The exporter folds batch normalisation into the convolution before it, under its name."""
-    network = MatrixCapsNet(MatrixConfig(conv_channels=16, primary_types=4, conv_caps=(2,)))
+    network = MatrixCapsNet(MatrixConfig(stem=(Conv(16, 5, 2),), primary_types=4, conv_caps=(2,)))
     norm = network.primary.norm
     assert norm is not None
     assert network.primary.conv.weight.numel() >= LARGE

@@ -46,7 +46,7 @@ RECIPES = {
         PLAIN,
         # On so few images batch normalisation would make chaos of rounding errors.
         network=MatrixConfig(
-            conv_channels=32, primary_types=4, conv_caps=(8, 8), batch_norm=False, **SIZES
+            stem=(Conv(32, 5, 2),), primary_types=4, conv_caps=(8, 8), batch_norm=False, **SIZES
         ),
         loss="spread",
         spread_steps=1,

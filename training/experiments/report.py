@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from model.preprocess import Floats, scale
 from training.answers import answer, evaluating, interval, is_wrong, measure_presence
 from training.data.datasets import DATASETS, Examples, hold_out, load
 from training.experiments.declare import FAMILIES, Column, Experiment, Row, count_of
+from training.experiments.paired import compare
 from training.experiments.run import Result
 from training.experiments.seeds import side_by_side
 from training.figures import make_axes, save, show
@@ -36,10 +36,6 @@ How well the [novelty score](explanation/views.md#novelty) separates training im
 others: area under the ROC curve, and the share that is not novel. Hyperparameters were chosen on
 noise and clothes.
 """
-_MISSING = """## Not run yet
-
-`python -m training experiment list` describes them.
-"""
 _SPEEDS = (
     "The papers' errors are on MNIST. Size and speed are those of the encoders on one CPU thread. "
     "Multiplications are for one image. Images per second are medians of {rounds} rounds; brackets "
@@ -53,8 +49,10 @@ This page, written by `python -m training experiment write`, compares networks. 
 the last 5,000 training images. The test split was read once per row and seed: {reads}.
 
 Errors are means over seeds, ± the standard deviation. Brackets hold the 95 % Wilson interval of all
-seeds pooled, without the variation between seeds. Rows with overlapping intervals may differ by
-chance.
+seeds pooled: how far another 10,000 images may differ, not whether two rows do. That is what
+differences are for: paired over images, with the variance between seeds (with one seed each: of
+images alone). Where the interval holds zero, the rows may be equal. Older rows did not keep which
+images were wrong and have none.
 """
 
 
@@ -64,7 +62,7 @@ def write_page(
     manifests: Sequence[Manifest] = (),
     speeds: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page's Markdown: a section for each experiment with results, then what has none.
+    """The page's Markdown: a section for each experiment with results.
 
     Args:
         experiments: in the order of the page.
@@ -89,8 +87,6 @@ def write_page(
         lines = [_line(("set", "SHA-256")), "|---|---|"]
         lines += [_line((name, f"`{sha}`")) for name, sha in digests.items()]
         parts.append("\n".join(("## Derived test sets\n", *lines, "")))
-    if missing := [line for one in experiments if (line := _missing(one, results))]:
-        parts.append("\n".join((_MISSING, *missing, "")))
     return "\n".join(parts)
 
 
@@ -119,28 +115,24 @@ def _section(one: Experiment, results: Sequence[Result]) -> str:
             cells += [one.paper.get(row.name, "")] if reported else []
             cells += [describe(column, same) for column in one.columns]
             lines.append(_line([*cells, ", ".join(str(result.seed) for result in same)]))
-    if steps := list(_not_in_order(one, results)):
-        lines += ("\nSteps of the paper's order that do not appear:\n", *steps)
+    if differences := list(_differences(one, results)):
+        lines += ["", _line(("difference", "of", "points")), "|---|---|---|", *differences]
     if one.name in PICTURES and _complete(one, results):
         lines.append(f"\n![{one.title}](pictures/{one.name}.png)")
     return "\n".join((*lines, f"\n`python -m training experiment run {one.name}`\n"))
 
 
-def _not_in_order(one: Experiment, results: Sequence[Result]) -> Iterator[str]:
-    """Networks that are not better, intervals apart, than the one before in the paper's order."""
-    column = one.columns[one.paper_column]
-    rows = [row for row in one.rows if row.name in one.paper and _at_budget(row, results)]
-    rows.sort(key=lambda row: float(one.paper[row.name].split()[0]), reverse=True)
-    for pair in pairwise(rows):
-        found = [_at_budget(row, results) for row in pair]
-        (low, high), (low_next, high_next) = (interval(*_pool(column.test, some)) for some in found)
-        if high_next >= low:
-            relation = "is worse than" if low_next > high else "cannot be told from"
-            first, second = (
-                f"**{row.title}**, {describe(column, some)} (paper: {one.paper[row.name]})"
-                for row, some in zip(pair, found, strict=True)
-            )
-            yield f"- {second}, {relation} {first}"
+def _differences(one: Experiment, results: Sequence[Result]) -> Iterator[str]:
+    """Lines of the rows that the experiment compares, with the difference of their errors."""
+    rows = {row.name: row for row in one.rows}
+    for first, second in one.compared:
+        for column in one.columns:
+            both = [_at_budget(rows[name], results) for name in (first, second)]
+            if found := compare(both[0], both[1], column.test):
+                sign = -1 if column.right else 1
+                low, high = sorted((sign * found.low, sign * found.high))
+                cells = f"**{rows[first].title}** less **{rows[second].title}**", column.heading
+                yield _line((*cells, f"{sign * found.points:+.2f} [{low:+.2f}, {high:+.2f}]"))
 
 
 def _novelty(rules: Mapping[str, NoveltyRule]) -> str:
@@ -184,15 +176,6 @@ def _families(results: Sequence[Result], speeds: Mapping[str, Any]) -> str:
         text += f"\n\n{_SPEEDS.format(rounds=speeds['rounds'])}"
         commands += ", `python -m benchmarks.families --write docs/speeds.json`"
     return "\n".join((f"## {FAMILIES.title}\n", f"{text}\n", *lines, f"\n{commands}\n"))
-
-
-def _missing(one: Experiment, results: Sequence[Result]) -> str:
-    """An experiment's line among those that were not run, or nothing."""
-    rows = [row for row in one.rows if not _of([row], results)]
-    if not rows:
-        return ""
-    names = one.name if len(rows) == len(one.rows) else " ".join(row.name for row in rows)
-    return f"- `python -m training experiment run {names}`"
 
 
 def _of(rows: Sequence[Row], results: Sequence[Result]) -> list[Result]:
@@ -247,7 +230,6 @@ PICTURES = {
     "frozen": "sweeps",
     "side-by-side": "pairs",
     "em-iterations": "curves",
-    "dynamic-iterations": "curves",
     "fewer-images": "fewer",
     "transformed-digits": "transformed",
 }

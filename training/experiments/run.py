@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from model.bundle.atomic_file import replacing
@@ -50,6 +51,8 @@ class Result:
     device: str
     curve: list[tuple[int, float]] = field(default_factory=list)
     """Images seen, and the error on held-out training images in percent."""
+    which: dict[str, list[int]] = field(default_factory=dict)
+    """By test set, the indices of the images that were answered wrongly; none of older results."""
 
     @property
     def key(self) -> str:
@@ -142,10 +145,11 @@ def run_row(
         every = max(row.curve_every // plan.recipe.batch_size, 1) if row.curve_every else None
         if not trainer.run(max_minutes=max_minutes, validate_every=every):
             return None
-        wrong, counts, digests = {}, {}, {}
+        wrong, counts, digests, which = {}, {}, {}, {}
         for name, tested in make_test_sets(row, sets):
             presence = measure_presence(trainer.state.result, tested.images, device)
-            wrong[name] = int(is_wrong(presence, tested.labels).sum())
+            which[name] = np.flatnonzero(is_wrong(presence, tested.labels)).tolist()
+            wrong[name] = len(which[name])
             counts[name] = len(tested.labels)
             if isinstance(tested, Examples) and tested is not sets.tested:
                 digests[name] = digest(*tested)
@@ -161,6 +165,7 @@ def run_row(
             minutes=round(trainer.state.run.seconds / 60, 1),
             device=device_name(device),
             curve=_read_curve(plan),
+            which=which,
         )
         result.save(directory)
         return result

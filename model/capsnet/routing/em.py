@@ -31,7 +31,7 @@ class Parents(NamedTuple):
     assignments: Tensor
     """R, (..., C, I): the share of child i that parent c was fitted to."""
     scores: Tensor
-    """(..., C, I): ln a + ln p, which gave the assignments; zeros at first."""
+    """(..., C, I): ln a + ln p over the temperature, which gave the assignments; zeros at first."""
     activations: Tensor
     """a, (..., C)."""
     poses: Tensor
@@ -46,26 +46,32 @@ def iterate(
     inverse_temperature: float,
     share: Share,
     iterations: int,
-    balance: float = 1.0,
+    vote_temperature: float = 1.0,
 ) -> Iterator[Parents]:
     """Route by expectation maximisation, iteration by iteration.
 
-    lambda_t = inverse_temperature (1 - 0.95^(t + 1)) for t = 0, 1, ...
+    The logit of a parent's activation in iteration t of T is
+
+        ramp_t (saving - m (price + lambda sum_h ln sigma_h)),
+
+    where m is the mass of its children over an equal share, I / C, and
+    ramp_t = (1 - 0.95^(t + 1)) / (1 - 0.95^T). It is the paper's with beta_a = saving / lambda and
+    beta_u = price / (16 lambda), but learns at the rate of all other parameters: a unit of beta_a
+    moves a logit by lambda alone.
 
     Args:
         votes: (..., C, I, 16), of child i for parent c.
         activations: (..., 1, I), of the children, in [0, 1].
-        costs: beta_u, added to log sigma in the cost of each dimension, and beta_a, the cost
-            below which a parent is active; (C,) each.
-        inverse_temperature: final lambda; the paper's code has 0.01.
+        costs: price and saving, (C,) each, in logits.
+        inverse_temperature: lambda of the last iteration, whatever their number.
         share: how log scores become assignments: a softmax over all parents of a child.
-        iterations: at least one.
-        balance: factor on the mass of children in the cost; below one for parents that have many
-            more children than others (Gritzman 2019, section 3).
+        iterations: T, at least one.
+        vote_temperature: what ln p is divided by: 1 in the paper; 16 takes the mean over the
+            numbers of a pose.
     """
-    beta_u, beta_a = costs
+    price, saving = costs
     both = torch.cat((votes, votes * votes), dim=-1)  # (..., C, I, 32)
-    dim = votes.shape[-1]
+    parents, children, dim = votes.shape[-3:]
     scores = votes[..., 0].detach() * 0  # torch.zeros_like exports a Shape
     for step in range(iterations):
         assignments = share(scores)
@@ -74,10 +80,10 @@ def iterate(
         moments = torch.matmul(weights.unsqueeze(-2), both).squeeze(-2) / (mass + MASS)
         poses, squares = moments.split(dim, dim=-1)  # type: ignore[no-untyped-call]  # (..., C, 16)
         variance = (squares - poses * poses).clamp_min(0) + FLOOR
-        spread = 0.5 * variance.log()
-        cost = ((beta_u.unsqueeze(-1) + spread) * mass).sum(dim=-1) * balance  # (..., C)
-        heat = inverse_temperature * (1 - 0.95 ** (step + 1))
-        logits = heat * (beta_a - cost)
+        spread = 0.5 * variance.log().sum(dim=-1)  # (..., C)
+        relative = mass.squeeze(-1) * (parents / children)
+        ramp = (1 - 0.95 ** (step + 1)) / (1 - 0.95**iterations)
+        logits = ramp * (saving - relative * (price + inverse_temperature * spread))
         yield Parents(assignments, scores, logits.sigmoid(), poses)
         if step == iterations - 1:
             return
@@ -85,8 +91,9 @@ def iterate(
         precision = 1 / variance
         factors = torch.cat((poses * precision, -0.5 * precision), dim=-1)  # (..., C, 32)
         fit = torch.matmul(both, factors.unsqueeze(-1)).squeeze(-1)  # (..., C, I)
-        rest = (spread + 0.5 * poses * poses * precision).sum(dim=-1)
-        scores = fit + (functional.logsigmoid(logits) - rest).unsqueeze(-1)
+        rest = spread + 0.5 * (poses * poses * precision).sum(dim=-1)
+        log_p = (fit - rest.unsqueeze(-1)) / vote_temperature
+        scores = log_p + functional.logsigmoid(logits).unsqueeze(-1)
 
 
 def share_among_all(scores: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ SMALL: dict[str, NetworkConfig] = {
     ),
     "shared": SharedConfig(**SIZES, stem=(Conv(6, 3, pool=2), Conv(11, 3)), class_dim=9),
     "matrix": MatrixConfig(
-        **SIZES, conv_channels=4, primary_types=2, conv_caps=(3, 4), inverse_temperature=0.1
+        **SIZES, stem=(Conv(4, 5, 2),), primary_types=2, conv_caps=(3, 4), inverse_temperature=0.1
     ),
     "baseline": BaselineConfig(**SIZES, convs=(6, 7), kernels=(5, 3), pooling=True, hidden=(9,)),
 }

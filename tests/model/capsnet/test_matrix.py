@@ -17,6 +17,7 @@ from model.capsnet.matrix import (
     PrimaryMatrixCapsules,
 )
 from model.capsnet.routing.em import MASS, Parents
+from model.capsnet.stem import Conv
 from tests.model.capsnet.networks import SMALL, count_encoder, lively, noise
 
 PAPER = MatrixConfig(channels=1, height=32, width=32, num_classes=5, batch_norm=False)
@@ -46,8 +47,8 @@ def first(network: MatrixCapsNet) -> ConvCapsules:
     layer = network.conv_caps[0]
     assert isinstance(layer, ConvCapsules)
     with torch.no_grad():
-        layer.threshold.normal_()
-        layer.per_nat.normal_()
+        layer.saving.normal_()
+        layer.price.normal_()
     return layer
 
 
@@ -62,7 +63,7 @@ def test_the_larger_network_has_the_paper_s_size() -> None:
 
 def test_the_smaller_network_has_the_paper_s_size() -> None:
     """A = 64, B = 8, C = D = 16: 68 thousand."""
-    small = replace(PAPER, conv_channels=64, primary_types=8, conv_caps=(16, 16))
+    small = replace(PAPER, stem=(Conv(64, 5, 2),), primary_types=8, conv_caps=(16, 16))
     assert 68_000 == pytest.approx(count_encoder(small), rel=0.05)
 
 
@@ -80,7 +81,7 @@ def test_the_layers_are_the_paper_s() -> None:
 def test_a_primary_capsule_is_a_cell_s_type(config: MatrixConfig) -> None:
     """Channels 16 t to 16 t + 15 are its pose, row by row; the last B its types' activations."""
     layer = PrimaryMatrixCapsules(replace(config, batch_norm=False))
-    features = torch.randn(2, config.conv_channels, 3, 4)
+    features = torch.randn(2, config.stem[-1].channels, 3, 4)
     maps = layer.conv(features)
     poses, activations = layer(features)
     assert ((2, 12, 2, 4, 4), (2, 12, 2)) == (poses.shape, activations.shape)
@@ -217,16 +218,6 @@ def test_classes_do_not_pay_for_having_more_children() -> None:
         pose = torch.linspace(-1, 1, 32).reshape(1, 1, 2, 4, 4).expand(1, layer.cells, 2, 4, 4)
         costs.append(-routed(layer, pose, torch.ones(1, layer.cells, 2)).activations.logit()[0, 0])
     assert costs[0].item() == pytest.approx(costs[1].item(), rel=1e-3)
-
-
-@pytest.mark.parametrize("saving", [0.0, 40.0])
-def test_a_class_must_save_so_much_to_be_present(config: MatrixConfig, saving: float) -> None:
-    """Without children a class is as active as its threshold says: a half, or hardly at all."""
-    layer = MatrixClassCapsules(replace(config, initial_saving=saving, inverse_temperature=1.0))
-    nobody = torch.zeros(1, layer.cells, layer.types)
-    activations = routed(layer, torch.zeros(1, layer.cells, layer.types, 4, 4), nobody).activations
-    expected = torch.full((1, 5), -saving * (1 - 0.95**3)).sigmoid()
-    torch.testing.assert_close(activations, expected)
 
 
 def test_iterations_change_the_answer(network: MatrixCapsNet) -> None:

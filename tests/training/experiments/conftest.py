@@ -1,4 +1,4 @@
-"""Results as if all compact rows had been run, and a row that runs in a moment."""
+"""Results as if all rows had been run, and a row that runs in a moment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def families() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def results() -> list[Result]:
-    """Two seeds of each row that is not of full size; 1 and 2 % wrong, 10 more by test set."""
+    """Two seeds of each row; 1 and 2 % wrong, 10 more by test set."""
     return [
         Result(
             row=row.name,
@@ -41,7 +41,6 @@ def results() -> list[Result]:
             curve=[(100, 50.0), (200, 25.0)] if row.curve_every else [],
         )
         for row in ROWS.values()
-        if not row.name.startswith("full")
         for seed in (1, 2)
     ]
 

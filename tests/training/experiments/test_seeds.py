@@ -28,7 +28,7 @@ def test_pairs_side_by_side_are_of_different_digits(bars: Examples) -> None:
     assert np.array_equal(both.images, side_by_side(bars).images)
 
 
-@pytest.mark.parametrize("name", ["side-by-side-1", "side-by-side-3", "side-by-side-pooling"])
+@pytest.mark.parametrize("name", ["two-1", "two-3", "two-pooling"])
 def test_networks_take_pairs_as_wide_as_two_digits(name: str) -> None:
     """With a presence in [0, 1] for each class."""
     network = build(ROWS[name].recipe.network).eval()
@@ -40,7 +40,7 @@ def test_networks_take_pairs_as_wide_as_two_digits(name: str) -> None:
 
 def test_pooling_forgets_where_things_are() -> None:
     """An image and the same twice side by side have all but the same mean features."""
-    network = build(ROWS["side-by-side-pooling"].recipe.network).eval()
+    network = build(ROWS["two-pooling"].recipe.network).eval()
     image = torch.zeros(1, 1, 28, 28)
     image[..., 12:16, 12:16] = 1
     with torch.inference_mode():
@@ -52,5 +52,5 @@ def test_pooling_forgets_where_things_are() -> None:
 
 def test_recipes_of_the_pooled_network_survive_being_written() -> None:
     """As in a checkpoint."""
-    recipe = ROWS["side-by-side-pooling"].recipe
+    recipe = ROWS["two-pooling"].recipe
     assert recipe == Recipe.from_dict(recipe.to_dict())
