@@ -77,7 +77,7 @@ def iterate(
         assignments = share(scores)
         weights = assignments * activations
         mass = weights.sum(dim=-1, keepdim=True)  # (..., C, 1)
-        moments = torch.matmul(weights.unsqueeze(-2), both).squeeze(-2) / (mass + MASS)
+        moments = _times(weights.unsqueeze(-1), both, dim=-2) / (mass + MASS)
         poses, squares = moments.split(dim, dim=-1)  # type: ignore[no-untyped-call]  # (..., C, 16)
         variance = (squares - poses * poses).clamp_min(0) + FLOOR
         spread = 0.5 * variance.log().sum(dim=-1)  # (..., C)
@@ -90,10 +90,22 @@ def iterate(
         # ln p = -1/2 sum_h [ln(2 pi var) + (V - mu)^2 / var], less what all parents share.
         precision = 1 / variance
         factors = torch.cat((poses * precision, -0.5 * precision), dim=-1)  # (..., C, 32)
-        fit = torch.matmul(both, factors.unsqueeze(-1)).squeeze(-1)  # (..., C, I)
+        fit = _times(both, factors.unsqueeze(-2), dim=-1)  # (..., C, I)
         rest = spread + 0.5 * (poses * poses * precision).sum(dim=-1)
         log_p = (fit - rest.unsqueeze(-1)) / vote_temperature
         scores = log_p + functional.logsigmoid(logits).unsqueeze(-1)
+
+
+def _times(left: Tensor, right: Tensor, *, dim: int) -> Tensor:
+    """The sum over a dimension of (..., I, 1) or (..., I, 32) times (..., I, 32) or (..., 1, 32).
+
+    A product of matrices, but in training, where its gradient would be thousands of outer products.
+    """
+    if torch.is_grad_enabled():
+        return (left * right).sum(dim=dim)
+    if dim == -2:
+        return torch.matmul(left.transpose(-1, -2), right).squeeze(-2)
+    return torch.matmul(left, right.transpose(-1, -2)).squeeze(-1)
 
 
 def share_among_all(scores: Tensor) -> Tensor:
