@@ -391,17 +391,17 @@ async def test_preparations_are_made_on_the_thread_that_works() -> None:
 
 async def test_what_the_preparations_raise_is_raised_by_the_constructor() -> None:
     """And no thread is left."""
-    before = threading.active_count()
+    workers: list[threading.Thread] = []
 
     def fail() -> None:
+        workers.append(threading.current_thread())
         raise OSError("the device is missing")
 
     with pytest.raises(OSError, match="missing"):
         Batcher({"q": Runner(Gate(), 1)}, prepare=fail)
-    for thread in threading.enumerate():
-        if thread.name == "inference":
-            thread.join(PATIENCE_S)
-    assert before == threading.active_count()
+    (worker,) = workers
+    worker.join(PATIENCE_S)
+    assert not worker.is_alive()
 
 
 # Quick rows
