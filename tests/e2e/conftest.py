@@ -28,6 +28,8 @@ SHIPPED = (
     "multimnist-attention",
 )
 """Not whatever is in the folder: others may have exported their own."""
+QUICK = {"CAPSNET_MODELS": '["mnist-compact"]', "CAPSNET_DEFAULT_MODEL": "mnist-compact"}
+"""The service starts in a third of the time with one bundle."""
 
 
 def _shipped(*datasets: str) -> list[str]:
@@ -123,7 +125,8 @@ def start_service(
 ) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]]:
     """Starts a service of the test's own, with further settings; ends it with the test.
 
-    `start_service(command=, probe=, **environment)` waits until the probe says 200.
+    `start_service(command=, probe=, **environment)` waits until the probe says 200. Where no folder
+    of bundles is named, one bundle is served.
     """
     usual = command
     with ExitStack() as stack:
@@ -131,7 +134,8 @@ def start_service(
         def start(
             *, command: Command = usual, probe: str = "/readyz", **environment: str
         ) -> tuple[subprocess.Popen[bytes], httpx.Client]:
-            return stack.enter_context(running(command, environment, probe=probe))
+            bundles = {} if "CAPSNET_BUNDLES" in environment else QUICK
+            return stack.enter_context(running(command, {**bundles, **environment}, probe=probe))
 
         yield start
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -13,7 +15,8 @@ import pytest
 from service.http.problems import MEDIA_TYPE, REQUEST_ID
 from service.pictures import SAMPLES
 from service.settings import Settings
-from tests.processes import NGINX_CONFIG, SOURCE, free_port, nginx
+from tests.e2e.conftest import QUICK
+from tests.processes import NGINX_CONFIG, SOURCE, Command, free_port, nginx, running
 
 SEVEN = (SAMPLES / "7.png").read_bytes()
 SMALL_LIMIT = 100_000
@@ -22,13 +25,15 @@ SMALL_LIMIT = 100_000
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 
 
-@pytest.fixture
-def proxied(start_service: Start, tmp_path: Path) -> Iterator[httpx.Client]:
+@pytest.fixture(scope="module")
+def proxied(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of nginx, behind which a service with a small body limit answers."""
-    _process, direct = start_service(CAPSNET_MAX_BODY_BYTES=str(SMALL_LIMIT))
-    assert direct.base_url.port
-    with nginx(tmp_path, upstream=direct.base_url.port) as client:
-        yield client
+    environment = {**QUICK, "CAPSNET_MAX_BODY_BYTES": str(SMALL_LIMIT)}
+    folder = tmp_path_factory.mktemp("nginx")
+    with running(command, environment) as (_process, direct):
+        assert direct.base_url.port
+        with nginx(folder, upstream=direct.base_url.port) as client:
+            yield client
 
 
 def test_answers_pass(proxied: httpx.Client) -> None:
@@ -90,24 +95,56 @@ def test_metrics_are_not_for_the_public(path: str, proxied: httpx.Client) -> Non
     assert b"capsnet_" not in answer
 
 
-def ask_raw(client: httpx.Client, path: str, *, times: int = 1) -> bytes:
+def ask_raw(client: httpx.Client, path: str, *, times: int = 1, source: str = "") -> bytes:
     """The answers to a path that no client would send as it is."""
-    assert client.base_url.port
     head = f"GET {path} HTTP/1.1\r\nHost: x\r\n".encode()
-    with socket.create_connection((client.base_url.host, client.base_url.port), 60) as connection:
+    with connect(client, source) as connection:
         connection.sendall((head + b"\r\n") * (times - 1) + head + b"Connection: close\r\n\r\n")
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
-def test_one_address_has_a_limit(proxied: httpx.Client) -> None:
+def connect(client: httpx.Client, source: str) -> socket.socket:
+    """A connection to nginx from an address of the loopback device."""
+    assert client.base_url.port
+    there = (client.base_url.host, client.base_url.port)
+    return socket.create_connection(there, 60, source_address=(source, 0))
+
+
+def test_one_address_has_a_limit_of_requests(proxied: httpx.Client) -> None:
     """Beyond the burst nginx answers by itself, with a problem of the service's type."""
-    answers = ask_raw(proxied, "/metrics", times=900)
+    answers = ask_raw(proxied, "/metrics", times=900, source="127.0.0.7")
     assert answers.count(b"HTTP/1.1 403") >= 200
     assert answers.count(b"HTTP/1.1 429") >= 1
-    refused = answers.rpartition(b"HTTP/1.1 429")[2].partition(b"HTTP/1.1")[0]
-    assert b"urn:capsnet:problem:busy" in refused
-    assert b"Retry-After: 1" in refused
-    assert MEDIA_TYPE.encode() in refused
+    expect_busy(answers.rpartition(b"HTTP/1.1 429")[2].partition(b"HTTP/1.1")[0])
+
+
+def test_one_address_has_a_limit_of_requests_at_once(proxied: httpx.Client) -> None:
+    """The 65th is refused, another address is answered, and so is the first when one has ended."""
+    withheld = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+    with ExitStack() as stack:
+        connections = [stack.enter_context(connect(proxied, "127.0.0.8")) for _ in range(64)]
+        for connection in connections:
+            connection.sendall(withheld)
+        until(lambda: ask_raw(proxied, "/livez", source="127.0.0.8"), b"429")
+        expect_busy(ask_raw(proxied, "/livez", source="127.0.0.8"))
+        assert b" 200 " in ask_raw(proxied, "/livez", source="127.0.0.9")
+        connections[0].close()
+        until(lambda: ask_raw(proxied, "/livez", source="127.0.0.8"), b"200")
+
+
+def until(ask: Callable[[], bytes], status: bytes) -> None:
+    """Ask until the answer has that status, less often than the other limit allows."""
+    deadline = time.monotonic() + 5  # nginx gives withheld bodies up after 10 s
+    while ask().split(b" ")[1] != status:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def expect_busy(answer: bytes) -> None:
+    """It is a 429 of nginx, in the service's words."""
+    assert b"urn:capsnet:problem:busy" in answer
+    assert b"Retry-After: 1" in answer
+    assert MEDIA_TYPE.encode() in answer
 
 
 def test_the_service_knows_the_client_s_address(start_service: Start, tmp_path: Path) -> None:
