@@ -6,9 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,12 @@ from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
+from tests.store import Store
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
 from training.evaluate import choose_threshold
 from training.export import describe, export_bundle
+from training.graphs import round_weights
 from training.recipes import Recipe
 from training.state import Plan
 from training.trainer import Trainer
@@ -84,19 +88,30 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def store(pytestconfig: pytest.Config) -> Store:
+    """Where exported bundles are kept."""
+    return Store(pytestconfig.cache.mkdir("bundles"))
+
+
+@pytest.fixture(scope="session")
 def network() -> Network:
-    """An untrained network; `bundle_path` rounds its weights to what the bundle holds."""
-    return _untrained(TINY["dynamic"])
+    """An untrained network, its weights rounded to what its bundle holds."""
+    network = _untrained(TINY["dynamic"])
+    round_weights(network)
+    return network
 
 
 @pytest.fixture(scope="session")
-def bundle_path(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle_path(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The network's bundle, `mnist`. Tests that change it work on a copy."""
-    return _export(network, "mnist", tmp_path_factory.mktemp("bundles"))
+    target = tmp_path_factory.mktemp("bundles") / "mnist"
+    return store.copy("mnist", target, partial(_export, TINY["dynamic"]))
 
 
 @pytest.fixture(scope="session")
-def family_bundles(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def family_bundles(
+    bundle_path: Path, store: Store, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A folder with an untrained bundle of each family, called `tiny-<family>`."""
     folder = tmp_path_factory.mktemp("families")
     shutil.copytree(bundle_path, folder / "tiny-dynamic")
@@ -105,12 +120,13 @@ def family_bundles(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) 
     write_manifest(folder / "tiny-dynamic", renamed)
     for family, config in TINY.items():
         if family != "dynamic":
-            _export(_untrained(config), f"tiny-{family}", folder)
+            name = f"tiny-{family}"
+            store.copy(name, folder / name, partial(_export, config))
     return folder
 
 
 @pytest.fixture(scope="session")
-def colour_bundle_path(bundle_path: Path) -> Path:
+def colour_bundle_path(bundle_path: Path, store: Store) -> Path:
     """The bundle `blocks`, beside `mnist`: untrained, colour photographs of 24x32 pixels."""
     config = AttentionConfig(
         channels=3,
@@ -121,10 +137,8 @@ def colour_bundle_path(bundle_path: Path) -> Path:
         primary="spatial",
         decoder_hidden=(16, 16),
     )
-    names = ("red", "green", "blue")
-    return _export(
-        _untrained(config), "blocks", bundle_path.parent, class_names=names, preprocess="crop"
-    )
+    facts = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
+    return store.copy("blocks", bundle_path.with_name("blocks"), partial(_export, config, **facts))
 
 
 def _untrained(config: NetworkConfig) -> Network:
@@ -133,15 +147,14 @@ def _untrained(config: NetworkConfig) -> Network:
         return build(config).eval()
 
 
-def _export(network: Network, name: str, folder: Path, **facts: Any) -> Path:
-    """The bundle of a network, its rounding measured on noise."""
-    shape = (4, *network.config.image_shape)
-    noise = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    validation = Examples(noise, np.zeros(4, np.int64))
+def _export(config: NetworkConfig, target: Path, **facts: Any) -> None:
+    """Write the bundle of an untrained network, its rounding measured on noise."""
+    noise = np.random.default_rng(0).integers(0, 256, (4, *config.image_shape), np.uint8)
+    name, validation = target.name, Examples(noise, np.zeros(4, np.int64))
     facts = {"dataset": name, "class_names": DIGITS, "preprocess": "digit", **facts}
-    facts["training"] = {"recipe": Recipe(name, network=network.config).to_dict(), "runs": []}
-    manifest = describe(network, name=name, **facts)
-    return export_bundle(network, manifest, folder / name, validation=validation).path
+    facts["training"] = {"recipe": Recipe(name, network=config).to_dict(), "runs": []}
+    network = _untrained(config)
+    export_bundle(network, describe(network, name=name, **facts), target, validation=validation)
 
 
 @pytest.fixture(scope="session")
@@ -157,10 +170,13 @@ def strokes() -> Examples:
 
 
 @pytest.fixture(scope="session")
-def strokes_bundle_path(
-    bundle_path: Path, strokes: Examples, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def strokes_bundle_path(bundle_path: Path, strokes: Examples, store: Store) -> Path:
     """The bundle `strokes` of a network that takes pairs of strokes apart, beside `mnist`."""
+    return store.copy("strokes", bundle_path.with_name("strokes"), partial(_train, strokes))
+
+
+def _train(strokes: Examples, target: Path) -> None:
+    """Train on pairs of strokes, and write the bundle."""
     network = DynamicConfig(
         height=36,
         width=36,
@@ -181,8 +197,8 @@ def strokes_bundle_path(
         learning_rate=5e-3,
         reconstruction_weight=0.01,
     )
-    plan = Plan(recipe, 1, strokes, None, tmp_path_factory.mktemp("run"))
-    with torch.random.fork_rng():
+    with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng():
+        plan = Plan(recipe, 1, strokes, None, Path(folder))
         trainer = Trainer(plan, device=torch.device("cpu"))
         for _ in range(trainer.total_steps):
             trainer.step()
@@ -196,8 +212,7 @@ def strokes_bundle_path(
         mask_threshold=choose_threshold(trainer.network, pairs),
         training={"recipe": recipe.to_dict(), "runs": []},
     )
-    target = bundle_path.with_name("strokes")
-    return export_bundle(trainer.network, manifest, target, validation=pairs).path
+    export_bundle(trainer.network, manifest, target, validation=pairs)
 
 
 @pytest.fixture(scope="session")
