@@ -120,8 +120,8 @@ class Batcher:
         self._on_batch = on_batch
         self._on_lost = on_lost
         self._queues: dict[Hashable, list[_Call]] = {key: [] for key in runners}
-        self._seconds = dict.fromkeys(runners, 0.0)
-        """Of each queue's last batch."""
+        self._last: dict[Hashable, tuple[float, int]] = dict.fromkeys(runners, (0.0, 1))
+        """Seconds and rows of each queue's last batch."""
         self._running_since: float | None = None
         self._closed = False
         self._changed = threading.Condition()
@@ -162,10 +162,7 @@ class Batcher:
             if self._closed:
                 raise Closed("the service is shutting down")
             insort(self._queues[key], call, key=lambda one: one.job.arrived)
-            if self._running_since is not None or not self._is_quick():
-                self._changed.notify()
-            else:
-                loop.call_soon(self._run_here)  # after the rows that come at the same time
+        loop.call_soon(self._run_here)  # after the rows that come at the same time
         return call.future
 
     async def submit(self, key: Hashable, rows: Sequence[Any], job: Job) -> Results:
@@ -231,7 +228,7 @@ class Batcher:
         return seconds <= QUICK_S
 
     def _run_here(self) -> None:
-        """Compute a batch on this thread, if none is running and that is still quick."""
+        """Compute what waits on this thread if that is quick; else wake the other, if it rests."""
         with self._changed:
             if self._running_since is not None or not self._has_calls:
                 return
@@ -253,21 +250,26 @@ class Batcher:
         while queue and len(batch) < max_rows:
             call = queue[0]
             if not call.future.done():  # its caller has not left
-                if call.job.deadline < now + self._seconds[key]:
+                rows = call.rows[call.taken : call.taken + max_rows - len(batch)]
+                if call.job.deadline < now + self._expected_s(key, len(batch) + len(rows)):
                     expired.append((call, DeadlineExceeded("the deadline would pass in the queue")))
                 else:
                     call.started = call.started if call.taken else now
-                    rows = call.rows[call.taken : call.taken + max_rows - len(batch)]
                     call.taken += len(rows)
                     batch += [(call, row) for row in rows]
                     if call.taken < len(call.rows):
                         break
             del queue[0]
-        if expired:
-            self._seconds[key] /= 2  # one slow batch must not keep all out
+        if expired:  # one slow batch must not keep all out
+            self._last[key] = self._last[key][0] / 2, self._last[key][1]
         _deliver(expired)
         self._running_since = now
         return key, batch
+
+    def _expected_s(self, key: Hashable, rows: int) -> float:
+        """Seconds of a batch: fewer rows than the last had take less, more are not known to."""
+        seconds, last_rows = self._last[key]
+        return seconds * min(1.0, rows / last_rows)
 
     def _run(self, key: Hashable, batch: list[_Row]) -> None:
         """Run a batch, if there are rows in it, and let others run."""
@@ -297,7 +299,7 @@ class Batcher:
                 return
             results = [error]
         now = self._clock()
-        self._seconds[key] = now - began
+        self._last[key] = now - began, len(batch)
         for (call, _), result in zip(batch, results, strict=True):
             call.results.append(result)
         _deliver(

@@ -96,13 +96,9 @@ class Heartbeat:
         os._exit(1 if failure else 0)
 
     async def _beat(self) -> None:
-        loop = asyncio.get_running_loop()
-        late_s = 0.0
         while True:
-            self._channel.send(**self._report(), late_s=round(late_s, 3))
-            due = loop.time() + _EVERY_S
+            self._channel.send(**self._report())
             await asyncio.sleep(_EVERY_S)
-            late_s = loop.time() - due
 
     async def _listen(self) -> None:
         async for message in self._channel.messages():

@@ -206,6 +206,18 @@ async def test_one_slow_batch_does_not_keep_all_out() -> None:
     assert [DeadlineExceeded] * 3 + [Results] * 2 == outcomes
 
 
+async def test_few_rows_are_expected_to_take_less_than_the_last_batch() -> None:
+    """After a full batch, a lone request of little time is computed on an idle service."""
+    gate, clock = Gate(), Clock()
+    async with batching(gate, clock=clock) as batcher:
+        call = start(batcher, 1, 2, 3, 4)
+        await gate.running()
+        clock.now = 0.08
+        gate.let(2)
+        await call
+        assert [[10]] == await rows_of(start(batcher, 5, job=Job(0.08, deadline=0.13)))
+
+
 async def test_results_say_how_long_they_waited_and_were_computed() -> None:
     """Waiting ends when the first row is in a batch, and computing with the last result."""
     gate, clock = Gate(), Clock()
