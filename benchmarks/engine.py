@@ -21,7 +21,7 @@ import typer
 from service.inference.batcher import Batcher, Runner
 from service.inference.engine import Backend, Loaded, Row
 from service.inference.job import Job
-from service.inference.remote import Host, Remote
+from service.inference.client import Host, EngineClient
 
 IMAGE = np.zeros((1, 28, 28), np.float32)
 RESULT = (np.zeros(10, np.float32), np.zeros((10, 16), np.float32))
@@ -61,7 +61,7 @@ async def ask(backend: Backend, callers: int, seconds: float) -> float:
 
 async def ask_remote(path: Path, callers: int, seconds: float) -> float:
     """The same by way of the engine's socket."""
-    remote = await Remote().connect(path)
+    remote = await EngineClient().connect(path)
     rate = await ask(remote, callers, seconds)
     remote.close()
     return rate

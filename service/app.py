@@ -19,7 +19,7 @@ from service.api.routes import TAGS, api_routes, largest_job
 from service.api.v2.routes import v2_routes
 from service.health import Health
 from service.http.keys import Access
-from service.http.middleware import Exchange, cross_origin
+from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
 from service.http.pages import StaticMount, show_docs, show_page
 from service.http.route import Route
@@ -136,11 +136,11 @@ def create_app(
     app.state.preparation, app.state.drawing = preparation, drawing
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
     pages = [page("/", show_page, permission="open"), page("/docs", show_docs), StaticMount()]
-    routes = [*api_routes(access, max_images=settings.max_pictures), *v2_routes()]
-    app.router.routes[:0] = [*routes, *pages]
-    complete(app)
-    # Instead of Starlette's and FastAPI's own middleware: Exchange answers all errors.
-    exchange = Exchange(app.router, access, settings, metrics=metrics, health=health)
+    routes = api_routes(access, max_images=settings.max_pictures)
+    app.router.routes[:0] = [*routes, *v2_routes(), *pages]
+    complete(app, {route.operation_id or "": route.problems for route in routes})
+    # Instead of Starlette's and FastAPI's own middleware: Middleware answers all errors.
+    exchange = Middleware(app.router, access, settings, metrics=metrics, health=health)
     app.middleware_stack = cross_origin(exchange, settings.cors_origins)
     if engine is not None:
         use(engine)

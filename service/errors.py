@@ -50,9 +50,9 @@ class Problem(Exception):
         return {**found, "parameter": self.parameter} if self.parameter else found
 
 
-def checked(outcome: T | Problem) -> T:
-    """What one of several things became; a problem with it is raised."""
-    if isinstance(outcome, Problem):
+def checked(outcome: T | Exception) -> T:
+    """What one of several things became; what went wrong with it is raised."""
+    if isinstance(outcome, Exception):
         raise outcome
     return outcome
 

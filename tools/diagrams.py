@@ -105,7 +105,7 @@ def draw_request() -> Figure:
     """The way of `POST /perturb` through the layers of a worker."""
     steps = (
         ("Http1", "parse the head", "plain"),
-        ("Exchange", "id, key, body limits", "plain"),
+        ("Middleware", "id, key, body limits", "plain"),
         ("Route", "Job, read the query", "plain"),
         ("perturb", "find the bundle", "plain"),
         ("Admission", "3 rows: admit or 429", "plain"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from itertools import repeat
 
 import numpy as np
@@ -22,9 +24,12 @@ from service.api.schemas import (
 )
 from service.errors import InvalidParameter, Problem, checked
 from service.http.problems import ProblemDetails
-from service.http.route import Call
+from service.http.route import ANSWER, Lazy, Request
 from service.http.uploads import read_pictures
-from service.inference.inspector import Encoded
+from service.pipeline import Encoded
+
+_FEW = 8
+"""Images, whose predictions are formed on the event loop."""
 
 
 class ClassifyQuery(PictureQuery):
@@ -77,28 +82,40 @@ class ClassifyAnswer(BundleAnswer):
     predictions: list[Prediction | FailedPrediction]
 
 
-async def classify(call: Call, query: ClassifyQuery) -> ClassifyAnswer:
+async def classify(request: Request, query: ClassifyQuery) -> Lazy[ClassifyAnswer]:
     """Classify images by the lengths of the class capsules.
 
     There is an entry for each, in order. Of several, one that cannot be read has a problem there.
     """
     needs: Offer | None = "decode" if query.poses or query.novelty else None
-    manifest = call.inspector.manifest(query.model, needs=needs)
+    manifest = request.pipeline.manifest(query.model, needs=needs)
     if query.novelty and manifest.novelty is None:
         detail = f"the bundle {manifest.name!r} has no novelty rule"
         raise InvalidParameter(detail, parameter="novelty")
-    frame = query.frame(manifest)
-    uploads = call.inspector.preparation.check(await read_pictures(call), frame)
+    spec = query.spec(manifest)
+    uploads = request.pipeline.preparation.check(await read_pictures(request), spec)
     pictures = sum(isinstance(upload, bytes) for upload in uploads)
-    call.inspector.admit(pictures * (2 if query.novelty else 1))
-    encoded = await call.inspector.encode(uploads, manifest, frame)
+    large = pictures > _FEW
+    request.pipeline.admit(pictures * (2 if query.novelty else 1) + large * ANSWER)
+    encoded = await request.pipeline.read(uploads, manifest, spec)
     if len(encoded) == 1:
         checked(encoded[0])
-    novelty = iter(await _judge(call, manifest, encoded)) if query.novelty else repeat(None)
+    novelty = await _judge(request, manifest, encoded) if query.novelty else repeat(None)
+    return Lazy(partial(_answer, manifest, encoded, novelty, poses=query.poses), large=large)
+
+
+def _answer(
+    manifest: Manifest,
+    encoded: list[Encoded | Problem],
+    novelty: Iterable[Novelty | None],
+    *,
+    poses: bool,
+) -> ClassifyAnswer:
+    judged = iter(novelty)
     predictions = [
         FailedPrediction(problem=ProblemDetails(**one.to_dict()))
         if isinstance(one, Problem)
-        else _predict(manifest, one, next(novelty), poses=query.poses)
+        else _predict(manifest, one, next(judged), poses=poses)
         for one in encoded
     ]
     return ClassifyAnswer(**about(manifest, predictions=predictions))
@@ -120,11 +137,15 @@ def _predict(
     return Prediction.model_validate(found)
 
 
-async def _judge(call: Call, manifest: Manifest, encoded: list[Encoded | Problem]) -> list[Novelty]:
+async def _judge(
+    request: Request, manifest: Manifest, encoded: list[Encoded | Problem]
+) -> list[Novelty]:
     """The novelty of each image that could be read."""
     images = [one for one in encoded if isinstance(one, Encoded)]
     if not images:
         return []
     prepared, presence, poses = zip(*images, strict=True)
     encoding = Encoding(np.stack(presence), np.stack(poses))
-    return await call.inspector.judge(manifest, np.stack([one.image for one in prepared]), encoding)
+    return await request.pipeline.judge(
+        manifest, np.stack([one.image for one in prepared]), encoding
+    )

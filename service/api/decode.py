@@ -16,10 +16,10 @@ from service.errors import InvalidParameter, TooLarge, UnsupportedFormat
 from service.http.negotiation import JSON, PNG
 from service.http.openapi import json_body
 from service.http.problems import invalid
-from service.http.route import ANSWER, Call, View
+from service.http.route import ANSWER, Request, View
 from service.http.uploads import content_type
-from service.inference.inspector import check_label
 from service.pictures import encode_png
+from service.pipeline import check_label
 
 MAX_POSES_BYTES = 500_000
 """Of a body of `/decode`; the most poses, of 16 numbers, take a fifth of it."""
@@ -81,31 +81,31 @@ class DecodeAnswer(BundleAnswer):
 POSES_BODY = json_body(DecodeBody.model_json_schema())
 
 
-async def decode(call: Call, query: DecodeQuery) -> View[DecodeAnswer]:
+async def decode(request: Request, query: DecodeQuery) -> View[DecodeAnswer]:
     """Decode one or up to 256 poses of a class into images."""
-    body = await _read(call)
-    manifest = call.inspector.manifest(query.model, needs="decode")
+    body = await _read(request)
+    manifest = request.pipeline.manifest(query.model, needs="decode")
     check_label(manifest, body.label, parameter="label")
     parameter, poses = ("poses", body.poses) if body.poses else ("pose", [body.pose or []])
     for pose in poses:
         if len(pose) != manifest.class_dim:
             detail = f"a pose has {manifest.class_dim} numbers, not {len(pose)}"
             raise InvalidParameter(detail, parameter=parameter)
-    if call.media_type == PNG and len(poses) > 1:
+    if request.media_type == PNG and len(poses) > 1:
         raise InvalidParameter("a PNG shows one pose", parameter="poses")
-    call.inspector.admit(len(poses) + ANSWER)
-    images = await call.inspector.decode(manifest, np.array(poses, np.float32), body.label)
+    request.pipeline.admit(len(poses) + ANSWER)
+    images = await request.pipeline.decode(manifest, np.array(poses, np.float32), body.label)
     name = manifest.class_names[body.label]
     found = about(manifest, label=body.label, class_name=name, images=list(images))
     draw = partial(encode_png, images[0], scale=query.scale)
-    return View(manifest, partial(DecodeAnswer, **found), draw, large=True)
+    return View(partial(DecodeAnswer, **found), manifest, draw, large=True)
 
 
-async def _read(call: Call) -> DecodeBody:
-    content = await call.body()
+async def _read(request: Request) -> DecodeBody:
+    content = await request.body()
     if len(content) > MAX_POSES_BYTES:
         raise TooLarge(f"poses may have {MAX_POSES_BYTES:,} bytes")
-    if content_type(call) != JSON:
+    if content_type(request) != JSON:
         raise UnsupportedFormat("send application/json")
     try:
         return DecodeBody.model_validate_json(content)

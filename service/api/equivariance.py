@@ -11,7 +11,7 @@ from pydantic import Field
 from model.interpret.equivariance import LIMITS, MAX_STEPS, Transform, Walk, angles_deg, plan_walk
 from service.api.schemas import CapsuleAnswer, Pose, TargetQuery, Vector, about
 from service.errors import InvalidParameter
-from service.http.route import ANSWER, Call, Drawing
+from service.http.route import ANSWER, Drawing, Request
 from service.views import draw_equivariance
 
 _FURTHEST = max(max(limits) for limits in LIMITS.values())
@@ -56,17 +56,17 @@ class EquivarianceAnswer(CapsuleAnswer):
     poses: list[Pose] | None = Field(description="Of the class at each step; null without poses.")
 
 
-async def equivariance(call: Call, query: EquivarianceQuery) -> Drawing[EquivarianceAnswer]:
+async def equivariance(request: Request, query: EquivarianceQuery) -> Drawing[EquivarianceAnswer]:
     """Transform an image step by step and encode each.
 
     In an equivariant network the length stays and the pose turns.
     """
-    manifest = call.inspector.manifest(query.model)
+    manifest = request.pipeline.manifest(query.model)
     walk = query.walk()
-    capsule = await query.read_capsule(call, manifest, further=query.steps + ANSWER)
+    capsule = await query.read_capsule(request, manifest, further=query.steps + ANSWER)
     label = capsule.label
     images = await asyncio.to_thread(walk.images, capsule.prepared.image)
-    presence, all_poses = await call.inspector.encode_images(manifest, images)
+    presence, all_poses = await request.pipeline.encode_all(manifest, images)
     poses = all_poses[:, label]
     angles, has_poses = angles_deg(poses, capsule.pose), manifest.class_dim > 0
     found = about(
@@ -81,4 +81,4 @@ async def equivariance(call: Call, query: EquivarianceQuery) -> Drawing[Equivari
     )
     draw = partial(draw_equivariance, manifest, walk, images, label=label)
     draw = partial(draw, presence=presence, poses=poses, angles_deg=angles)
-    return Drawing(manifest, partial(EquivarianceAnswer, **found), draw, large=True)
+    return Drawing(partial(EquivarianceAnswer, **found), manifest, draw, large=True)

@@ -6,12 +6,11 @@ import asyncio
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import Request
 from pydantic import BaseModel, Field
 
 from model.bundle.manifest import Offer, PresenceKind
 from service.errors import BundleRefused
-from service.http.route import Call, Query
+from service.http.route import Query, Request
 from service.inference.bundles import ReloadRefused
 from service.inference.engine import Engine
 from service.settings import Settings
@@ -56,14 +55,14 @@ class ModelQuery(Query):
     name: str = Field(examples=["mnist"])
 
 
-async def list_models(call: Call) -> ModelsAnswer:
+async def list_models(request: Request) -> ModelsAnswer:
     """List the loaded models."""
-    return summarise(call.inspector.engine, call.app.state.settings)
+    return summarise(request.pipeline.engine, request.app.state.settings)
 
 
-async def show_model(call: Call, query: ModelQuery) -> dict[str, Any]:
+async def show_model(request: Request, query: ModelQuery) -> dict[str, Any]:
     """Show a model's manifest, its pose dimensions in words."""
-    manifest = call.inspector.manifest(query.name)
+    manifest = request.pipeline.manifest(query.name)
     dimensions = [{**asdict(one), "effect": one.effect} for one in manifest.pose_dimensions]
     return {**manifest.to_dict(), "pose_dimensions": dimensions}
 

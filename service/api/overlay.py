@@ -12,12 +12,12 @@ from model.interpret.overlay import DIGIT_SIZE, MAX_SHIFT_PX, overlay
 from service.api.samples import Label
 from service.api.schemas import FitQuery, Scale
 from service.errors import InvalidParameter, checked
-from service.http.route import Call, Picture, Query
+from service.http.route import Picture, Query, Request
 from service.http.uploads import FILE_FIELD, read_pictures
-from service.pictures import SAMPLES, Frame, Upload, encode_png
+from service.pictures import SAMPLES, ImageSpec, Upload, encode_png
 
 Distance = Annotated[int, Field(ge=-2 * MAX_SHIFT_PX, le=2 * MAX_SHIFT_PX)]
-_FRAME = Frame((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
+_SPEC = ImageSpec((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
 
 
 class PlaceQuery(Query):
@@ -39,24 +39,26 @@ class OverlaySamplesQuery(PlaceQuery):
     second: Label = Field(description="A sample digit.", examples=[5])
 
 
-async def overlay_images(call: Call, query: OverlayQuery) -> Picture:
+async def overlay_images(request: Request, query: OverlayQuery) -> Picture:
     """Overlay two images of digits, for /segment."""
-    uploads = await read_pictures(call, max_pictures=2)
+    uploads = await read_pictures(request, max_pictures=2)
     if len(uploads) != 2:
         raise InvalidParameter("send two images, one of each digit", parameter=FILE_FIELD)
-    frame = _FRAME._replace(fit=query.fit, polarity=query.polarity)
-    return await _overlay(call, uploads, query, frame)
+    spec = _SPEC._replace(fit=query.fit, polarity=query.polarity)
+    return await _overlay(request, uploads, query, spec)
 
 
-async def overlay_samples(call: Call, query: OverlaySamplesQuery) -> Picture:
+async def overlay_samples(request: Request, query: OverlaySamplesQuery) -> Picture:
     """Overlay two sample digits, for /segment."""
     labels = (query.first, query.second)
     uploads: list[Upload] = [(SAMPLES / f"{label}.png").read_bytes() for label in labels]
-    return await _overlay(call, uploads, query, _FRAME)
+    return await _overlay(request, uploads, query, _SPEC)
 
 
-async def _overlay(call: Call, uploads: list[Upload], place: PlaceQuery, frame: Frame) -> Picture:
-    call.inspector.admit(len(uploads))
-    first, second = map(checked, await call.inspector.prepare(uploads, frame))
+async def _overlay(
+    request: Request, uploads: list[Upload], place: PlaceQuery, spec: ImageSpec
+) -> Picture:
+    request.pipeline.admit(len(uploads))
+    first, second = map(checked, await request.pipeline.prepare(uploads, spec))
     image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
     return Picture(await asyncio.to_thread(partial(encode_png, image, scale=place.scale)))

@@ -10,7 +10,7 @@ from pydantic import Field
 from service.api.reconstruct import ReconstructQuery
 from service.api.schemas import CapsuleAnswer, DataUrl, Delta, Index, Meaning, Pose, about
 from service.errors import InvalidParameter
-from service.http.route import Call, View
+from service.http.route import Request, View
 from service.pictures import encode_png
 
 
@@ -33,15 +33,15 @@ class PerturbAnswer(CapsuleAnswer):
     perturbed: DataUrl
 
 
-async def perturb(call: Call, query: PerturbQuery) -> View[PerturbAnswer]:
+async def perturb(request: Request, query: PerturbQuery) -> View[PerturbAnswer]:
     """Move one pose dimension and decode (paper, section 5.1)."""
-    manifest = call.inspector.manifest(query.model, needs="decode")
+    manifest = request.pipeline.manifest(query.model, needs="decode")
     if query.dim >= manifest.class_dim:
         raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
-    capsule = await query.read_capsule(call, manifest, further=2)
+    capsule = await query.read_capsule(request, manifest, further=2)
     poses = np.stack((capsule.pose, capsule.pose))
     poses[1, query.dim] += query.delta
-    images = await call.inspector.decode(manifest, poses, capsule.label)
+    images = await request.pipeline.decode(manifest, poses, capsule.label)
     found = about(
         manifest,
         capsule,
@@ -54,4 +54,4 @@ async def perturb(call: Call, query: PerturbQuery) -> View[PerturbAnswer]:
         perturbed=images[1],
     )
     draw = partial(encode_png, images[1], scale=query.scale)
-    return View(manifest, partial(PerturbAnswer, **found), draw)
+    return View(partial(PerturbAnswer, **found), manifest, draw)

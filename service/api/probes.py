@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import Request
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
 from service.errors import Unavailable
+from service.http.route import Request
 from service.telemetry.metrics import CONTENT_TYPE
 
 

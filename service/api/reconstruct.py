@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from service.api.schemas import CapsuleAnswer, DataUrl, Number, Scale, TargetQuery, about
-from service.http.route import Call, View
+from service.http.route import Request, View
 from service.pictures import encode_png
 
 
@@ -26,13 +26,13 @@ class ReconstructAnswer(CapsuleAnswer):
     error: Number = Field(description="Mean squared error, all channels, pixels in [0, 1].")
 
 
-async def reconstruct(call: Call, query: ReconstructQuery) -> View[ReconstructAnswer]:
+async def reconstruct(request: Request, query: ReconstructQuery) -> View[ReconstructAnswer]:
     """Reconstruct the image from the pose of one class capsule."""
-    manifest = call.inspector.manifest(query.model, needs="decode")
-    capsule = await query.read_capsule(call, manifest, further=1)
-    (image,) = await call.inspector.decode(manifest, capsule.pose[None], capsule.label)
+    manifest = request.pipeline.manifest(query.model, needs="decode")
+    capsule = await query.read_capsule(request, manifest, further=1)
+    (image,) = await request.pipeline.decode(manifest, capsule.pose[None], capsule.label)
     seen = capsule.prepared.image
     error = np.square(image - seen).mean()
     found = about(manifest, capsule, input=seen, reconstruction=image, error=error)
     draw = partial(encode_png, image, scale=query.scale)
-    return View(manifest, partial(ReconstructAnswer, **found), draw)
+    return View(partial(ReconstructAnswer, **found), manifest, draw)

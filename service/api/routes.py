@@ -19,6 +19,19 @@ from service.api.routing import routing
 from service.api.samples import show_sample
 from service.api.segment import MAX_SEGMENTS, segment_image
 from service.api.sweep import sweep
+from service.errors import (
+    BundleRefused,
+    Busy,
+    Forbidden,
+    MalformedRequest,
+    NotOffered,
+    TooLarge,
+    Unavailable,
+    UnknownModel,
+    UnreadablePicture,
+    UnsupportedFormat,
+    UploadTimeout,
+)
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import image_body
 from service.http.route import ANSWER, Route
@@ -31,6 +44,9 @@ TAGS = {
     "operations": "Probes and metrics.",
 }
 """What the OpenAPI document says of each group of routes, in this order."""
+_BODY = (MalformedRequest, UploadTimeout, TooLarge, UnsupportedFormat, Busy)
+_IMAGE = (*_BODY, UnreadablePicture)
+"""What can be wrong with a request body, and with one of images."""
 
 
 def largest_job(max_images: int) -> int:
@@ -39,7 +55,9 @@ def largest_job(max_images: int) -> int:
     Args:
         max_images: of one request to `/classify`, each encoded and, for its novelty, decoded.
     """
-    return max(2 * max_images, 1 + MAX_PICTURES + ANSWER, 1 + MAX_STEPS + ANSWER, 1 + MAX_SEGMENTS)
+    return max(
+        2 * max_images + ANSWER, 1 + MAX_PICTURES + ANSWER, 1 + MAX_STEPS + ANSWER, 1 + MAX_SEGMENTS
+    )
 
 
 def api_routes(access: Access, *, max_images: int) -> list[Route]:
@@ -55,32 +73,36 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
     post = partial(Route, "POST", dependencies=schemes)
     get = partial(Route, "GET", dependencies=schemes)
     probe = partial(Route, "GET", needs_networks=False, tags=["operations"])
-    open_probe = partial(probe, permission="open")
-    classifying = partial(post, tags=["classify"], openapi=image_body())
-    interpreting = partial(post, tags=["interpret"], openapi=image_body())
+    open_probe = partial(probe, permission="open", problems=[Unavailable])
+    image: Any = {"openapi": image_body(), "problems": (*_IMAGE, UnknownModel, NotOffered)}
+    classifying = partial(post, tags=["classify"], **image)
+    interpreting = partial(post, tags=["interpret"], **image)
     several = image_body(most=max_images)
     pair = image_body(example="/overlay?first=3&second=5")
+    two = image_body(least=2, most=2)
     samples: Any = {"tags": ["sample images"]}
     routes = [
         classifying("/classify", classify, openapi=several),
         classifying("/reconstruct", reconstruct),
         interpreting("/perturb", perturb),
-        interpreting("/decode", decode, openapi=POSES_BODY),
+        interpreting(
+            "/decode", decode, openapi=POSES_BODY, problems=(*_BODY, UnknownModel, NotOffered)
+        ),
         interpreting("/perturb/sweep", sweep),
         interpreting("/routing", routing),
-        interpreting("/equivariance", equivariance),
+        interpreting("/equivariance", equivariance, problems=(*_IMAGE, UnknownModel)),
         classifying("/segment", segment_image, openapi=pair),
         get("/samples/{label}.png", show_sample, needs_networks=False, **samples),
-        get("/overlay", overlay_samples, **samples),
-        post("/overlay", overlay_images, openapi=image_body(least=2, most=2), **samples),
+        get("/overlay", overlay_samples, problems=[Busy], **samples),
+        post("/overlay", overlay_images, openapi=two, problems=_IMAGE, **samples),
         get("/models", list_models, tags=["models"]),
-        get("/models/{name}", show_model, tags=["models"]),
+        get("/models/{name}", show_model, problems=[UnknownModel], tags=["models"]),
         open_probe("/livez", livez),
         open_probe("/readyz", readyz),
         probe("/metrics", metrics, dependencies=schemes),
     ]
     if access.admin:
         reload = partial(Route, "POST", needs_networks=False, permission="admin")
-        keys: Any = {"dependencies": SECURITY_SCHEMES}
+        keys: Any = {"dependencies": SECURITY_SCHEMES, "problems": (BundleRefused, Forbidden)}
         routes.append(reload("/models/reload", reload_models, tags=["models"], **keys))
     return routes

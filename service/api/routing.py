@@ -29,9 +29,10 @@ from service.api.schemas import (
     Vector,
     about,
 )
-from service.http.route import ANSWER, Call, Drawing
+from service.errors import checked
+from service.http.route import ANSWER, Drawing, Request
 from service.http.uploads import read_picture
-from service.inference.inspector import Capsule, Encoded, check_label
+from service.pipeline import Capsule, Encoded, check_label
 from service.views import RoutingView, draw_routing
 
 
@@ -128,17 +129,18 @@ class _Found(NamedTuple):
         )
 
 
-async def routing(call: Call, query: RoutingQuery) -> Drawing[RoutingAnswer]:
+async def routing(request: Request, query: RoutingQuery) -> Drawing[RoutingAnswer]:
     """Trace routing: couplings, agreement, heat maps."""
-    manifest = call.inspector.manifest(query.model, needs="trace")
+    manifest = request.pipeline.manifest(query.model, needs="trace")
     check_label(manifest, query.target)
-    upload = await read_picture(call)
-    call.inspector.admit(1 + ANSWER)
-    prepared, trace = await call.inspector.trace(upload, manifest, query.frame(manifest))
+    upload = await read_picture(request)
+    request.pipeline.admit(1 + ANSWER)
+    prepared = checked((await request.pipeline.prepare([upload], query.spec(manifest)))[0])
+    trace = await request.pipeline.trace(manifest, prepared.image)
     found = await asyncio.to_thread(_find, manifest, prepared, trace, query.target)
     answer = partial(_answer, manifest, found, detail=query.detail)
     draw = partial(draw_routing, found.view(), manifest, scale=query.scale)
-    return Drawing(manifest, answer, draw, large=True)
+    return Drawing(answer, manifest, draw, large=True)
 
 
 def _find(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | None) -> _Found:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import Request
 from fastapi.responses import FileResponse
 from pydantic import Field
 
-from service.http.route import Query
+from service.http.route import Query, Request
 from service.pictures import SAMPLES
 
 Label = Annotated[int, Field(ge=0, le=9)]

@@ -12,10 +12,11 @@ from model.bundle import Manifest
 from model.interpret.dimensions import DimensionName
 from model.preprocess import Fit, Floats, Polarity
 from model.preprocess.polarity import FoundPolarity
-from service.http.route import Call, Query
+from service.errors import checked
+from service.http.route import Query, Request
 from service.http.uploads import read_picture
-from service.inference.inspector import Capsule, check_label
-from service.pictures import Frame, encode_png
+from service.pictures import ImageSpec, encode_png
+from service.pipeline import Capsule, check_label
 
 DECIMALS = 6
 MAX_CLASSES = 1000
@@ -70,9 +71,9 @@ class FitQuery(Query):
 class PictureQuery(FitQuery, ModelQuery):
     """What every route with an image and a network understands."""
 
-    def frame(self, manifest: Manifest) -> Frame:
+    def spec(self, manifest: Manifest) -> ImageSpec:
         """What uploads are made into."""
-        return Frame(manifest.image_shape, manifest.preprocess, self.fit, self.polarity)
+        return ImageSpec(manifest.image_shape, manifest.preprocess, self.fit, self.polarity)
 
 
 class TargetQuery(PictureQuery):
@@ -80,21 +81,22 @@ class TargetQuery(PictureQuery):
 
     target: Index | None = Field(None, description="A label; by default the longest capsule's.")
 
-    async def read_capsule(self, call: Call, manifest: Manifest, *, further: int) -> Capsule:
+    async def read_capsule(self, request: Request, manifest: Manifest, *, further: int) -> Capsule:
         """Encode the upload and take the target class, or the most present one.
 
         Args:
-            call: with the upload.
+            request: with the upload.
             manifest: of the network.
             further: rows that are needed after it.
 
         Raises:
-            QueueFull: see `Inspector.admit`.
+            QueueFull: see `Pipeline.admit`.
         """
         check_label(manifest, self.target)
-        upload, frame = await read_picture(call), self.frame(manifest)
-        call.inspector.admit(1 + further)
-        return await call.inspector.capsule(upload, manifest, frame, target=self.target)
+        upload, spec = await read_picture(request), self.spec(manifest)
+        request.pipeline.admit(1 + further)
+        (encoded,) = await request.pipeline.read([upload], manifest, spec)
+        return checked(encoded).capsule(self.target)
 
 
 class Report(BaseModel):

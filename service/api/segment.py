@@ -20,10 +20,10 @@ from service.api.schemas import (
     about,
 )
 from service.errors import InvalidParameter, UnknownModel, checked
-from service.http.route import Call, View
+from service.http.route import Request, View
 from service.http.uploads import read_picture
-from service.inference.inspector import Inspector
 from service.pictures import encode_png
+from service.pipeline import Pipeline
 
 MAX_SEGMENTS = 100
 
@@ -64,17 +64,17 @@ class SegmentAnswer(BundleAnswer):
     fit: FitReport
 
 
-async def segment_image(call: Call, query: SegmentQuery) -> View[SegmentAnswer]:
+async def segment_image(request: Request, query: SegmentQuery) -> View[SegmentAnswer]:
     """Segment overlapping digits (paper, section 6)."""
-    manifest, threshold = _manifest(call.inspector, query.model)
+    manifest, threshold = _manifest(request.pipeline, query.model)
     count = query.count
     if count != "auto" and count > manifest.num_classes:
         raise InvalidParameter(f"count is at most {manifest.num_classes}", parameter="count")
-    upload = await read_picture(call)
-    call.inspector.admit(3 if count == "auto" else 1 + count)  # mostly two are decoded
-    encoded = checked((await call.inspector.encode([upload], manifest, query.frame(manifest)))[0])
+    upload = await read_picture(request)
+    request.pipeline.admit(3 if count == "auto" else 1 + count)  # mostly two are decoded
+    encoded = checked((await request.pipeline.read([upload], manifest, query.spec(manifest)))[0])
     labels = candidates(encoded.presence, count)
-    drawn = await call.inspector.decode(manifest, encoded.poses[labels], labels)
+    drawn = await request.pipeline.decode(manifest, encoded.poses[labels], labels)
     image = encoded.prepared.image
     found = segment(
         image[0], encoded.presence, labels, drawn[:, 0], threshold=threshold, count=count
@@ -95,17 +95,17 @@ async def segment_image(call: Call, query: SegmentQuery) -> View[SegmentAnswer]:
         SegmentAnswer, **about(manifest, segments=segments, explained_ink=ink, fit=fit)
     )
     painted = paint(image, found.reconstructions)
-    return View(manifest, answer, partial(encode_png, painted, scale=query.scale))
+    return View(answer, manifest, partial(encode_png, painted, scale=query.scale))
 
 
-def _manifest(inspector: Inspector, model: str | None) -> tuple[Manifest, float]:
+def _manifest(pipeline: Pipeline, model: str | None) -> tuple[Manifest, float]:
     """The bundle for overlapping digits that was asked for or the first by name; its threshold."""
     suited = sorted(
-        name for name, one in inspector.engine.manifests.items() if one.mask_threshold is not None
+        name for name, one in pipeline.engine.manifests.items() if one.mask_threshold is not None
     )
     if model is None and not suited:
         raise UnknownModel("no model for overlapping digits is loaded", parameter="model")
-    manifest = inspector.manifest(model or suited[0], needs="decode")
+    manifest = pipeline.manifest(model or suited[0], needs="decode")
     if manifest.mask_threshold is None:
         raise InvalidParameter(
             f"{model!r} was not trained on overlapping digits; loaded models that were: "

@@ -20,7 +20,7 @@ from service.api.schemas import (
     about,
 )
 from service.errors import InvalidParameter
-from service.http.route import ANSWER, Call, Drawing
+from service.http.route import ANSWER, Drawing, Request
 from service.views import draw_sweep_png
 
 
@@ -67,16 +67,16 @@ class SweepAnswer(CapsuleAnswer):
     images: list[list[DataUrl]] = Field(description="Rows as in `dims`, columns as in `deltas`.")
 
 
-async def sweep(call: Call, query: SweepQuery) -> Drawing[SweepAnswer]:
+async def sweep(request: Request, query: SweepQuery) -> Drawing[SweepAnswer]:
     """Move each pose dimension step by step (paper, figure 4)."""
-    manifest = call.inspector.manifest(query.model, needs="decode")
+    manifest = request.pipeline.manifest(query.model, needs="decode")
     plan = query.plan(manifest)
     further = len(plan.dims) * len(plan.deltas) + ANSWER
-    capsule = await query.read_capsule(call, manifest, further=further)
+    capsule = await query.read_capsule(request, manifest, further=further)
     label, poses = capsule.label, plan.poses(capsule.pose)
-    images = plan.on_grid(await call.inspector.decode(manifest, poses, label))
+    images = plan.on_grid(await request.pipeline.decode(manifest, poses, label))
     meanings = [manifest.meaning(label, dim) for dim in plan.dims]
     steps = {"dims": plan.dims, "deltas": plan.deltas, "meanings": meanings}
     found = about(manifest, capsule, pose=capsule.pose, images=list(map(list, images)), **steps)
     draw = partial(draw_sweep_png, images, plan, manifest=manifest, label=label, scale=query.scale)
-    return Drawing(manifest, partial(SweepAnswer, **found), draw, large=True)
+    return Drawing(partial(SweepAnswer, **found), manifest, draw, large=True)

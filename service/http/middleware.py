@@ -67,7 +67,7 @@ def cross_origin(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
 
 
 @dataclass
-class Exchange:
+class Middleware:
     """Takes a request from its id to its line in the log, and answers errors.
 
     HEAD is answered as GET without the body (RFC 9110, section 9.3.2), and `/v1/...` as `/...`.

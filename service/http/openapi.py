@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -30,13 +31,6 @@ TIMEOUT_PARAMETER = {
     "A request that is expected to wait longer in the queue gets 429 at once.",
 }
 _RETRY_AFTER = {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}
-_FURTHER_PROBLEMS = {
-    "livez": "unavailable",
-    "readyz": "unavailable",
-    "overlay_samples": "busy not-acceptable",
-    "reload_models": "bundle-refused forbidden not-acceptable",
-}
-"""By operation id; those that `_problems` does not know."""
 
 
 def json_body(schema: Json, **more: Json) -> Json:
@@ -70,9 +64,16 @@ def png_answer(description: str) -> dict[int | str, Json]:
     return {200: {"content": {PNG: {"schema": {**_FILE, "description": description}}}}}
 
 
-def complete(app: FastAPI) -> None:
-    """Have the OpenAPI document hold what is missing; it is made when it is asked for."""
+def complete(app: FastAPI, problems: Mapping[str, Collection[type[Problem]]]) -> None:
+    """Have the OpenAPI document hold what is missing; it is made when it is asked for.
+
+    Args:
+        app: with all its routes.
+        problems: what can go wrong, by operation id.
+    """
     plain = app.openapi
+    known: list[type[Problem]] = [Problem, *Problem.__subclasses__()]
+    known.sort(key=lambda one: one.status)
 
     @cache
     def openapi() -> Json:
@@ -83,8 +84,10 @@ def complete(app: FastAPI) -> None:
                 _correct_parameters(path, operation)
                 _add_examples(operation, examples.get(operation["operationId"], {}))
                 del operation["responses"]["4XX"]
-                for status, kinds in groupby(_problems(operation), lambda one: one.status):
-                    answer = _problem_answer(list(kinds), examples["problems"])
+                declared = problems[operation["operationId"]]
+                kinds = [one for one in known if one in declared]
+                for status, of_status in groupby(kinds, lambda one: one.status):
+                    answer = _problem_answer(list(of_status), examples["problems"])
                     name = "-or-".join(answer["content"][MEDIA_TYPE]["examples"])
                     shared[name] = answer
                     reference = {"$ref": f"#/components/responses/{name}"}
@@ -117,26 +120,6 @@ def _add_examples(operation: Json, example: Json) -> None:
     }
     for name, value in example.items():
         next(iter(content[name].values()))["example"] = value
-
-
-def _problems(operation: Json) -> list[type[Problem]]:
-    """What can go wrong, as far as what is documented of an operation tells; by status."""
-    given = {one["name"] for one in operation.get("parameters", ())}
-    body = operation.get("requestBody", {}).get("content", {})
-    found = f"internal-error {_FURTHER_PROBLEMS.get(operation['operationId'], '')}".split()
-    for fact, slugs in (
-        ("security" in operation, "unauthorized"),
-        (given, "invalid-parameter"),
-        (given & {"model", "name"}, "unknown-model"),
-        ("model" in given and operation["operationId"] != "equivariance", "not-offered"),
-        (TIMEOUT_HEADER in given, "unavailable too-late"),
-        (body, "malformed-request upload-timeout too-large unsupported-format"),
-        (body, "busy not-acceptable"),
-        ("multipart/form-data" in body, "unreadable-picture"),
-    ):
-        found += slugs.split() if fact else []
-    kinds: list[type[Problem]] = [Problem, *Problem.__subclasses__()]
-    return sorted((one for one in kinds if one.slug in found), key=lambda one: one.status)
 
 
 def _problem_answer(problems: list[type[Problem]], examples: Json) -> Json:

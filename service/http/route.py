@@ -6,27 +6,34 @@ import asyncio
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import fastapi
-from fastapi import Request, Response
+from fastapi import Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from model.bundle import Manifest
-from service.errors import InvalidParameter, TooLate
+from service.errors import (
+    InvalidParameter,
+    NotAcceptable,
+    Problem,
+    TooLate,
+    Unauthorized,
+    Unavailable,
+)
 from service.http.keys import Permission
 from service.http.middleware import MODEL_HEADER, TIMEOUT_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
 from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import invalid
-from service.inference.inspector import Inspector
 from service.inference.job import Job
+from service.pipeline import Pipeline
 from service.views import DRAW_CPU_S
 
 ANSWER = 1
@@ -43,10 +50,10 @@ class Query(BaseModel):
     """Parameters that may be repeated; of any other the last value counts."""
 
 
-class Call(Request):
+class Request(fastapi.Request):
     """A request to a route that needs networks."""
 
-    inspector: Inspector
+    pipeline: Pipeline
     media_type: str
     """Of the answer, negotiated from `Accept`."""
     deadline: Deadline | None = None
@@ -86,14 +93,20 @@ class Picture(Response):
 
 
 @dataclass(frozen=True)
-class View(Generic[Answer]):
+class Lazy(Generic[Answer]):
+    """JSON that is formed when it is sent."""
+
+    answer: Callable[[], Answer]
+    large: bool = field(default=False, kw_only=True)
+    """Whether that takes long; its job is admitted with one row more for that."""
+
+
+@dataclass(frozen=True)
+class View(Lazy[Answer]):
     """What a route found, as JSON or as a PNG: only the one that was asked for is made."""
 
     manifest: Manifest
-    answer: Callable[[], Answer]
     draw: Callable[[], bytes]
-    large: bool = False
-    """Whether the JSON takes long to form; its job is admitted with one row more for that."""
 
 
 class Drawing(View[Answer]):
@@ -112,6 +125,7 @@ class Route(APIRoute):
         path: its template.
         handler: what answers.
         permission: who may call it, where keys are set.
+        problems: what the handler raises.
         needs_networks: while nothing is loaded, the answer is 503. The deadline covers making
             the answer, not sending it.
         openapi: what FastAPI cannot read off the handler.
@@ -125,6 +139,7 @@ class Route(APIRoute):
         handler: Handler,
         *,
         permission: Permission = "key",
+        problems: Iterable[type[Problem]] = (),
         needs_networks: bool = True,
         openapi: dict[str, Any] | None = None,
         **more: Any,
@@ -138,13 +153,23 @@ class Route(APIRoute):
         self._offers: tuple[str, ...] = (JSON,) if method == "POST" and not plain else ()
         png: dict[int | str, Any] = {}
         self._draws = get_origin(answer) is Drawing
-        if get_origin(answer) in (View, Drawing):
+        if get_origin(answer) in (Lazy, View, Drawing):
+            if get_origin(answer) is not Lazy:
+                self._offers, png = (JSON, PNG), png_answer("Where `Accept` prefers image/png.")
             (answer,) = get_args(answer)
-            self._offers, png = (JSON, PNG), png_answer("Where `Accept` prefers image/png.")
         elif answer is Picture:
             self._offers, png = (PNG,), png_answer("There is no other answer.")
         elif answer is FileResponse:
             png = png_answer("There is no other answer.")
+        self.problems: set[type[Problem]] = {Problem, *problems}
+        own: list[tuple[tuple[type[Problem], ...], object]] = [
+            ((InvalidParameter, Unavailable, TooLate), needs_networks),
+            ((InvalidParameter,), self._query),
+            ((NotAcceptable,), self._offers),
+            ((Unauthorized,), more.get("dependencies")),
+        ]
+        for raised, applies in own:
+            self.problems.update(raised if applies else ())
         timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_networks else {}
         summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")
         super().__init__(
@@ -163,7 +188,7 @@ class Route(APIRoute):
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route as an ASGI app."""
-        response = await self._respond(Call(scope, receive, send))
+        response = await self._respond(Request(scope, receive, send))
         await response(scope, receive, send)
 
     async def _run_in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,10 +199,10 @@ class Route(APIRoute):
             Closed: nothing is loaded yet.
             TooLate: it takes longer than it may.
         """
-        call = Call(scope, receive, send)
-        limit_s, state = _limit_s(call), call.app.state
+        request = Request(scope, receive, send)
+        limit_s, state = _limit_s(request), request.app.state
         job = Job(time.monotonic())
-        call.inspector = Inspector(
+        request.pipeline = Pipeline(
             state.health.engine,
             job,
             admission=state.admission,
@@ -186,26 +211,26 @@ class Route(APIRoute):
         )
         try:
             async with asyncio.timeout(None) as timeout:
-                call.deadline = Deadline(job, timeout, limit_s)
-                call.deadline.start()
-                response = await self._respond(call)
+                request.deadline = Deadline(job, timeout, limit_s)
+                request.deadline.start()
+                response = await self._respond(request)
         except TimeoutError as error:
             raise TooLate(f"no answer within {limit_s:g} s") from error
         finally:
-            call.inspector.release()
+            request.pipeline.release()
         await response(scope, receive, send)
 
-    async def _respond(self, call: Call) -> Response:
-        query = () if self._query is None else (_read(self._query, call),)
+    async def _respond(self, request: Request) -> Response:
+        query = () if self._query is None else (_read(self._query, request),)
         if self._offers:
-            accept = ", ".join(call.headers.getlist("accept"))
-            call.media_type = choose_media_type(accept, self._offers)
-        if self._draws and call.media_type == PNG:
-            call.inspector.drawing = call.app.state.drawing.admission
-        found = await self._handler(call, *query)
+            accept = ", ".join(request.headers.getlist("accept"))
+            request.media_type = choose_media_type(accept, self._offers)
+        if self._draws and request.media_type == PNG:
+            request.pipeline.drawing = request.app.state.drawing.admission
+        found = await self._handler(request, *query)
         match found:
-            case View():
-                return await _choose(found, call)
+            case Lazy():
+                return await _form(found, request)
             case Response():
                 return found
             case BaseModel():
@@ -213,16 +238,16 @@ class Route(APIRoute):
         return JSONResponse(found)
 
 
-def _read(model: type[Query], call: Call) -> Query:
+def _read(model: type[Query], request: Request) -> Query:
     """The query.
 
     Raises:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
-    given = call.query_params
+    given = request.query_params
     lists = {name: given.getlist(name) for name in model.lists & given.keys()}
     try:
-        return model.model_validate({**given, **lists, **call.path_params})
+        return model.model_validate({**given, **lists, **request.path_params})
     except ValidationError as error:
         raise invalid(error) from error
 
@@ -245,19 +270,19 @@ def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Respon
     return Response(answer.model_dump_json(exclude_defaults=True), 200, headers, JSON)
 
 
-async def _choose(view: View[Any], call: Call) -> Response:
-    """The form that was asked for. Drawing takes tens of milliseconds: not on the event loop."""
-    headers = {"Vary": "Accept"}
-    if call.media_type == PNG:
+async def _form(view: Lazy[Any], request: Request) -> Response:
+    """The form that was asked for. What takes milliseconds is not done on the event loop."""
+    headers = {"Vary": "Accept"} if isinstance(view, View) else {}
+    if isinstance(view, View) and request.media_type == PNG:
         headers[MODEL_HEADER] = f"{view.manifest.name}; version={view.manifest.version}"
         if not isinstance(view, Drawing):
             return Picture(await asyncio.to_thread(view.draw), headers=headers)
-        drawn = await call.app.state.drawing.run(DRAW_CPU_S, view.draw)
-        call.inspector.note_drawing()
+        drawn = await request.app.state.drawing.run(DRAW_CPU_S, view.draw)
+        request.pipeline.note_drawing()
         return Picture(drawn, headers=headers)
     if view.large:
         response = await asyncio.to_thread(lambda: _to_json(view.answer(), headers))
-        call.inspector.admission.note(call.inspector.job, ANSWER)
+        request.pipeline.admission.note(request.pipeline.job, ANSWER)
         return response
     return _to_json(view.answer(), headers)
 

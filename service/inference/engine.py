@@ -5,37 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from model.bundle import Manifest
 from model.preprocess import Floats
-from model.runtime import (
-    Array,
-    ClassTrace,
-    DeviceLostError,
-    Encoding,
-    LayerTrace,
-    Runtime,
-    Trace,
-)
+from model.runtime import Array, DeviceLostError, Runtime
 from service.inference.batcher import Batcher, BatchReport, Results, Runner, RunnerLost
 from service.inference.job import Job
 from service.telemetry import timings
 
 MAX_TRACED_IMAGES = 8
 """In one batch; each weighs megabytes."""
-T = TypeVar("T")
 Row = tuple[Array, ...]
 """One image, or one pose and its class; or what the network made of it."""
 
 
 class Backend(Protocol):
-    """Computes rows: a `Batcher` here, or a `service.inference.remote.Remote` elsewhere."""
+    """Computes rows: a `Batcher` here, or a `service.inference.client.EngineClient` elsewhere."""
 
     @property
     def running_s(self) -> float:
@@ -64,7 +54,7 @@ class Loaded(NamedTuple):
 
 
 class Engine:
-    """Encodes, decodes and routes; rows of different jobs share batches.
+    """Computes rows, of which those of different jobs share batches.
 
     Args:
         backend: computes rows; closed with the engine.
@@ -78,43 +68,12 @@ class Engine:
     def __repr__(self) -> str:
         return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.backend!r})"
 
-    async def encode(
-        self, job: Job, model: str, images: Iterable[Floats]
-    ) -> list[Encoding | Exception]:
-        """Presence (K,) and poses (K, D) of each image (C, H, W), or what went wrong with it.
+    async def submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> list[Row | Exception]:
+        """Wait for the results of some rows, in order, or what was raised for each alone.
 
         Raises:
             Closed, DeadlineExceeded: see `Batcher.submit`.
         """
-        rows = await self._submit((model, "encode"), [(image,) for image in images], job)
-        return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
-
-    async def decode(
-        self, job: Job, model: str, poses: Floats, classes: NDArray[np.int64]
-    ) -> Floats:
-        """Images (M, C, H, W) of poses (M, D) of classes (M,).
-
-        Raises:
-            Closed, DeadlineExceeded: see `Batcher.submit`.
-            Exception: what the runtime raised for one of the poses.
-        """
-        rows = await self._submit((model, "decode"), list(zip(poses, classes, strict=True)), job)
-        return np.stack([image for (image,) in map(result, rows)])
-
-    async def trace(self, job: Job, model: str, image: Floats) -> Trace:
-        """What routing did with one image (C, H, W); no leading axis.
-
-        Raises:
-            Closed, DeadlineExceeded: see `Batcher.submit`.
-            Exception: what the runtime raised.
-        """
-        (row,) = await self._submit((model, "trace"), [(image,)], job)
-        arrays = iter(result(row))
-        classes = ClassTrace(*(next(arrays) for _ in ClassTrace._fields))
-        names = [layer.name for layer in self.manifests[model].layers[:-1]]
-        return Trace(classes, {name: LayerTrace(next(arrays), next(arrays)) for name in names})
-
-    async def _submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> list[Any]:
         began = time.monotonic()
         try:
             results = await self.backend.submit(key, rows, job)
@@ -164,13 +123,6 @@ def open_engine(
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.bundle.manifest for name, runtime in runtimes.items()}
     return Engine(batcher, Loaded(manifests, providers))
-
-
-def result(row: T | Exception) -> T:
-    """What a row became; what was raised for it alone is raised here."""
-    if isinstance(row, Exception):
-        raise row
-    return row
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:

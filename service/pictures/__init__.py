@@ -1,19 +1,19 @@
 """From uploaded files to images for the network, and from images to files.
 
-`header` reads what a file announces, `decode` makes it a picture, `frame` makes that an image for
+`header` reads what a file announces, `decode` makes it a picture, `spec` makes that an image for
 the network, and `preparation` has this done in processes that can be killed.
 """
 
 from service.pictures.decode import decode
-from service.pictures.frame import Frame, is_quick
 from service.pictures.header import FORMATS, Header, read_header
+from service.pictures.spec import ImageSpec, is_quick
 from service.pictures.upload import SAMPLES, Upload, encode_png
 
 __all__ = [
     "FORMATS",
     "SAMPLES",
-    "Frame",
     "Header",
+    "ImageSpec",
     "Upload",
     "decode",
     "encode_png",

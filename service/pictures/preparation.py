@@ -11,8 +11,8 @@ from PIL import Image
 
 from model.preprocess import Prepared
 from service.errors import Problem, TooLarge, UnreadablePicture
-from service.pictures.frame import Frame, decode_and_fit, is_quick
 from service.pictures.header import check_size, read_header
+from service.pictures.spec import ImageSpec, decode_and_fit, is_quick
 from service.pictures.upload import Upload
 from service.pool.pool import Crashed, Pool, Template
 
@@ -46,7 +46,7 @@ class Preparation:
         self._largest = max(max_pixels, _LARGE)
         self._processes = processes
         memory_bytes = _MEMORY_BYTES + _MEMORY_BYTES_PER_PIXEL * max_pixels
-        self._template = Template("service.pictures.frame", memory_bytes=memory_bytes)
+        self._template = Template("service.pictures.spec", memory_bytes=memory_bytes)
         large, limit = max(1, processes // 2), _MOST_WAITING * self._largest
         self._large = Pool(self._template, processes=large, limit=limit)
         small, limit = max(1, processes - large), _MOST_WAITING * _LARGE
@@ -60,16 +60,16 @@ class Preparation:
         Image.preinit()
         self._template.start()
 
-    def check(self, uploads: Sequence[Upload], frame: Frame) -> list[Upload]:
+    def check(self, uploads: Sequence[Upload], spec: ImageSpec) -> list[Upload]:
         """The uploads, with the problem in place of each that its header already rules out."""
-        weights = [self._weigh(upload, frame) for upload in uploads]
+        weights = [self._weigh(upload, spec) for upload in uploads]
         return [
             weight if isinstance(weight, Problem) else upload
             for upload, weight in zip(uploads, weights, strict=True)
         ]
 
     async def prepare(
-        self, uploads: Sequence[Upload], frame: Frame, *, deadline: float = math.inf
+        self, uploads: Sequence[Upload], spec: ImageSpec, *, deadline: float = math.inf
     ) -> list[Prepared | Problem]:
         """What each upload becomes, or the problem with it.
 
@@ -78,7 +78,7 @@ class Preparation:
 
         Args:
             uploads: files.
-            frame: what they are made into.
+            spec: what they are made into.
             deadline: seconds of `time.monotonic`.
 
         Raises:
@@ -86,9 +86,9 @@ class Preparation:
             QueueFull: too much waits to be decoded.
             Closed: the processes were lost.
         """
-        weights = [self._weigh(upload, frame) for upload in uploads]
+        weights = [self._weigh(upload, spec) for upload in uploads]
         if weights == [0]:
-            return [await self._prepare(uploads[0], frame, 0)]
+            return [await self._prepare(uploads[0], spec, 0)]
         most = _MOST_TOGETHER * self._largest
         if sum(one for one in weights if isinstance(one, int) and one > _LARGE) > most:
             raise TooLarge(f"the large pictures of a request may have {most:,} pixels together")
@@ -98,7 +98,7 @@ class Preparation:
             async with turns:
                 if not weight:
                     await asyncio.sleep(0)  # others are served between quick ones
-                return await self._prepare(upload, frame, weight)
+                return await self._prepare(upload, spec, weight)
 
         with ExitStack() as places:
             for pool in (self._small, self._large):
@@ -119,11 +119,11 @@ class Preparation:
             return None
         return self._large if weight > _LARGE else self._small
 
-    def _weigh(self, upload: Upload, frame: Frame) -> int | Problem:
+    def _weigh(self, upload: Upload, spec: ImageSpec) -> int | Problem:
         """What a file costs, in pixels, by its header and its length; zero if it is quick."""
         if isinstance(upload, Problem):
             return upload
-        if is_quick(upload, frame):
+        if is_quick(upload, spec):
             return 0
         try:
             _, width, height = read_header(upload)
@@ -133,7 +133,7 @@ class Preparation:
         return min(max(width * height, len(upload), _LEAST), self._largest)
 
     async def _prepare(
-        self, upload: Upload, frame: Frame, weight: int | Problem
+        self, upload: Upload, spec: ImageSpec, weight: int | Problem
     ) -> Prepared | Problem:
         if isinstance(upload, Problem):
             return upload
@@ -141,10 +141,10 @@ class Preparation:
             return weight
         pool = self._pool(weight)
         if pool is None:
-            return decode_and_fit(upload, frame, self._max_pixels)
+            return decode_and_fit(upload, spec, self._max_pixels)
         cpu_s = _CPU_S + _CPU_S_PER_PIXEL * weight
         try:
-            return await pool.run(cpu_s, decode_and_fit, upload, frame, self._max_pixels)
+            return await pool.run(cpu_s, decode_and_fit, upload, spec, self._max_pixels)
         except MemoryError:
             return TooLarge("decoding the picture takes more memory than its size allows")
         except Crashed:

@@ -142,7 +142,7 @@ class Pool:
             self.admission.release(job)
 
     async def run(self, cpu_s: float, function: Callable[..., T], *args: Any) -> T:
-        """Call a function with arguments that can be pickled, in a process.
+        """Request a function with arguments that can be pickled, in a process.
 
         A call that is cancelled, because its deadline passed or nobody waits for it any more, has
         its process killed.

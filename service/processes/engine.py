@@ -13,8 +13,8 @@ from service.inference.bundles import (
     load_runtimes,
     settle_memory,
 )
+from service.inference.client import Host
 from service.inference.engine import Engine, open_engine
-from service.inference.remote import Host
 from service.processes.channel import Message
 from service.processes.heartbeat import Heartbeat, Inheritance
 from service.settings import Settings

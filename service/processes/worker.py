@@ -18,8 +18,8 @@ from service.app import create_app, open_here
 from service.health import Health
 from service.http.protocol import Http1
 from service.inference.bundles import ReloadRefused
+from service.inference.client import EngineClient
 from service.inference.engine import Engine
-from service.inference.remote import Remote
 from service.processes.acceptor import Acceptor
 from service.processes.channel import Message
 from service.processes.heartbeat import Heartbeat, Inheritance
@@ -153,7 +153,7 @@ class Worker(uvicorn.Server):
         """Load the bundles, or connect to the engine, and wait until the supervisor agrees."""
         source, self._joined = self._inherited.source, asyncio.Event()
         if source:
-            remote = await Remote(lambda _: self._reconnect()).connect(Path(source))
+            remote = await EngineClient(lambda _: self._reconnect()).connect(Path(source))
             engine = Engine(remote, remote.loaded)
         else:
             strict = self._inherited.strict

@@ -13,19 +13,19 @@ from service.api.v2.networks import Network, Tensors
 from service.api.v2.request import Work, read_work
 from service.http.middleware import TENSOR_HEADER
 from service.http.negotiation import JSON
-from service.http.route import Call
+from service.http.route import Request
 
 BINARY = "application/octet-stream"
 _LARGE = 10_000
 """Values; an answer with more in its JSON is not formed on the event loop."""
 
 
-async def infer(call: Call, query: NetworkQuery) -> Response:
+async def infer(request: Request, query: NetworkQuery) -> Response:
     """Compute the outputs of a network."""
-    network = find(call, query)
-    work = await read_work(call, network)
-    call.inspector.admit(network.cost(work.rows, work.wanted))
-    outputs = await network.compute(call.inspector, work.inputs, work.wanted)
+    network = find(request, query)
+    work = await read_work(request, network)
+    request.pipeline.admit(network.cost(work.rows, work.wanted))
+    outputs = await network.compute(request.pipeline, work.inputs, work.wanted)
     values = sum(work.rows * spec.values for spec, binary in work.outputs if not binary)
     if values > _LARGE:
         return await asyncio.to_thread(_answer, network, work, outputs)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import Request
 from pydantic import Field
 
 from service import VERSION
 from service.api.probes import livez, readyz
 from service.api.v2.networks import Network, find_network
 from service.api.v2.tensors import TensorSpec
-from service.http.route import Call, Query
+from service.http.route import Query, Request
 
 PLATFORM = "onnxruntime_onnx"
 
@@ -23,14 +22,16 @@ class NetworkQuery(Query):
     version: str | None = None
 
 
-def find(call: Call, query: NetworkQuery) -> Network:
+def find(request: Request, query: NetworkQuery) -> Network:
     """The network of a path.
 
     Raises:
         UnknownModel: it is not loaded.
     """
-    settings = call.app.state.settings
-    return find_network(call.inspector, query.name, query.version, max_images=settings.max_pictures)
+    settings = request.app.state.settings
+    return find_network(
+        request.pipeline, query.name, query.version, max_images=settings.max_pictures
+    )
 
 
 async def live(request: Request) -> dict[str, bool]:
@@ -52,9 +53,9 @@ async def describe_server(request: Request) -> dict[str, Any]:
     return {"name": "capsnet-service", "version": VERSION, "extensions": extensions}
 
 
-async def describe_network(call: Call, query: NetworkQuery) -> dict[str, Any]:
+async def describe_network(request: Request, query: NetworkQuery) -> dict[str, Any]:
     """Show a network's metadata."""
-    network = find(call, query)
+    network = find(request, query)
     return {
         "name": network.name,
         "versions": [network.manifest.version],
@@ -64,14 +65,14 @@ async def describe_network(call: Call, query: NetworkQuery) -> dict[str, Any]:
     }
 
 
-async def network_ready(call: Call, query: NetworkQuery) -> dict[str, Any]:
+async def network_ready(request: Request, query: NetworkQuery) -> dict[str, Any]:
     """Check that a network is loaded."""
-    return {"name": find(call, query).name, "ready": True}
+    return {"name": find(request, query).name, "ready": True}
 
 
-async def configure_network(call: Call, query: NetworkQuery) -> dict[str, Any]:
+async def configure_network(request: Request, query: NetworkQuery) -> dict[str, Any]:
     """Show a network's configuration as Triton would."""
-    network = find(call, query)
+    network = find(request, query)
     return {
         "name": network.name,
         "platform": PLATFORM,

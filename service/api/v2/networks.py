@@ -14,8 +14,8 @@ from model.preprocess import Floats
 from service.api.decode import LARGEST_COMPONENT
 from service.api.v2.tensors import Tensor, TensorSpec
 from service.errors import InvalidParameter, UnknownModel, checked
-from service.inference.inspector import Inspector
-from service.pictures import Frame
+from service.pictures import ImageSpec
+from service.pipeline import Pipeline
 
 Tensors = dict[str, Tensor]
 """By name."""
@@ -57,7 +57,7 @@ class Network(ABC):
         return rows
 
     @abstractmethod
-    async def compute(self, inspector: Inspector, inputs: Tensors, wanted: set[str]) -> Tensors:
+    async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
         """The outputs that are wanted, perhaps others too.
 
         Raises:
@@ -90,16 +90,16 @@ class Encoder(Network):
         """For novelty every image is decoded too."""
         return rows * (2 if "novelty" in wanted else 1)
 
-    async def compute(self, inspector: Inspector, inputs: Tensors, wanted: set[str]) -> Tensors:
+    async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
         """Encode the images as one batch."""
-        images = await _read_images(inspector, self.manifest, inputs)
-        encoding = await inspector.encode_images(self.manifest, list(images))
+        images = await _read_images(pipeline, self.manifest, inputs)
+        encoding = await pipeline.encode_all(self.manifest, list(images))
         labels = encoding.presence.argmax(axis=1)
         outputs: Tensors = {**encoding._asdict(), "label": labels[:, None]}
         if "class_name" in wanted:
             outputs["class_name"] = [self.manifest.class_names[one].encode() for one in labels]
         if "novelty" in wanted:
-            novelty = await inspector.judge(self.manifest, images, encoding)
+            novelty = await pipeline.judge(self.manifest, images, encoding)
             outputs["novelty"] = np.array([[one.score] for one in novelty], np.float32)
         return outputs
 
@@ -124,13 +124,13 @@ class Decoder(Network):
         """Images (M, C, H, W)."""
         return [TensorSpec("images", "FP32", self.manifest.image_shape)]
 
-    async def compute(self, inspector: Inspector, inputs: Tensors, wanted: set[str]) -> Tensors:
+    async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
         """Decode the poses as one batch."""
         del wanted
         if missing := {"poses", "labels"} - inputs.keys():
             raise InvalidParameter(f"the input {min(missing)} is missing", parameter=min(missing))
         poses, labels = np.asarray(inputs["poses"]), np.asarray(inputs["labels"])
-        return {"images": await inspector.decode(self.manifest, poses, labels.ravel())}
+        return {"images": await pipeline.decode(self.manifest, poses, labels.ravel())}
 
 
 class Routing(Network):
@@ -164,11 +164,11 @@ class Routing(Network):
             rows[f"{layer.name}.presence"] = (layer.iterations, *grid)
         return [TensorSpec(name, "FP32", row) for name, row in rows.items()]
 
-    async def compute(self, inspector: Inspector, inputs: Tensors, wanted: set[str]) -> Tensors:
+    async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
         """Trace the one image."""
         del wanted
-        (image,) = await _read_images(inspector, self.manifest, inputs)
-        trace = await inspector.trace_image(self.manifest, image)
+        (image,) = await _read_images(pipeline, self.manifest, inputs)
+        trace = await pipeline.trace(self.manifest, image)
         hidden = {
             f"{name}.{part}": array
             for name, layer in trace.hidden.items()
@@ -177,9 +177,7 @@ class Routing(Network):
         return {name: array[None] for name, array in {**trace.classes._asdict(), **hidden}.items()}
 
 
-def find_network(
-    inspector: Inspector, name: str, version: str | None, *, max_images: int
-) -> Network:
+def find_network(pipeline: Pipeline, name: str, version: str | None, *, max_images: int) -> Network:
     """The network of a name, and of a version where one is named.
 
     Raises:
@@ -191,7 +189,7 @@ def find_network(
         ".decoder": (Decoder, MAX_PICTURES),
         ".routing": (Routing, 1),
     }.get(dot + role, (None, 0))
-    manifest = inspector.engine.manifests.get(bundle)
+    manifest = pipeline.engine.manifests.get(bundle)
     if manifest is None or kind is None or (kind.needs and kind.needs not in manifest.offers):
         raise UnknownModel(f"there is no model {name!r}", parameter="model")
     if version not in (None, manifest.version):
@@ -208,7 +206,7 @@ def _image_inputs(manifest: Manifest) -> list[TensorSpec]:
     ]
 
 
-async def _read_images(inspector: Inspector, manifest: Manifest, inputs: Tensors) -> Floats:
+async def _read_images(pipeline: Pipeline, manifest: Manifest, inputs: Tensors) -> Floats:
     """Images (N, C, H, W), as they came or out of the files.
 
     Raises:
@@ -219,7 +217,7 @@ async def _read_images(inspector: Inspector, manifest: Manifest, inputs: Tensors
         case {"images": np.ndarray() as images} if len(inputs) == 1:
             return images
         case {"image": list() as files} if len(inputs) == 1:
-            frame = Frame(manifest.image_shape, manifest.preprocess)
-            prepared = await inspector.prepare([*files], frame)
+            spec = ImageSpec(manifest.image_shape, manifest.preprocess)
+            prepared = await pipeline.prepare([*files], spec)
             return np.stack([checked(one).image for one in prepared])
     raise InvalidParameter("send either images or image", parameter="images")

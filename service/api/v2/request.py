@@ -15,7 +15,7 @@ from service.api.v2.tensors import TensorSpec
 from service.errors import InvalidParameter, MalformedRequest, TooLarge, UnsupportedFormat
 from service.http.middleware import TENSOR_HEADER
 from service.http.problems import invalid
-from service.http.route import Call
+from service.http.route import Request
 
 _LARGE = 100_000
 """Bytes; what takes milliseconds to inflate or to parse is not done on the event loop."""
@@ -97,14 +97,14 @@ class Work:
         return {spec.name for spec, _ in self.outputs}
 
 
-async def read_work(call: Call, network: Network) -> Work:
+async def read_work(request: Request, network: Network) -> Work:
     """What a request asks of a network.
 
     Raises:
         Problem: the body cannot be inflated or parsed, or a tensor is not one of the network's.
     """
-    body = await _read_body(call)
-    head, tensors = _split(body, call.headers.get(TENSOR_HEADER))
+    body = await _read_body(request)
+    head, tensors = _split(body, request.headers.get(TENSOR_HEADER))
     if head is None:
         return _read_raw(body, network)
     if len(head) > _LARGE:
@@ -112,14 +112,14 @@ async def read_work(call: Call, network: Network) -> Work:
     return _read(head, tensors, network)
 
 
-async def _read_body(call: Call) -> bytes:
+async def _read_body(request: Request) -> bytes:
     """The body, inflated; it counts as what it became."""
-    body, encoding = await call.body(), call.headers.get("content-encoding", "identity")
+    body, encoding = await request.body(), request.headers.get("content-encoding", "identity")
     if encoding == "identity":
         return body
-    limit = call.app.state.settings.max_body_bytes
+    limit = request.app.state.settings.max_body_bytes
     inflated = await asyncio.to_thread(_inflate, body, encoding.strip().lower(), limit)
-    call.scope["state"]["hold"](len(inflated) - len(body))
+    request.scope["state"]["hold"](len(inflated) - len(body))
     return inflated
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 
 from model.preprocess import scale
 from model.runtime import Encoding, Runtime
+from service.api.classify import ClassifyAnswer
 
 Answer = dict[str, Any]
 
@@ -65,6 +67,24 @@ def test_poses_are_added_on_demand(
     assert np.allclose(encoding.poses[3], prediction["poses"], atol=1e-5)
     norms = np.linalg.norm(prediction["poses"], axis=1)
     assert norms == pytest.approx(prediction["lengths"], abs=1e-4)
+
+
+@pytest.mark.parametrize("images", [1, 256])
+def test_many_predictions_are_formed_off_the_event_loop(
+    client: TestClient, digits: list[bytes], monkeypatch: pytest.MonkeyPatch, images: int
+) -> None:
+    """Others are served meanwhile: 256 with poses take tens of milliseconds."""
+    threads: set[str] = set()
+    form = ClassifyAnswer.model_dump_json
+
+    def note(*args: Any, **kwargs: Any) -> str:
+        threads.add(threading.current_thread().name)
+        return form(*args, **kwargs)
+
+    monkeypatch.setattr(ClassifyAnswer, "model_dump_json", note)
+    assert images == len(classify(client, *[digits[3]] * images, poses=True)["predictions"])
+    (thread,) = threads
+    assert (images > 1) == thread.startswith("asyncio_")
 
 
 def test_a_native_picture_is_taken_as_it_is(client: TestClient, digits: list[bytes]) -> None:

@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 from service.health import Health
 from service.http.body import LEAST_BYTES, WINDOW_S
 from service.http.keys import Access
-from service.http.middleware import Exchange
+from service.http.middleware import Middleware
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 
@@ -28,7 +28,7 @@ class Loop(asyncio.SelectorEventLoop):
 class Upload:
     """A request whose body arrives as the test says."""
 
-    def __init__(self, exchange: Exchange, client: str = "10.0.0.1") -> None:
+    def __init__(self, exchange: Middleware, client: str = "10.0.0.1") -> None:
         self.arriving: asyncio.Queue[Message] = asyncio.Queue()
         self.status = 0
         scope: Scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
@@ -66,7 +66,7 @@ class App:
         await send({"type": "http.response.start", "status": 200})
 
 
-Scenario = Callable[[Exchange, App], Coroutine[Any, Any, None]]
+Scenario = Callable[[Middleware, App], Coroutine[Any, Any, None]]
 
 
 def play(scenario: Scenario) -> None:
@@ -77,7 +77,7 @@ def play(scenario: Scenario) -> None:
 
     async def run() -> None:
         app = App()
-        exchange = Exchange(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
+        exchange = Middleware(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
         await scenario(exchange, app)
         app.answer.set()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -99,7 +99,7 @@ def move(seconds: float) -> None:
 def test_bodies_that_do_not_fit_beside_others_are_refused() -> None:
     """What others hold counts until their requests are answered; then there is room again."""
 
-    async def scenario(exchange: Exchange, app: App) -> None:
+    async def scenario(exchange: Middleware, app: App) -> None:
         held = [Upload(exchange), Upload(exchange)]
         assert [0, 0] == [await upload.arrive(250, more=False) for upload in held]
         assert 429 == await Upload(exchange).arrive(10, more=False)
@@ -114,7 +114,7 @@ def test_bodies_that_do_not_fit_beside_others_are_refused() -> None:
 def test_one_address_leaves_room_for_others() -> None:
     """Alone it holds half of all; of two the second finds half of the rest."""
 
-    async def scenario(exchange: Exchange, _app: App) -> None:
+    async def scenario(exchange: Middleware, _app: App) -> None:
         for _ in range(10):
             await Upload(exchange).arrive(100, more=False)
         assert 500 == exchange.budget.held_bytes
@@ -128,7 +128,7 @@ def test_one_address_leaves_room_for_others() -> None:
 def test_the_largest_unfinished_body_makes_room() -> None:
     """Withheld bodies of the same address do not keep its small ones out."""
 
-    async def scenario(exchange: Exchange, app: App) -> None:
+    async def scenario(exchange: Middleware, app: App) -> None:
         finished = Upload(exchange)
         await finished.arrive(200, more=False)
         smaller, larger = Upload(exchange), Upload(exchange)
@@ -146,7 +146,7 @@ def test_the_largest_unfinished_body_makes_room() -> None:
 def test_a_large_body_does_not_put_out_a_smaller_one() -> None:
     """Who is the largest itself is refused; bodies of others are not touched."""
 
-    async def scenario(exchange: Exchange, _app: App) -> None:
+    async def scenario(exchange: Middleware, _app: App) -> None:
         small, other = Upload(exchange), Upload(exchange, "10.0.0.2")
         await small.arrive(150)
         await other.arrive(400)
@@ -171,7 +171,7 @@ def test_a_body_that_comes_too_slowly_is_answered_with_408(
 ) -> None:
     """Ten kilobytes in each ten seconds, and the whole in the time for an upload."""
 
-    async def slowly(exchange: Exchange, _app: App) -> None:
+    async def slowly(exchange: Middleware, _app: App) -> None:
         upload, passed_s = Upload(exchange), 0.0
         await upload.arrive(LEAST_BYTES)
         while not upload.status:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from service.app import create_app
 from service.health import Health
 from service.http.keys import Access
-from service.http.middleware import PAGE_POLICY, Exchange
+from service.http.middleware import PAGE_POLICY, Middleware
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.settings import Settings
@@ -91,7 +91,7 @@ def test_a_page_may_use_its_own_files_alone() -> None:
 
     app = Starlette(routes=[Route("/", page)])
     settings = Settings()
-    exchange = Exchange(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
+    exchange = Middleware(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
     headers = TestClient(exchange).get("/").headers
     assert PAGE_POLICY == headers["content-security-policy"]
     assert "DENY" == headers["x-frame-options"]

@@ -12,8 +12,8 @@ from starlette.types import Message, Scope
 from service.app import create_app
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
-from service.inference.inspector import Inspector
 from service.pictures import SAMPLES
+from service.pipeline import Pipeline
 from service.settings import Settings
 
 SEVEN = (SAMPLES / "7.png").read_bytes()
@@ -101,7 +101,7 @@ def test_the_answer_has_to_be_made_in_time(
     async def take_long(*_arguments: object) -> None:
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(Inspector, "encode", take_long)
+    monkeypatch.setattr(Pipeline, "encode", take_long)
 
     async def scenario() -> list[Message]:
         async with running(settings) as app:

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.health import Health
 from service.http import body
 from service.http.keys import Access
-from service.http.middleware import Exchange
+from service.http.middleware import Middleware
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 
@@ -19,10 +19,10 @@ BODY: Message = {"type": "http.request", "body": b"picture", "more_body": False}
 LEFT: Message = {"type": "http.disconnect"}
 
 
-def wrap(app: ASGIApp, *, upload_timeout_s: float = 60) -> Exchange:
+def wrap(app: ASGIApp, *, upload_timeout_s: float = 60) -> Middleware:
     """What is around an app, without keys."""
     settings = Settings(upload_timeout_s=upload_timeout_s)
-    return Exchange(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
+    return Middleware(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
 
 
 class Client:

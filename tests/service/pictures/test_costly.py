@@ -11,7 +11,7 @@ import pytest
 from model.preprocess import Prepared
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 from service.inference.job import QueueFull
-from service.pictures import Frame, is_quick
+from service.pictures import ImageSpec, is_quick
 from service.pictures.header import MAX_CHUNKS, MAX_SCANS
 from service.pictures.preparation import Preparation
 from service.settings import Settings
@@ -25,7 +25,7 @@ from tests.service.pictures.costly import (
     webp,
 )
 
-FRAME = Frame((1, 28, 28), "digit")
+FRAME = ImageSpec((1, 28, 28), "digit")
 MAX_PIXELS: int = Settings.model_fields["max_pixels"].default
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from model.preprocess import prepare
 from model.preprocess.grey import to_grey
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
-from service.pictures import FORMATS, Frame, decode, encode_png, is_quick
+from service.pictures import FORMATS, ImageSpec, decode, encode_png, is_quick
 
 AMPLE = 10_000_000
 """Pixels, more than any picture here has."""
@@ -294,9 +294,9 @@ def encode_image(picture: Image.Image, picture_format: str) -> bytes:
 def test_a_plain_png_of_the_network_s_size_is_quick(slope: NDArray[np.uint8]) -> None:
     """It is taken pixel by pixel; where another fit or size is asked for, it is not."""
     content = encode(slope, "PNG")
-    assert is_quick(content, Frame((1, 24, 40), "digit"))
-    assert not is_quick(content, Frame((1, 40, 24), "digit"))
-    assert not is_quick(content, Frame((1, 24, 40), "digit", "digit"))
+    assert is_quick(content, ImageSpec((1, 24, 40), "digit"))
+    assert not is_quick(content, ImageSpec((1, 40, 24), "digit"))
+    assert not is_quick(content, ImageSpec((1, 24, 40), "digit", "digit"))
 
 
 TEXT = chunk(b"zTXt", b"a\0\0" + zlib.compress(b"b"))
@@ -320,5 +320,5 @@ TEXT = chunk(b"zTXt", b"a\0\0" + zlib.compress(b"b"))
 )
 def test_what_is_no_small_plain_png_is_not_quick(content: bytes) -> None:
     """Whatever else could make it slow to read."""
-    assert is_quick(png(8, 8), Frame((1, 8, 8), "digit"))
-    assert not is_quick(content, Frame((1, 8, 8), "digit"))
+    assert is_quick(png(8, 8), ImageSpec((1, 8, 8), "digit"))
+    assert not is_quick(content, ImageSpec((1, 8, 8), "digit"))

@@ -11,7 +11,7 @@ from model.bundle import Manifest
 from model.preprocess import Fit, Prepared
 from model.runtime import Runtime
 from service.errors import MalformedRequest, UnsupportedFormat
-from service.pictures import Frame
+from service.pictures import ImageSpec
 from service.pictures.preparation import Preparation
 
 
@@ -28,8 +28,8 @@ def manifest(runtime: Runtime) -> Manifest:
     return runtime.bundle.manifest
 
 
-def frame_of(manifest: Manifest) -> Frame:
-    return Frame(manifest.image_shape, manifest.preprocess)
+def frame_of(manifest: Manifest) -> ImageSpec:
+    return ImageSpec(manifest.image_shape, manifest.preprocess)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_what_takes_longer_has_a_process(
 ) -> None:
     """A picture whose strokes are looked for, or of another size."""
     (content, *_) = request.getfixturevalue(picture)
-    asyncio.run(preparation.prepare([content], Frame((1, 28, 28), "digit", fit)))
+    asyncio.run(preparation.prepare([content], ImageSpec((1, 28, 28), "digit", fit)))
     assert preparation._template.pid
 
 

@@ -234,7 +234,7 @@ def test_no_process_outlives_its_owner(pytestconfig: pytest.Config) -> None:
     asyncio.run(until_gone(*pids))
 
 
-@pytest.mark.parametrize("module", ["service.pictures.frame", "service.views"])
+@pytest.mark.parametrize("module", ["service.pictures.spec", "service.views"])
 def test_processes_import_no_more_than_they_need(module: str) -> None:
     """Each costs a few megabytes beside the template: no onnxruntime, no web framework."""
     heavy = "{'onnxruntime', 'fastapi', 'pydantic', 'starlette', 'prometheus_client'}"

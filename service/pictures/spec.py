@@ -15,7 +15,7 @@ from service.pictures.header import is_plain_png
 _FEW_BYTES = 4096
 
 
-class Frame(NamedTuple):
+class ImageSpec(NamedTuple):
     """What images files are made into, and how; see `model.preprocess.prepare`."""
 
     shape: tuple[int, int, int]
@@ -25,12 +25,12 @@ class Frame(NamedTuple):
     polarity: Polarity = "auto"
 
 
-def decode_and_fit(content: bytes, frame: Frame, max_pixels: int) -> Prepared | Problem:
+def decode_and_fit(content: bytes, spec: ImageSpec, max_pixels: int) -> Prepared | Problem:
     """Decode a file and fit it, or say what is wrong with it."""
     try:
         picture, shrink = decode(content, max_pixels=max_pixels)
         prepared = prepare(
-            picture, frame.shape, rule=frame.rule, fit=frame.fit, polarity=frame.polarity
+            picture, spec.shape, rule=spec.rule, fit=spec.fit, polarity=spec.polarity
         )
     except PreprocessError as error:
         return InvalidParameter(str(error), parameter="fit")
@@ -41,9 +41,9 @@ def decode_and_fit(content: bytes, frame: Frame, max_pixels: int) -> Prepared | 
     return replace(prepared, box=prepared.box.scaled(shrink, shrink))
 
 
-def is_quick(content: bytes, frame: Frame) -> bool:
+def is_quick(content: bytes, spec: ImageSpec) -> bool:
     """Whether a file is small and taken pixel by pixel: a twentieth of a millisecond."""
-    if len(content) > _FEW_BYTES or frame.fit not in ("auto", "none") or not is_plain_png(content):
+    if len(content) > _FEW_BYTES or spec.fit not in ("auto", "none") or not is_plain_png(content):
         return False
     width, height = struct.unpack_from(">II", content, 16)
-    return bool((height, width) == frame.shape[1:])
+    return bool((height, width) == spec.shape[1:])

@@ -75,7 +75,7 @@ class Connection:
             self._writer.write(_LENGTH.pack(len(frame)) + frame)
 
 
-class Remote:
+class EngineClient:
     """Computes rows in an engine's process; a `Backend`.
 
     Args:
@@ -85,7 +85,7 @@ class Remote:
     loaded: Loaded
     """What the engine computes with, from `connect` on."""
 
-    def __init__(self, on_lost: Callable[[Remote], object] = lambda _remote: None) -> None:
+    def __init__(self, on_lost: Callable[[EngineClient], object] = lambda _remote: None) -> None:
         self._on_lost = on_lost
         self._lost = self._closed = False
         self._ids = itertools.count(1)
@@ -105,7 +105,7 @@ class Remote:
         return self
 
     def __repr__(self) -> str:
-        return f"Remote({'lost' if self._lost else 'connected'}, {len(self._calls)} calls)"
+        return f"EngineClient({'lost' if self._lost else 'connected'}, {len(self._calls)} calls)"
 
     @property
     def running_s(self) -> float:

@@ -1,9 +1,10 @@
-"""From uploads to what the networks say of them: the only caller of the engine."""
+"""One request from its uploads to what the networks say of them."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,11 +15,11 @@ from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.interpret.novelty import Novelty, measure_features
 from model.preprocess import Floats, Prepared
-from model.runtime import Encoding, Trace
+from model.runtime import ClassTrace, Encoding, LayerTrace, Trace
 from service.errors import InvalidParameter, NotOffered, Problem, UnknownModel, checked
-from service.inference.engine import Engine, result
+from service.inference.engine import Engine, Row
 from service.inference.job import Admission, Job
-from service.pictures import Frame, Upload
+from service.pictures import ImageSpec, Upload
 from service.pictures.preparation import Preparation
 from service.telemetry import timings
 
@@ -65,21 +66,20 @@ def check_label(manifest: Manifest, label: int | None, *, parameter: str = "targ
 
 
 @dataclass
-class Inspector:
-    """Takes the uploads of one job through preparation and the engine.
+class Pipeline:
+    """Admits one job, prepares its uploads and runs the networks.
 
     Methods that compute raise `Closed` and `DeadlineExceeded`: see `Batcher.submit`.
     """
 
     engine: Engine
     job: Job
-    """Whose rows they are."""
     admission: Admission
     preparation: Preparation
     default_model: str
     """For requests that name none."""
     drawing: Admission | None = None
-    """Where the answer has to wait to be drawn."""
+    """Where the response has to wait to be drawn."""
 
     def __post_init__(self) -> None:
         self._drawn = Job(self.job.arrived, self.job.deadline)
@@ -96,7 +96,7 @@ class Inspector:
             self.drawing.admit(self._drawn)
 
     def note_drawing(self) -> None:
-        """Count the answer as drawn."""
+        """Count the response as drawn."""
         if self.drawing:
             self.drawing.note(self._drawn, 1)
 
@@ -123,72 +123,54 @@ class Inspector:
             raise NotOffered(f"{name!r} does not offer {needs}; it offers {offers}")
         return manifest
 
-    async def prepare(self, uploads: list[Upload], frame: Frame) -> list[Prepared | Problem]:
+    async def prepare(self, uploads: list[Upload], spec: ImageSpec) -> list[Prepared | Problem]:
         """Decode and fit all uploads that can be read; problems keep their places."""
         began = time.monotonic()
         try:
-            return await self.preparation.prepare(uploads, frame, deadline=self.job.deadline)
+            return await self.preparation.prepare(uploads, spec, deadline=self.job.deadline)
         finally:
             timings.note("preprocess", time.monotonic() - began)
 
-    async def encode(
-        self, uploads: list[Upload], manifest: Manifest, frame: Frame
+    async def read(
+        self, uploads: list[Upload], manifest: Manifest, spec: ImageSpec
     ) -> list[Encoded | Problem]:
         """Encode all uploads that can be read, as one batch; problems keep their places."""
-        prepared = await self.prepare(uploads, frame)
+        prepared = await self.prepare(uploads, spec)
         images = [one.image for one in prepared if isinstance(one, Prepared)]
-        encodings = iter(await self._encode(manifest, images) if images else ())
+        encodings = iter(await self.encode(manifest, images) if images else ())
         return [
             one if isinstance(one, Problem) else _encoded(one, next(encodings)) for one in prepared
         ]
 
-    async def capsule(
-        self, upload: bytes, manifest: Manifest, frame: Frame, *, target: int | None
-    ) -> Capsule:
-        """Encode one upload and take the target class, or the most present one.
+    async def encode(
+        self, manifest: Manifest, images: Sequence[Floats]
+    ) -> list[Encoding | Exception]:
+        """Presence (K,) and poses (K, D) of each image (C, H, W), or what went wrong with it."""
+        rows = await self._compute(manifest, "encode", [(image,) for image in images])
+        return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
 
-        Raises:
-            Problem: the upload cannot be read.
-        """
-        (encoded,) = await self.encode([upload], manifest, frame)
-        return checked(encoded).capsule(target)
-
-    async def trace(
-        self, upload: bytes, manifest: Manifest, frame: Frame
-    ) -> tuple[Prepared, Trace]:
-        """One image, and what routing did with it.
-
-        Raises:
-            Problem: the upload cannot be read.
-        """
-        prepared = checked((await self.prepare([upload], frame))[0])
-        return prepared, await self.trace_image(manifest, prepared.image)
-
-    async def trace_image(self, manifest: Manifest, image: Floats) -> Trace:
-        """What routing did with one image (C, H, W)."""
-        trace = await self.engine.trace(self.job, manifest.name, image)
-        self.admission.note(self.job, 1)
-        return trace
-
-    async def encode_images(self, manifest: Manifest, images: list[Floats]) -> Encoding:
-        """Presence (N, K) and poses (N, K, D) of N images (C, H, W), as one batch.
-
-        Raises:
-            Exception: what the runtime raised for one of them.
-        """
-        presence, poses = zip(*map(result, await self._encode(manifest, images)), strict=True)
+    async def encode_all(self, manifest: Manifest, images: Sequence[Floats]) -> Encoding:
+        """Presence (N, K) and poses (N, K, D); raises what went wrong with one of the images."""
+        presence, poses = zip(*map(checked, await self.encode(manifest, images)), strict=True)
         return Encoding(np.stack(presence), np.stack(poses))
 
     async def decode(
         self, manifest: Manifest, poses: Floats, labels: int | NDArray[np.int64]
     ) -> Floats:
-        """Images (M, C, H, W) of poses (M, D) of one class or of a class each, as one batch."""
+        """Images (M, C, H, W) of poses (M, D) of one class or of a class each."""
         if not len(poses):
             return np.zeros((0, *manifest.image_shape), np.float32)
         classes = np.broadcast_to(np.asarray(labels, np.int64), len(poses))
-        images = await self.engine.decode(self.job, manifest.name, poses, classes)
-        self.admission.note(self.job, len(poses))
-        return images
+        rows = await self._compute(manifest, "decode", list(zip(poses, classes, strict=True)))
+        return np.stack([image for (image,) in map(checked, rows)])
+
+    async def trace(self, manifest: Manifest, image: Floats) -> Trace:
+        """What routing did with one image (C, H, W); no leading axis."""
+        (row,) = await self._compute(manifest, "trace", [(image,)])
+        arrays = iter(checked(row))
+        classes = ClassTrace(*(next(arrays) for _ in ClassTrace._fields))
+        names = [layer.name for layer in manifest.layers[:-1]]
+        return Trace(classes, {name: LayerTrace(next(arrays), next(arrays)) for name in names})
 
     async def judge(self, manifest: Manifest, images: Floats, encoding: Encoding) -> list[Novelty]:
         """The novelty of N images (C, H, W), their longest capsules decoded as one batch.
@@ -202,10 +184,12 @@ class Inspector:
         gaussians = manifest.novelty.gaussians
         return manifest.novelty.judge(measure_features(*encoding, images, drawn, gaussians))
 
-    async def _encode(self, manifest: Manifest, images: list[Floats]) -> list[Encoding | Exception]:
-        encodings = await self.engine.encode(self.job, manifest.name, images)
-        self.admission.note(self.job, len(images))
-        return encodings
+    async def _compute(
+        self, manifest: Manifest, graph: str, rows: Sequence[Row]
+    ) -> list[Row | Exception]:
+        results = await self.engine.submit((manifest.name, graph), rows, self.job)
+        self.admission.note(self.job, len(rows))
+        return results
 
 
 def _encoded(prepared: Prepared, encoding: Encoding | Exception) -> Encoded | Problem:

@@ -16,9 +16,10 @@ import pytest
 
 from model.runtime import Encoding, Runtime
 from service.inference.batcher import Batcher, Results
+from service.inference.client import Connection, EngineClient, Host
 from service.inference.engine import Engine, Loaded, open_engine
 from service.inference.job import Closed, DeadlineExceeded, Job
-from service.inference.remote import Connection, Host, Remote
+from tests.service.inference.asking import ask
 from tests.service.inference.gates import PATIENCE_S, Clock, Gate, batching, double, start
 
 pytestmark = pytest.mark.anyio
@@ -51,11 +52,11 @@ def values(results: Results) -> list[Any]:
     return [row if isinstance(row, Exception) else float(row[0]) for row in results.rows]
 
 
-async def submit(remote: Remote, *rows: float, job: Job | None = None) -> list[Any]:
+async def submit(remote: EngineClient, *rows: float, job: Job | None = None) -> list[Any]:
     return values(await remote.submit(KEY, numbers(*rows), job or Job(0.0)))
 
 
-async def begin(remote: Remote, *rows: float) -> asyncio.Task[list[Any]]:
+async def begin(remote: EngineClient, *rows: float) -> asyncio.Task[list[Any]]:
     """Submit some rows, and send them."""
     task = asyncio.create_task(submit(remote, *rows))
     for _ in range(2):  # what is submitted in this turn is sent in the next
@@ -83,15 +84,15 @@ def gate() -> Gate:
 
 
 @pytest.fixture
-def lost() -> list[Remote]:
+def lost() -> list[EngineClient]:
     """Remotes that were told of the loss of their engine."""
     return []
 
 
 @pytest.fixture
-async def remote(gate: Gate, path: Path, lost: list[Remote]) -> AsyncIterator[Remote]:
+async def remote(gate: Gate, path: Path, lost: list[EngineClient]) -> AsyncIterator[EngineClient]:
     async with hosting(gate, path):
-        remote = await Remote(lost.append).connect(path)
+        remote = await EngineClient(lost.append).connect(path)
         yield remote
         remote.close()
 
@@ -103,13 +104,14 @@ async def test_the_network_s_answers_are_those_of_this_process(
     local = open_engine({"mnist": runtime})
     batcher, loaded = local.backend, local.loaded
     images = np.random.default_rng(0).random((5, 1, 28, 28), np.float32)
-    job, classes = Job(0.0), np.arange(10)
+    classes = np.arange(10)
     try:
         async with await Host(batcher, loaded).serve(listen(path)):
-            remote = await Remote().connect(path)
+            remote = await EngineClient().connect(path)
             assert loaded == remote.loaded
             engines = (Engine(batcher, loaded), Engine(remote, remote.loaded))
-            encoded = [await engine.encode(job, "mnist", images) for engine in engines]
+            asked, manifest = [ask(engine) for engine in engines], loaded.manifests["mnist"]
+            encoded = [await one.encode(manifest, images) for one in asked]
             assert 5 == len(encoded[1])
             for here, there in zip(*encoded, strict=True):
                 assert isinstance(here, Encoding)
@@ -117,9 +119,9 @@ async def test_the_network_s_answers_are_those_of_this_process(
                 for one, other in zip(here, there, strict=True):
                     np.testing.assert_array_equal(one, other, strict=True)
             poses = runtime.encode(images).poses[3]
-            decoded = [await one.decode(job, "mnist", poses, classes) for one in engines]
+            decoded = [await one.decode(manifest, poses, classes) for one in asked]
             np.testing.assert_array_equal(*decoded, strict=True)
-            traces = [await engine.trace(job, "mnist", images[0]) for engine in engines]
+            traces = [await one.trace(manifest, images[0]) for one in asked]
             for one, other in zip(*(trace.classes for trace in traces), strict=True):
                 np.testing.assert_array_equal(one, other, strict=True)
             remote.close()
@@ -131,7 +133,7 @@ async def test_each_of_many_callers_gets_its_own_rows(gate: Gate, path: Path) ->
     """Also where several workers share the engine, and batches."""
     gate.let(1000)
     async with hosting(gate, path, max_rows=32):
-        remotes = [await Remote().connect(path) for _ in range(3)]
+        remotes = [await EngineClient().connect(path) for _ in range(3)]
         answers = await asyncio.gather(
             *(submit(remotes[row % 3], row, row + 0.5) for row in range(300))
         )
@@ -144,7 +146,7 @@ async def test_times_of_a_call_are_told(path: Path) -> None:
     """They are those of the engine."""
     clock, gate = Clock(), Gate(double_arrays)
     async with hosting(gate, path, clock=clock):
-        remote = await Remote().connect(path)
+        remote = await EngineClient().connect(path)
         call = asyncio.create_task(remote.submit(KEY, numbers(1), Job(0.0)))
         await gate.running()
         clock.now = 2.0
@@ -153,7 +155,9 @@ async def test_times_of_a_call_are_told(path: Path) -> None:
         remote.close()
 
 
-async def test_rows_of_a_caller_that_left_are_not_computed(remote: Remote, gate: Gate) -> None:
+async def test_rows_of_a_caller_that_left_are_not_computed(
+    remote: EngineClient, gate: Gate
+) -> None:
     """Its cancellation reaches the engine."""
     first = await begin(remote, 1)
     await gate.running()
@@ -173,7 +177,7 @@ async def test_rows_of_a_worker_that_left_are_not_computed(gate: Gate, path: Pat
     async with hosting(gate, path) as (host, batcher):
         first = start(batcher, *numbers(1), key=KEY)
         await gate.running()
-        remote = await Remote().connect(path)
+        remote = await EngineClient().connect(path)
         waiting = await begin(remote, 2)
         remote.close()
         with pytest.raises(Closed):
@@ -189,14 +193,14 @@ async def test_rows_that_would_be_late_are_told(path: Path, gate: Gate) -> None:
     """Deadlines travel with the rows, and what came of them comes back."""
     gate.let(2)
     async with hosting(gate, path, clock=Clock()):
-        remote = await Remote().connect(path)
+        remote = await EngineClient().connect(path)
         with pytest.raises(DeadlineExceeded, match="would pass"):
             await submit(remote, 1, job=Job(0.0, deadline=-1.0))
         assert [2] == await submit(remote, 1, job=Job(0.0, deadline=math.inf))
         remote.close()
 
 
-async def test_a_job_s_place_travels_with_its_rows(remote: Remote, gate: Gate) -> None:
+async def test_a_job_s_place_travels_with_its_rows(remote: EngineClient, gate: Gate) -> None:
     """Whoever arrived first is computed first."""
     first = await begin(remote, 1)
     await gate.running()
@@ -210,7 +214,7 @@ async def test_a_job_s_place_travels_with_its_rows(remote: Remote, gate: Gate) -
     assert [1.0, 8.0, 4.0, 12.0] == [float(batch[0][0]) for batch in gate.batches]
 
 
-async def test_a_bad_row_fails_alone(remote: Remote, gate: Gate) -> None:
+async def test_a_bad_row_fails_alone(remote: EngineClient, gate: Gate) -> None:
     """Its error is told in words, in its place, also where no array comes back."""
     gate.let(100)
     assert ["ValueError('poison')"] == [str(one) for one in await submit(remote, -1)]
@@ -219,7 +223,7 @@ async def test_a_bad_row_fails_alone(remote: Remote, gate: Gate) -> None:
     assert "ValueError('poison')" == str(error)
 
 
-async def test_a_batcher_that_is_lost_answers_all_workers(remote: Remote, gate: Gate) -> None:
+async def test_a_batcher_that_is_lost_answers_all_workers(remote: EngineClient, gate: Gate) -> None:
     """Those that wait, and those that come later."""
     tasks = [await begin(remote, -2)]
     await gate.running()
@@ -235,7 +239,7 @@ ENGINE = """
 import asyncio, socket, sys, threading
 from service.inference.batcher import Batcher, Runner
 from service.inference.engine import Loaded
-from service.inference.remote import Host
+from service.inference.client import Host
 
 def hang(rows):
     print("computing", flush=True)
@@ -254,14 +258,14 @@ asyncio.run(main())
 """
 
 
-async def test_a_killed_engine_is_told(path: Path, lost: list[Remote]) -> None:
+async def test_a_killed_engine_is_told(path: Path, lost: list[EngineClient]) -> None:
     """Its callers get `Closed`, in the batch or not, and so do those that come later."""
     command = [sys.executable, "-c", ENGINE, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as engine:  # noqa: ASYNC220  returns at once
         assert engine.stdout
         try:
             assert b"ready\n" == await asyncio.to_thread(engine.stdout.readline)
-            remote = await Remote(lost.append).connect(path)
+            remote = await EngineClient(lost.append).connect(path)
             tasks = [await begin(remote, 1), await begin(remote, 2)]
             assert b"computing\n" == await asyncio.to_thread(engine.stdout.readline)
         finally:
@@ -272,12 +276,12 @@ async def test_a_killed_engine_is_told(path: Path, lost: list[Remote]) -> None:
         await submit(remote, 3)
     assert [remote] == lost
     async with hosting(Gate(double_arrays, is_open=True), path):  # where the lost one listened
-        remote = await Remote().connect(path)
+        remote = await EngineClient().connect(path)
         assert [2] == await submit(remote, 1)
         remote.close()
 
 
-async def test_leaving_an_engine_is_no_loss(remote: Remote, lost: list[Remote]) -> None:
+async def test_leaving_an_engine_is_no_loss(remote: EngineClient, lost: list[EngineClient]) -> None:
     """Whoever still waits is told all the same."""
     task = await begin(remote, 1)
     assert remote.close()
@@ -289,17 +293,17 @@ async def test_leaving_an_engine_is_no_loss(remote: Remote, lost: list[Remote]) 
 async def test_an_engine_that_is_not_there_cannot_be_reached(path: Path) -> None:
     """Nor one that leaves before it says what it has loaded."""
     with pytest.raises(FileNotFoundError):
-        await Remote().connect(path)
+        await EngineClient().connect(path)
     async with await asyncio.start_unix_server(lambda _, writer: writer.close(), path):
         with pytest.raises(ConnectionError):
-            await Remote().connect(path)
+            await EngineClient().connect(path)
 
 
 async def test_an_engine_drains_until_its_workers_have_left(gate: Gate, path: Path) -> None:
     """Or for as long as it is told."""
     async with hosting(gate, path) as (host, _):
         await host.drain(PATIENCE_S)
-        remotes = [await Remote().connect(path) for _ in range(2)]
+        remotes = [await EngineClient().connect(path) for _ in range(2)]
         await host.drain(0.001)
         draining = asyncio.create_task(host.drain(PATIENCE_S))
         for remote in remotes:

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from model.runtime import Runtime
-from service.errors import Problem, UnsupportedFormat
+from service.errors import Problem, UnsupportedFormat, checked
 from service.inference.engine import Engine, open_engine
-from service.inference.inspector import Encoded, Inspector
 from service.inference.job import Admission, Job, QueueFull
-from service.pictures import Frame
+from service.pictures import ImageSpec
 from service.pictures.preparation import Preparation
+from service.pipeline import Encoded, Pipeline
 
-FRAME = Frame((1, 28, 28), "digit")
-Open = Callable[..., Inspector]
+FRAME = ImageSpec((1, 28, 28), "digit")
+Open = Callable[..., Pipeline]
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def inspect(engine: Engine, admission: Admission) -> Iterator[Open]:
     """`inspect(job)` is what one request asks."""
     preparation = Preparation(max_pixels=5_000_000, processes=2)
 
-    def open_inspector(job: Job | None = None) -> Inspector:
-        return Inspector(
+    def open_inspector(job: Job | None = None) -> Pipeline:
+        return Pipeline(
             engine,
             job or Job(time.monotonic()),
             admission=admission,
@@ -67,7 +67,8 @@ def test_a_job_waits_no_more_once_its_rows_are_computed(
     async def ask() -> list[int]:
         one.admit(3)
         waiting = [admission.waiting]
-        capsule = await one.capsule(digits[7], manifest, FRAME, target=None)
+        (encoded,) = await one.read([digits[7]], manifest, FRAME)
+        capsule = checked(encoded).capsule()
         waiting.append(admission.waiting)
         await one.decode(manifest, capsule.pose[None].repeat(2, axis=0), capsule.label)
         return [*waiting, admission.waiting]
@@ -81,6 +82,6 @@ def test_bad_images_keep_their_places(inspect: Open, digits: list[bytes]) -> Non
     manifest = one.manifest(None)
 
     async def ask() -> list[Encoded | Problem]:
-        return await one.encode([digits[1], b"no image", digits[2]], manifest, FRAME)
+        return await one.read([digits[1], b"no image", digits[2]], manifest, FRAME)
 
     assert [Encoded, UnsupportedFormat, Encoded] == [type(each) for each in asyncio.run(ask())]
