@@ -19,9 +19,9 @@ import numpy as np
 import typer
 
 from service.inference.batcher import Batcher, Runner
+from service.inference.client import EngineClient, Host
 from service.inference.engine import Backend, Loaded, Row
 from service.inference.job import Job
-from service.inference.client import Host, EngineClient
 
 IMAGE = np.zeros((1, 28, 28), np.float32)
 RESULT = (np.zeros(10, np.float32), np.zeros((10, 16), np.float32))
