@@ -43,7 +43,7 @@ NOT_RUN = {
     "mv bundles/mnist": "is what tests/e2e/test_reload.py does",
     ".venv/bin/pre-commit install": "would change the repository's hooks",
     "python -m benchmarks.cuda": "needs a GPU",
-    "uvicorn --factory": "is what tests/service/test_app.py does, without a socket",
+    "uvicorn --factory": "is what tests/e2e/test_starting.py does",
     "mkdir -p runs/gpu": "needs the results of a GPU; tests/training/test_gpu_run.py unpacks some",
 }
 """Why commands that begin so are not executed."""

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from model.bundle import MANIFEST
 from service.pictures import SAMPLES
+from tests.processes import running
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 
@@ -25,6 +27,21 @@ def slow_bundle(tmp_path: Path, container: object) -> Path:
     manifest.parent.mkdir()
     os.mkfifo(manifest)
     return manifest
+
+
+def test_uvicorn_alone_serves_the_app(container: object) -> None:
+    """It loads in its lifespan and needs no supervisor."""
+    if container:
+        pytest.skip("starts the source")
+
+    def command(settings: dict[str, str]) -> list[str]:
+        uvicorn = [sys.executable, "-m", "uvicorn", "--factory", "service.app:create_app"]
+        return [*uvicorn, "--port", settings["CAPSNET_PORT"]]
+
+    with running(command, {"CAPSNET_DEVICE": "cpu"}) as (process, client):
+        answer = client.post("/classify", files={"file": (SAMPLES / "7.png").read_bytes()})
+        assert 7 == answer.json()["predictions"][0]["label"]
+    assert process.returncode in (0, -signal.SIGTERM)
 
 
 def test_the_port_is_open_while_bundles_load(start_service: Start, slow_bundle: Path) -> None:
