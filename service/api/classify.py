@@ -28,7 +28,7 @@ from service.http.route import ANSWER, Lazy, Request
 from service.http.uploads import read_pictures
 from service.pipeline import Encoded
 
-_FEW = 8
+_FEW = 4
 """Images, whose predictions are formed on the event loop."""
 
 
