@@ -74,6 +74,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--engine", default="docker", help="what runs it: docker or podman")
 
 
+def pytest_configure() -> None:
+    """One thread here and in what tests start: the tests themselves run side by side."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it: a broken link fails."""

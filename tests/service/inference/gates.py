@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from service.inference.batcher import Batcher, Results, Runner, RunnerLost
 from service.inference.job import Job
 
-PATIENCE_S = 30
+PATIENCE_S = 10
 """How long a test waits for what should happen at once, before it fails."""
 
 
@@ -82,8 +83,16 @@ async def batching(
 def start(
     batcher: Batcher, *rows: Any, key: Hashable = "q", job: Job | None = None
 ) -> asyncio.Future[Results]:
-    """Queue some rows."""
-    return batcher.start(key, rows, job or Job(0.0))
+    """Queue some rows; who waits longer than PATIENCE_S for their results is told."""
+    call = batcher.start(key, rows, job or Job(0.0))
+    call.get_loop().call_later(PATIENCE_S, _give_up, weakref.ref(call))
+    return call
+
+
+def _give_up(call: weakref.ref[asyncio.Future[Results]]) -> None:
+    future = call()
+    if future is not None and not future.done():
+        future.set_exception(TimeoutError(f"no results within {PATIENCE_S} s"))
 
 
 async def rows_of(*calls: asyncio.Future[Results]) -> list[list[Any]]:
