@@ -120,6 +120,7 @@ class Worker(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Whether to stop, asked ten times a second."""
         if self._health.failure:
+            self._acceptor.close(empty=False)  # probes would keep it until the drain is over
             return True
         connections = self._acceptor.connections
         is_left = self._leave_at < float("inf") and not connections

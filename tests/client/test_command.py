@@ -6,13 +6,12 @@ import csv
 import io
 import json
 import os
-import pty
 import subprocess
 import sys
-import termios
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
@@ -20,6 +19,7 @@ from typer.testing import CliRunner, Result
 from capsnet.command.app import app
 from capsnet.command.session import Exit
 from service.pictures import SAMPLES
+from tests.client import terminals
 from tests.client.conftest import Serve, problem
 from tests.processes import free_port
 
@@ -243,27 +243,23 @@ def test_exit_codes_are_in_the_help(run: Run) -> None:
 
 def in_a_terminal(url: str, *arguments: str, columns: int = 100) -> str:
     """What a command writes to a terminal that answers no questions."""
-    ours, its = pty.openpty()
-    termios.tcsetwinsize(its, (60 if columns else 0, columns))
-    environment = {**os.environ, "CAPSNET_URL": url, "TERM": "xterm-256color"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "capsnet", *arguments],
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        env=environment,
-    )
-    os.close(its)
-    content = b""
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # the other end is closed
-            break
-        content += part
-    os.close(ours)
-    assert 0 == process.wait(60)
-    return content.decode()
+    return terminals.run_in(terminals.silent, url, *arguments, columns=columns).decode()
+
+
+@pytest.mark.parametrize("kind", ["kitty", "sixel"])
+def test_a_terminal_with_graphics_gets_the_picture(kind: str, url: str, tmp_path: Path) -> None:
+    """By the protocol that it says it has: before, and after as `-o` writes it."""
+    shown = terminals.run_in(getattr(terminals, kind), url, *COMMANDS["perturb"])
+    assert b"\xe2\x96\x80" not in shown  # no half block
+    (picture,) = getattr(terminals, f"{kind}_pictures")(shown)
+    picture = picture.crop((picture.width * 33 // 64, 0, picture.width, picture.height))
+    terminals.run_in(terminals.silent, url, *COMMANDS["perturb"], "-o", str(tmp_path / "drawn.png"))
+    with Image.open(tmp_path / "drawn.png") as drawn:
+        both = [
+            np.asarray(one.convert("L").resize((28, 28), Image.Resampling.BOX), np.float32)
+            for one in (picture, drawn)
+        ]
+    assert np.abs(both[0] - both[1]).mean() < 8
 
 
 @pytest.mark.parametrize("name", ["classify", *DRAWING])

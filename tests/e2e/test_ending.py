@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from model.bundle import MANIFEST
 from service.pictures import SAMPLES
 from service.settings import Settings
-from tests.processes import SOURCE, free_port, hanging, patch_workers, wait_until_ok
+from tests.processes import PATIENCE_S, SOURCE, free_port, hanging, patch_workers, wait_until_ok
 
 TAKE_TERMINAL = """
 import fcntl, os, sys, termios
@@ -182,3 +183,20 @@ def test_bad_start_is_one_message_and_a_failure(
     assert result.returncode == 1
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_probes_do_not_hold_up_the_end_of_a_bad_start(
+    command: Callable[[dict[str, str]], list[str]],
+) -> None:
+    """Nobody is accepted by a worker that failed: it need not wait for those who keep asking."""
+    port = free_port()
+    settings = {"CAPSNET_DEFAULT_MODEL": "nothing", "CAPSNET_PORT": str(port)}
+    began = time.monotonic()
+    with subprocess.Popen(command(settings), env={**os.environ, **settings}) as process:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            while process.poll() is None and time.monotonic() < began + PATIENCE_S:
+                with contextlib.suppress(httpx.TransportError):
+                    assert 503 == client.get("/readyz").status_code
+        process.kill()
+    assert 1 == process.returncode
+    assert time.monotonic() - began < 25  # the drain alone has 30

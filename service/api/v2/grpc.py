@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import grpc
 import numpy as np
@@ -30,6 +31,8 @@ from service.settings import Settings
 log = logging.getLogger(__name__)
 _STREAMS = 64
 """Calls at once on one connection; others wait."""
+_CALLS = 512
+"""Calls at once on all connections; others are told RESOURCE_EXHAUSTED."""
 _HEADERS = {
     "authorization",
     "traceparent",
@@ -95,7 +98,7 @@ async def serve_grpc(
         "grpc.max_send_message_length": -1,
         "grpc.so_reuseport": 1,
     }
-    server = grpc.aio.server(options=list(options.items()))
+    server = grpc.aio.server(options=list(options.items()), maximum_concurrent_rpcs=_CALLS)
     server.add_generic_rpc_handlers((_handlers(app),))
 
     async def start() -> None:
@@ -280,6 +283,12 @@ async def _ask(
     return Answer(start["status"], told, b"".join(parts))
 
 
+def _client(peer: str) -> tuple[str, int]:
+    """The address, by which bodies are counted, and port of `ipv4:127.0.0.1:1234`."""
+    address, _, port = peer.partition(":")[2].rpartition(":")
+    return unquote(address).strip("[]"), int(port) if port.isdecimal() else 0
+
+
 def _scope(context: Any, method: str, path: str, headers: dict[str, str]) -> Scope:
     """A request as ASGI has it; the call's deadline is that of the request."""
     given = {name: value for name, value in context.invocation_metadata() if name in _HEADERS}
@@ -299,6 +308,6 @@ def _scope(context: Any, method: str, path: str, headers: dict[str, str]) -> Sco
             (name.lower().encode(), value.encode())
             for name, value in {**limit, **given, **headers}.items()
         ],
-        "client": tuple(context.peer().rsplit(":", 1)),  # the address, by which bodies are counted
+        "client": _client(context.peer()),
         "server": None,
     }

@@ -1,0 +1,128 @@
+"""gRPC calls that are cancelled, interrupted by the end of the service, or too many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from service.api.v2 import grpc as server
+from service.api.v2.grpc import serve_grpc
+from service.api.v2.messages import SERVICE, messages
+from service.settings import Settings
+from tests.processes import free_port
+
+PATIENCE_S = 20
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class App:
+    """Answers each request once it is let, and notes what it is told meanwhile."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+        self.asked, self.let = asyncio.Event(), asyncio.Event()
+        self.told: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        self.scopes.append(scope)
+        await receive()
+        self.asked.set()
+        leaving = asyncio.ensure_future(receive())
+        letting = asyncio.ensure_future(self.let.wait())
+        await asyncio.wait((leaving, letting), return_when=asyncio.FIRST_COMPLETED)
+        letting.cancel()
+        if leaving.done():
+            self.told.set_result(leaving.result())
+        leaving.cancel()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+
+@asynccontextmanager
+async def serving(app: App, channel_to: list[grpc.aio.Channel]) -> AsyncIterator[None]:
+    """The app behind gRPC; a channel to it is added to the list and outlives it."""
+    port, loaded, faults = free_port(), asyncio.Event(), list[str]()
+    loaded.set()
+    settings = Settings(grpc_port=port, drain_timeout_s=PATIENCE_S)
+    async with serve_grpc(app, settings, loaded, faults.append):
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+        channel_to.append(channel)
+        await asyncio.wait_for(channel.channel_ready(), PATIENCE_S)
+        yield
+    assert [] == faults
+
+
+def is_ready(channel: grpc.aio.Channel) -> grpc.aio.UnaryUnaryCall:
+    """Ask whether the server is ready."""
+    known = messages()
+    ask = channel.unary_unary(
+        f"/{SERVICE}/ServerReady",
+        request_serializer=known["ServerReadyRequest"].SerializeToString,
+        response_deserializer=known["ServerReadyResponse"].FromString,
+    )
+    return ask(known["ServerReadyRequest"](), timeout=PATIENCE_S)
+
+
+async def test_a_cancelled_call_is_a_client_that_left() -> None:
+    """Its rows are dropped as those of a closed connection are."""
+    app, channels = App(), list[grpc.aio.Channel]()
+    async with serving(app, channels):
+        call = is_ready(channels[0])
+        await asyncio.wait_for(app.asked.wait(), PATIENCE_S)
+        call.cancel()
+        assert {"type": "http.disconnect"} == await asyncio.wait_for(app.told, PATIENCE_S)
+    await channels[0].close()
+
+
+async def test_the_end_of_the_service_waits_for_calls() -> None:
+    """A call under way is answered; a new one is refused."""
+    app, channels = App(), list[grpc.aio.Channel]()
+    async with serving(app, channels):
+        call = is_ready(channels[0])
+        await asyncio.wait_for(app.asked.wait(), PATIENCE_S)
+        asyncio.get_running_loop().call_later(0.3, app.let.set)
+    assert (await call).ready
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await is_ready(channels[0])
+    assert grpc.StatusCode.UNAVAILABLE == refused.value.code()
+    await channels[0].close()
+
+
+async def test_too_many_calls_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are accepted are answered."""
+    monkeypatch.setattr(server, "_CALLS", 2)
+    app, channels = App(), list[grpc.aio.Channel]()
+    async with serving(app, channels):
+        first, second = is_ready(channels[0]), is_ready(channels[0])
+        async with asyncio.timeout(PATIENCE_S):
+            while len(app.scopes) < 2:  # noqa: ASYNC110  as many as are let in
+                await asyncio.sleep(0.01)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await is_ready(channels[0])
+        assert grpc.StatusCode.RESOURCE_EXHAUSTED == refused.value.code()
+        app.let.set()
+        assert (await first).ready
+        assert (await second).ready
+    await channels[0].close()
+
+
+async def test_a_call_comes_from_an_address() -> None:
+    """The one that bodies and refusals are counted by over HTTP."""
+    app, channels = App(), list[grpc.aio.Channel]()
+    app.let.set()
+    async with serving(app, channels):
+        assert (await is_ready(channels[0])).ready
+    assert "127.0.0.1" == app.scopes[0]["client"][0]
+    assert ("::1", 7) == server._client("ipv6:%5B::1%5D:7")
+    await channels[0].close()
