@@ -222,11 +222,16 @@ def test_a_model_that_is_not_loaded_is_not_found(name: str, service: httpx.Clien
     [
         ("br", b"", 415, "gzip or deflate, not br"),
         ("gzip", b"{}", 400, "the body is not gzip"),
-        ("deflate", gzip.compress(b"{}"), 400, "the body is not deflate"),
-        ("gzip", gzip.compress(bytes(9999))[:-20], 400, "ends within or after"),
-        ("gzip", gzip.compress(b"{}") + b"more", 400, "ends within or after"),
-        ("gzip", gzip.compress(bytes(MAX_BODY_BYTES + 1)), 413, "inflated body exceeds 300,000"),
-        ("gzip", gzip.compress(bytes(50_000_000)), 413, "inflated body exceeds 300,000"),
+        ("deflate", gzip.compress(b"{}", mtime=0), 400, "the body is not deflate"),
+        ("gzip", gzip.compress(bytes(9999), mtime=0)[:-20], 400, "ends within or after"),
+        ("gzip", gzip.compress(b"{}", mtime=0) + b"more", 400, "ends within or after"),
+        (
+            "gzip",
+            gzip.compress(bytes(MAX_BODY_BYTES + 1), mtime=0),
+            413,
+            "inflated body exceeds 300,000",
+        ),
+        ("gzip", gzip.compress(bytes(50_000_000), mtime=0), 413, "inflated body exceeds 300,000"),
     ],
 )
 def test_compressed_bodies_are_limited(
