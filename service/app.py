@@ -21,7 +21,7 @@ from service.health import Health
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
-from service.http.pages import StaticMount, show_docs, show_page
+from service.http.pages import StaticMount, show_docs, show_openapi, show_page
 from service.http.route import Route
 from service.inference.bundles import load_runtimes, settle_memory
 from service.inference.engine import Engine
@@ -135,10 +135,19 @@ def create_app(
     app.state.admission, app.state.metrics = admission, metrics
     app.state.preparation, app.state.drawing = preparation, drawing
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
-    pages = [page("/", show_page, permission="open"), page("/docs", show_docs), StaticMount()]
+    pages = [
+        page("/", show_page, permission="open"),
+        page("/docs", show_docs),
+        page("/openapi.json", show_openapi),
+        StaticMount(),
+    ]
     routes = api_routes(access, max_images=settings.max_pictures)
-    app.router.routes[:0] = [*routes, *v2_routes(), *pages]
-    complete(app, {route.operation_id or "": route.problems for route in routes})
+    # FastAPI would serialise its document for each request.
+    swagger = [one for one in app.router.routes if getattr(one, "path", "") != app.openapi_url]
+    app.router.routes[:] = [*routes, *v2_routes(), *pages, *swagger]
+    app.state.openapi = complete(
+        app, {route.operation_id or "": route.problems for route in routes}
+    )
     # Instead of Starlette's and FastAPI's own middleware: Middleware answers all errors.
     exchange = Middleware(app.router, access, settings, metrics=metrics, health=health)
     app.middleware_stack = cross_origin(exchange, settings.cors_origins)

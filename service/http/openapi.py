@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -64,12 +64,17 @@ def png_answer(description: str) -> dict[int | str, Json]:
     return {200: {"content": {PNG: {"schema": {**_FILE, "description": description}}}}}
 
 
-def complete(app: FastAPI, problems: Mapping[str, Collection[type[Problem]]]) -> None:
-    """Have the OpenAPI document hold what is missing; it is made when it is asked for.
+def complete(
+    app: FastAPI, problems: Mapping[str, Collection[type[Problem]]]
+) -> Callable[[str], bytes]:
+    """Have the OpenAPI document hold what is missing; it is made when it is first asked for.
 
     Args:
         app: with all its routes.
         problems: what can go wrong, by operation id.
+
+    Returns:
+        What gives the document as JSON, for a root path.
     """
     plain = app.openapi
     known: list[type[Problem]] = [Problem, *Problem.__subclasses__()]
@@ -94,7 +99,13 @@ def complete(app: FastAPI, problems: Mapping[str, Collection[type[Problem]]]) ->
                     operation["responses"][str(int(status))] = reference
         return document
 
+    @cache
+    def serialise(root_path: str) -> bytes:
+        servers = {"servers": [{"url": root_path}]} if root_path else {}
+        return json.dumps({**openapi(), **servers}, separators=(",", ":")).encode()
+
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation says
+    return serialise
 
 
 def _object(name: str, schema: Json) -> Json:

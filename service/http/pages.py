@@ -12,6 +12,7 @@ from starlette.routing import Mount
 
 from service.http.keys import Permission
 from service.http.middleware import PAGE_POLICY
+from service.http.negotiation import JSON
 
 FOLDER = Path(__file__).parents[1] / "static"
 _ASK_AGAIN = {"Cache-Control": "no-cache"}
@@ -48,3 +49,9 @@ async def show_docs(_request: Request) -> FileResponse:
     """Give the page to try the API on."""
     headers = {**_ASK_AGAIN, "Content-Security-Policy": _DOCS_POLICY}
     return FileResponse(FOLDER / "docs.html", headers=headers)
+
+
+async def show_openapi(request: Request) -> Response:
+    """Give the OpenAPI document."""
+    document = request.app.state.openapi(request.scope.get("root_path", "").rstrip("/"))
+    return Response(document, media_type=JSON)

@@ -59,6 +59,20 @@ def document(client: TestClient) -> Json:
     return found
 
 
+def test_the_document_is_serialised_once(client: TestClient) -> None:
+    """Who asks again and again costs the service a copy."""
+    assert isinstance(client.app, FastAPI)
+    first = client.app.state.openapi("")
+    assert first == client.get("/openapi.json").content
+    assert first is client.app.state.openapi("")
+
+
+def test_the_document_names_the_root_path(client: TestClient) -> None:
+    """Behind a proxy that takes a prefix off, callers have to add it."""
+    with_prefix = TestClient(client.app, root_path="/capsules")
+    assert [{"url": "/capsules"}] == with_prefix.get("/openapi.json").json()["servers"]
+
+
 def closed(schema: Any) -> Any:
     """A schema that has no member but those that it names."""
     if isinstance(schema, list):
