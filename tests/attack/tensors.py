@@ -39,7 +39,7 @@ async def false_lengths(site: Site) -> None:
     await site.flood([_ask(_text(), IMAGE, length) for length in lengths])
 
 
-@attack("tensors that inflate", allowed=UNFIT, short=True)
+@attack("tensors that inflate", allowed=UNFIT)
 async def inflating_tensors(site: Site) -> None:
     """A body of 50 KB that becomes 50 MB, and streams that are cut or follow each other."""
     plain = _text() + IMAGE
@@ -70,7 +70,7 @@ async def false_shapes(site: Site) -> None:
     await site.flood(wrong)
 
 
-@attack("nested tensors", allowed=UNFIT, short=True)
+@attack("nested tensors", allowed=UNFIT)
 async def nested_tensors(site: Site) -> None:
     """Values that are deep, long or no numbers."""
     head = b'{"inputs":[{"name":"images","shape":[1,1,28,28],"datatype":"FP32","data":'
@@ -86,7 +86,7 @@ async def nested_tensors(site: Site) -> None:
     await site.flood([request(PATH, body, kind=JSON) for body in bodies], connections=2)
 
 
-@attack("a hundred thousand inputs", allowed=UNFIT, short=True)
+@attack("a hundred thousand inputs", allowed=UNFIT)
 async def many_inputs(site: Site) -> None:
     """Inputs, outputs and parameters without number, by the same name and by others."""
     names = range(100_000)
