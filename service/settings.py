@@ -72,6 +72,7 @@ class Settings(BaseSettings):
     admin_keys_file: Path | None = None
     cors_origins: tuple[str, ...] = ()
     log_format: LogFormat = "text"
+    access_log: bool = True
     otel: bool = False
     decode_processes: int = Field(2, ge=2)
 

@@ -15,6 +15,7 @@ from benchmarks.load import environments
 from benchmarks.load.catalogue import ours
 from benchmarks.load.idle import PAUSES_S, measure_idle
 from benchmarks.load.leavers import measure_leavers
+from benchmarks.load.memory import measure_memory
 from benchmarks.load.overload import find_saturation, hurry, overload
 from benchmarks.load.report import report
 from benchmarks.load.results import Results
@@ -34,6 +35,7 @@ class Part(StrEnum):
 
     IDLE = "idle"
     LEAVERS = "leavers"
+    MEMORY = "memory"
     OVERLOAD = "overload"
     SERVERS = "servers"
     TENSORS = "tensors"
@@ -71,6 +73,10 @@ def run(
     parts = part or list(Part)
     if Part.IDLE in parts:
         _idle(results)
+    if Part.MEMORY in parts:
+        for workers in ("1", "2", "3"):
+            with running(ours(BUNDLES[0], {"CAPSNET_WORKERS": workers})) as server:
+                results.add("memory", **measure_memory(server))
     if Part.LEAVERS in parts:
         with running(ours(BUNDLES[0])) as server:
             results.add("leavers", **measure_leavers(server))

@@ -17,6 +17,7 @@ from benchmarks.load.servers import ROOT, Setting
 from model.runtime.cpu import cpu_quota
 
 OURS = "this service"
+UNLOGGED = "this service without its access log"
 ALONE = "onnxruntime alone"
 FOLDER = ROOT / "benchmarks" / "servers"
 CORES = str(cpu_quota())
@@ -30,10 +31,12 @@ SHARED = {"WORKERS": "1", "THREADS": "1"}
 """One copy that several threads of the server call at once."""
 
 
-def ours(bundle: Path, variables: Mapping[str, str] | None = None) -> Setting:
+def ours(
+    bundle: Path, variables: Mapping[str, str] | None = None, *, server: str = OURS
+) -> Setting:
     """The service; by default with its default settings, which load every bundle that ships."""
     return Setting(
-        OURS,
+        server,
         "defaults",
         (sys.executable, "-m", "service"),
         ROOT,

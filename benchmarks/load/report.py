@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchmarks.load.catalogue import ALONE, OURS
+from benchmarks.load.catalogue import ALONE, OURS, UNLOGGED
 
 FULL, COMPACT = "mnist", "mnist-compact"
 AIMS_TENSORS = {"mnist-attention": 0.85, FULL: 0.85, COMPACT: 0.6}
@@ -37,6 +37,8 @@ def report(values: dict[str, Any]) -> str:
         parts += ["### Tensors", *_tensors(values["tensors"])]
     if "idle" in values:
         parts += ["### Idle", _idle(values["idle"])]
+    if "memory" in values:
+        parts += ["### Memory", _memory(values["memory"])]
     for kind, title in (
         ("overload", "### Overload"),
         ("hurry", "### Overload by clients in a hurry"),
@@ -93,12 +95,16 @@ def _compare(values: dict[str, Any], bundle: str) -> Iterable[str]:
         ratio = ours / most
         aim = AIMS_ALONE.get((bundle, connections))
         ratios.append(_ratio(f"{connections} / onnxruntime alone", ratio, aim))
-        others = {name: median(one.rates) for name, one in found.items() if name != OURS}
+        by_name = {name: median(one.rates) for name, one in found.items()}
+        others = {name: rate for name, rate in by_name.items() if name not in (OURS, UNLOGGED)}
         if others:
             best = max(others, key=lambda name: others[name])
-            ratio = ours / others[best]
             name = f"{connections} / the best other, {best}"
-            ratios.append(_ratio(name, ratio, AIMS_BEST.get((bundle, connections))))
+            aim = AIMS_BEST.get((bundle, connections))
+            ratios.append(_ratio(name, ours / others[best], aim))
+            if UNLOGGED in by_name:
+                name = f"{connections} without access log / the same"
+                ratios.append(_ratio(name, by_name[UNLOGGED] / others[best], None))
     yield _table(("the service at connections", "ratio", "aim", ""), ratios)
 
 
@@ -154,6 +160,14 @@ def _idle(measured: list[dict[str, Any]]) -> str:
     ]
     heads = ("ms outside inference", "pause", "p50 / p99", "preprocess", "queue", "client sees")
     return _table((*heads, "aim, p50", ""), rows)
+
+
+def _memory(measured: list[dict[str, Any]]) -> str:
+    """Of the supervisor, and of a worker more."""
+    few, many = measured[0], measured[-1]
+    worker = (many["all_mib"] - few["all_mib"]) / (many["workers"] - few["workers"])
+    rows = [("supervisor", f"{many['supervisor_mib']:.0f}"), ("one more worker", f"{worker:.0f}")]
+    return _table(("proportional memory of the", "MiB"), rows)
 
 
 def _aims(measured: dict[str, Any]) -> str:

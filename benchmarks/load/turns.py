@@ -15,7 +15,7 @@ from subprocess import SubprocessError
 from rich.console import Console
 
 from benchmarks.load.alone import rate_alone
-from benchmarks.load.catalogue import OURS, baselines, ours
+from benchmarks.load.catalogue import OURS, UNLOGGED, baselines, ours
 from benchmarks.load.client import generate
 from benchmarks.load.results import Results
 from benchmarks.load.servers import DidNotStart, Setting, running
@@ -103,7 +103,11 @@ class Turns:
 
     def _measure_round(self, bundle: Path, best: Best, number: int) -> None:
         """Every server once; who begins changes with the round."""
-        turns: list[tuple[Setting, tuple[int, ...]]] = [(ours(bundle), CONNECTIONS)]
+        unlogged = ours(bundle, {"CAPSNET_ACCESS_LOG": "false"}, server=UNLOGGED)
+        turns: list[tuple[Setting, tuple[int, ...]]] = [
+            (ours(bundle), CONNECTIONS),
+            (unlogged, CONNECTIONS),
+        ]
         for server, settings in baselines(bundle).items():
             chosen = best[server]
             for setting in settings:

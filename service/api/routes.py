@@ -64,10 +64,6 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
     """The routes, those that are asked most first.
 
     Bundles are loaded anew over HTTP only where there are admin keys.
-
-    Args:
-        access: whether there are keys.
-        max_images: of one request to `/classify`.
     """
     schemes = SECURITY_SCHEMES if access.api else []
     post = partial(Route, "POST", dependencies=schemes)

@@ -84,11 +84,6 @@ class TargetQuery(PictureQuery):
     async def read_capsule(self, request: Request, manifest: Manifest, *, further: int) -> Capsule:
         """Encode the upload and take the target class, or the most present one.
 
-        Args:
-            request: with the upload.
-            manifest: of the network.
-            further: rows that are needed after it.
-
         Raises:
             QueueFull: see `Pipeline.admit`.
         """

@@ -27,11 +27,6 @@ class Part:
 def read_form(content_type: str, body: bytes, *, max_parts: int) -> list[Part]:
     """The parts of a form, in order.
 
-    Args:
-        content_type: the header's value, with the boundary.
-        body: the whole form.
-        max_parts: how many there may be.
-
     Raises:
         MalformedRequest: it is no form, or not a whole one.
         TooLarge: there are more parts.

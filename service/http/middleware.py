@@ -157,9 +157,10 @@ class Middleware:
             route = getattr(scope.get("route"), "path", "unknown")
         self.metrics.note_request(method, route, status, seconds)
         refused = status in _REFUSED
-        if route not in PROBES or refused:
+        quiet = _MOUNTED in scope and status < 400
+        level = logging.WARNING if refused else logging.DEBUG if quiet else logging.INFO
+        if (route not in PROBES or refused) and logs.ACCESS.isEnabledFor(level):
             times = {f"{stage}_ms": round(1000 * s, 2) for stage, s in seconds.items()}
-            level = logging.DEBUG if _MOUNTED in scope and status < 400 else logging.INFO
             fields = {"route": route, "status": status, **times}
             if refused:
                 fields["client"] = _address(scope)

@@ -18,10 +18,6 @@ _LONGEST = 1_000
 def choose_media_type(accept: str | None, offers: tuple[str, ...]) -> str:
     """The offer that the client likes best; the first of those it likes equally.
 
-    Args:
-        accept: the header's value; None or empty takes anything.
-        offers: media types, the default first.
-
     Raises:
         NotAcceptable: the client takes none of them, or says so at excessive length.
     """

@@ -40,13 +40,7 @@ def json_body(schema: Json, **more: Json) -> Json:
 
 
 def image_body(*, least: int = 1, most: int = 1, example: str = "/samples/7.png") -> Json:
-    """A request body with images, in each way to send so many.
-
-    Args:
-        least: how many images there have to be.
-        most: how many there may be.
-        example: the address of one.
-    """
+    """A request body with images, in each way to send so many."""
     several = {"type": "array", "minItems": least, "maxItems": most}
     images = _object("images", {**several, "items": _ENCODED})
     file = _FILE if most == 1 else {**several, "items": _FILE}
@@ -68,10 +62,6 @@ def complete(
     app: FastAPI, problems: Mapping[str, Collection[type[Problem]]]
 ) -> Callable[[str], bytes]:
     """Have the OpenAPI document hold what is missing; it is made when it is first asked for.
-
-    Args:
-        app: with all its routes.
-        problems: what can go wrong, by operation id.
 
     Returns:
         What gives the document as JSON, for a root path.

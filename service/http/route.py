@@ -60,11 +60,11 @@ class Request(fastapi.Request):
 
     async def body(self) -> bytes:
         """The whole body. The deadline runs from its end: the upload has a time of its own."""
-        if self.deadline and not hasattr(self, "_body"):
-            self.deadline.suspend()
-            await super().body()
+        is_new = not hasattr(self, "_body")
+        content = await super().body()
+        if self.deadline and is_new:
             self.deadline.start()
-        return await super().body()
+        return content
 
 
 @dataclass
@@ -80,10 +80,6 @@ class Deadline:
         now = time.monotonic()
         self.job.arrived, self.job.deadline = now, now + self.limit_s
         self.timeout.reschedule(asyncio.get_running_loop().time() + self.limit_s)
-
-    def suspend(self) -> None:
-        """Do not count for now."""
-        self.timeout.reschedule(None)
 
 
 class Picture(Response):
@@ -212,7 +208,8 @@ class Route(APIRoute):
         try:
             async with asyncio.timeout(None) as timeout:
                 request.deadline = Deadline(job, timeout, limit_s)
-                request.deadline.start()
+                if scope["method"] == "GET":  # else `Request.body` starts it
+                    request.deadline.start()
                 response = await self._respond(request)
         except TimeoutError as error:
             raise TooLate(f"no answer within {limit_s:g} s") from error

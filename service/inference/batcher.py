@@ -148,11 +148,6 @@ class Batcher:
 
         Cancelling the future drops the rows that are not yet in a batch.
 
-        Args:
-            key: of the runner.
-            rows: at least one.
-            job: whose rows they are.
-
         Raises:
             Closed: `close` was called, or a runner was lost.
         """

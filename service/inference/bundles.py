@@ -28,11 +28,6 @@ def load_runtimes(
 ) -> dict[str, Runtime]:
     """Load the bundles that the settings name. A broken one is left out, and so are hidden folders.
 
-    Args:
-        settings: where bundles are, which of them to load and on what.
-        strict: whether a broken one is an error.
-        workers: processes that share the threads.
-
     Raises:
         NothingToServe: the default bundle is not among the loaded ones.
         ReloadRefused: one is broken, if `strict`.

@@ -27,13 +27,7 @@ _LIMIT = 1 << 26
 
 
 class Connection:
-    """Sends and receives messages: any values that can be pickled.
-
-    Args:
-        reader: where frames come from.
-        writer: where they go.
-        receive: called with the parts of each message.
-    """
+    """Sends and receives messages: any values that can be pickled."""
 
     def __init__(
         self,
@@ -85,7 +79,7 @@ class EngineClient:
     loaded: Loaded
     """What the engine computes with, from `connect` on."""
 
-    def __init__(self, on_lost: Callable[[EngineClient], object] = lambda _remote: None) -> None:
+    def __init__(self, on_lost: Callable[[], object] = lambda: None) -> None:
         self._on_lost = on_lost
         self._lost = self._closed = False
         self._ids = itertools.count(1)
@@ -147,7 +141,7 @@ class EngineClient:
             if not future.done():
                 future.set_exception(Closed("the inference engine was lost"))
         if not self._closed:
-            self._on_lost(self)
+            self._on_lost()
 
     def _receive(self, number: int | None, outcome: Any) -> None:
         future: asyncio.Future[Any] | None = self._calls.get(number) if number else self._hello
@@ -160,12 +154,7 @@ class EngineClient:
 
 
 class Host:
-    """The engine's side: gives rows of all connections to one batcher.
-
-    Args:
-        batcher: computes them.
-        loaded: what it computes them with; told to whoever connects.
-    """
+    """The engine's side: gives rows of all connections to one batcher."""
 
     def __init__(self, batcher: Batcher, loaded: Loaded) -> None:
         self._batcher = batcher

@@ -54,12 +54,7 @@ class Loaded(NamedTuple):
 
 
 class Engine:
-    """Computes rows, of which those of different jobs share batches.
-
-    Args:
-        backend: computes rows; closed with the engine.
-        loaded: what it computes them with.
-    """
+    """Computes rows, of which those of different jobs share batches."""
 
     def __init__(self, backend: Backend, loaded: Loaded) -> None:
         self.backend, self.loaded = backend, loaded

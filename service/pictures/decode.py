@@ -38,10 +38,6 @@ def decode(content: bytes, *, max_pixels: int) -> Decoded:
     Large ones come smaller than they are, which is more than enough for a network and saves time
     (JPEGs, while they are decoded) and memory (all others, before they are made grey).
 
-    Args:
-        content: a whole file in one of FORMATS.
-        max_pixels: largest width x height, checked before anything is decoded.
-
     Raises:
         UnsupportedFormat: not one of FORMATS.
         TooLarge: more pixels than allowed.

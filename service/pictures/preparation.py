@@ -35,10 +35,6 @@ class Preparation:
 
     Files over a megapixel, or a megabyte, have half of the processes. Files are not decoded if
     their headers announce more than may be.
-
-    Args:
-        max_pixels: largest image.
-        processes: that decode, at least two.
     """
 
     def __init__(self, *, max_pixels: int, processes: int) -> None:
@@ -75,11 +71,6 @@ class Preparation:
 
         Those of one request take turns with others': it has no more at work than there are
         processes.
-
-        Args:
-            uploads: files.
-            spec: what they are made into.
-            deadline: seconds of `time.monotonic`.
 
         Raises:
             TooLarge: all of them together.

@@ -126,10 +126,6 @@ class Pool:
     def place(self, costs: Sequence[int], deadline: float) -> Iterator[None]:
         """A place for a job of several tasks, of which one waits or runs at a time.
 
-        Args:
-            costs: of its tasks.
-            deadline: of the job, in seconds of `time.monotonic`.
-
         Raises:
             QueueFull: see `Admission.admit`.
         """
@@ -146,11 +142,6 @@ class Pool:
 
         A call that is cancelled, because its deadline passed or nobody waits for it any more, has
         its process killed.
-
-        Args:
-            cpu_s: most seconds of CPU time.
-            function: of a module.
-            args: its arguments.
 
         Raises:
             Crashed: the process ended, as it does after `cpu_s`.

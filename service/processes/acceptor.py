@@ -22,13 +22,6 @@ class Acceptor:
 
     Then it looks again a millisecond later, three times at most, and accepts all the same: the
     other may be busy or stopped. A worker that cannot answer yet accepts only if all others cannot.
-
-    Args:
-        listeners: sockets that all workers have.
-        board: where each says how many connections it has.
-        slot: this worker's.
-        serve: takes an accepted connection.
-        can_answer: whether this worker can.
     """
 
     def __init__(

@@ -36,9 +36,6 @@ class Board:
 
     Each number is written by one process: those of a slot by the process that has it and, after its
     end, by the supervisor, which writes the state too.
-
-    Args:
-        descriptor: of the memory, as a child inherits it.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -19,13 +19,7 @@ _POLL_S = 0.05
 
 
 class Child:
-    """One process, from its start to its end.
-
-    Args:
-        module: what it runs.
-        process: it.
-        channel: to it.
-    """
+    """One process, from its start to its end."""
 
     def __init__(self, module: str, process: subprocess.Popen[bytes], channel: Channel) -> None:
         self._process = process
@@ -41,11 +35,6 @@ class Child:
     @classmethod
     async def start(cls, module: str, *arguments: object, descriptors: Iterable[int]) -> Self:
         """Run `python -m module`, given the descriptor of its channel and then the arguments.
-
-        Args:
-            module: what to run.
-            arguments: what else it is given.
-            descriptors: of files that it inherits.
 
         Raises:
             OSError: no process or descriptor is left.

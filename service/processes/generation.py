@@ -11,12 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class Generation:
-    """Lets workers join that have loaded the same bundles as the others.
-
-    Args:
-        workers: their places.
-        engine: the engine's, if it has one.
-    """
+    """Lets workers join that have loaded the same bundles as the others."""
 
     def __init__(self, workers: list[Place], engine: Place | None = None) -> None:
         self.workers, self.engine = workers, engine

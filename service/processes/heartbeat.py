@@ -52,13 +52,7 @@ class Inheritance:
 
 
 class Heartbeat:
-    """Reports to the supervisor, and passes on what it says.
-
-    Args:
-        end: of the channel.
-        report: what to say every second.
-        receive: called with each message; that the supervisor is gone is `{"leave": 0}`.
-    """
+    """Reports to the supervisor, and passes on what it says."""
 
     def __init__(
         self,

@@ -20,14 +20,7 @@ WORKER, ENGINE = "service.processes.worker", "service.processes.engine"
 
 
 class Places:
-    """Makes generations, and a tick for each second.
-
-    Args:
-        plan: how to run.
-        folder: for metrics and sockets.
-        receive: called with each message of a process, and its place.
-        changed: called when a process has ended.
-    """
+    """Makes generations, and a tick for each second."""
 
     def __init__(
         self,
@@ -57,10 +50,6 @@ class Places:
 
     def create(self, listeners: Sequence[socket.socket], *, strict: bool) -> Generation:
         """Start the workers of a generation, and its engine.
-
-        Args:
-            listeners: what workers accept from.
-            strict: whether its first processes fail if a bundle is broken.
 
         Raises:
             OSError: there is no descriptor for the engine's socket.

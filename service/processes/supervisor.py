@@ -37,10 +37,6 @@ class Supervisor:
     SIGTERM drains them; SIGHUP replaces them by others, with the bundles that are on disk then. One
     that hangs is killed and one that ends is replaced. Nothing healthy is ended: the service fails
     only if no worker can start, or none was ready for a minute.
-
-    Args:
-        plan: how to run.
-        folder: for metrics and sockets, as long as the service runs.
     """
 
     def __init__(self, plan: Plan, folder: Path) -> None:

@@ -36,16 +36,12 @@ def main() -> None:
     """Answer requests until the supervisor says that it is enough."""
     inherited = Inheritance.take()
     settings = Settings.from_environment().of_worker()
-    logs.configure(settings.log_format)
+    logs.configure(settings.log_format, access_log=settings.access_log)
     Worker(settings, inherited).run(sockets=[])
 
 
 class Connections(set[Any]):
-    """Open connections, which are counted.
-
-    Args:
-        closed: called when one is gone.
-    """
+    """Open connections, which are counted."""
 
     def __init__(self, closed: Callable[[], None]) -> None:
         super().__init__()
@@ -58,12 +54,7 @@ class Connections(set[Any]):
 
 
 class Worker(uvicorn.Server):
-    """uvicorn, but for the way it gets its connections and its orders.
-
-    Args:
-        settings: of this worker.
-        inherited: from the supervisor.
-    """
+    """uvicorn, but for the way it gets its connections and its orders."""
 
     def __init__(self, settings: Settings, inherited: Inheritance) -> None:
         self._settings = settings
@@ -86,7 +77,7 @@ class Worker(uvicorn.Server):
             timeout_keep_alive=KEEP_ALIVE_S,
         )
         super().__init__(config)
-        self._health, self._admission = self._app.state.health, self._app.state.admission
+        self._health = self._app.state.health
         self._leave_at = float("inf")
         self._joined = asyncio.Event()
         self._reloaded: asyncio.Future[Message] | None = None
@@ -134,8 +125,6 @@ class Worker(uvicorn.Server):
         return {
             "ready": self._health.can_answer,
             "running_s": round(self._health.running_s, 3),
-            "waiting": self._admission.waiting,
-            "connections": self._acceptor.connections,
         }
 
     def _receive(self, message: Message) -> None:
@@ -154,7 +143,7 @@ class Worker(uvicorn.Server):
         """Load the bundles, or connect to the engine, and wait until the supervisor agrees."""
         source, self._joined = self._inherited.source, asyncio.Event()
         if source:
-            remote = await EngineClient(lambda _: self._reconnect()).connect(Path(source))
+            remote = await EngineClient(self._reconnect).connect(Path(source))
             engine = Engine(remote, remote.loaded)
         else:
             strict = self._inherited.strict

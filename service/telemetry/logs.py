@@ -21,8 +21,12 @@ ACCESS = logging.getLogger("service.access")
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(context)s"
 
 
-def configure(log_format: LogFormat) -> None:
-    """Write all logs of this process to standard error."""
+def configure(log_format: LogFormat, *, access_log: bool = True) -> None:
+    """Write all logs of this process to standard error.
+
+    Without an access log, requests are logged only if they are refused for their key.
+    """
+    ACCESS.setLevel(logging.INFO if access_log else logging.WARNING)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(_TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -35,10 +35,6 @@ class Metrics:
     """A registry of its own or, where workers share a folder, the sum of all workers'.
 
     The children of a metric are remembered: prometheus_client finds each anew, behind a lock.
-
-    Args:
-        waiting_rows: how many rows wait for a batch now.
-        board: of the workers, if there are any.
     """
 
     def __init__(

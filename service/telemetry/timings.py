@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import defaultdict
 from contextvars import ContextVar
@@ -23,7 +24,7 @@ def note(stage: str, seconds: float, *, ended_s_ago: float = 0) -> None:
     collected = _current.get()
     if collected is not None:
         collected[stage] += seconds
-    if trace.get_current_span().is_recording():
+    if "opentelemetry.sdk" in sys.modules and trace.get_current_span().is_recording():
         ended = time.time_ns() - round(1e9 * ended_s_ago)
         started = ended - round(1e9 * seconds)
         trace.get_tracer(__name__).start_span(stage, start_time=started).end(ended)

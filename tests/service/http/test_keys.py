@@ -286,6 +286,16 @@ def test_refusals_are_logged_with_route_and_address(
     ] == [(one["route"], one["status"], one.get("client")) for one in fields]
 
 
+def test_without_an_access_log_refusals_alone_are_logged(
+    administered: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever turns it off still learns who tries keys."""
+    with caplog.at_level(logging.WARNING, logger="service.access"):
+        administered.get("/models")
+        administered.get("/models", headers={"X-API-Key": FIRST})
+    assert [401] == [vars(record)["fields"]["status"] for record in caplog.records]
+
+
 def test_without_admin_keys_nothing_is_reloaded_over_http(guarded: TestClient) -> None:
     """The route does not exist."""
     answer = guarded.post("/models/reload", headers={"X-API-Key": FIRST})

@@ -84,15 +84,15 @@ def gate() -> Gate:
 
 
 @pytest.fixture
-def lost() -> list[EngineClient]:
-    """Remotes that were told of the loss of their engine."""
+def lost() -> list[str]:
+    """What clients were told to be lost."""
     return []
 
 
 @pytest.fixture
-async def remote(gate: Gate, path: Path, lost: list[EngineClient]) -> AsyncIterator[EngineClient]:
+async def remote(gate: Gate, path: Path, lost: list[str]) -> AsyncIterator[EngineClient]:
     async with hosting(gate, path):
-        remote = await EngineClient(lost.append).connect(path)
+        remote = await EngineClient(lambda: lost.append("engine")).connect(path)
         yield remote
         remote.close()
 
@@ -258,14 +258,14 @@ asyncio.run(main())
 """
 
 
-async def test_a_killed_engine_is_told(path: Path, lost: list[EngineClient]) -> None:
+async def test_a_killed_engine_is_told(path: Path, lost: list[str]) -> None:
     """Its callers get `Closed`, in the batch or not, and so do those that come later."""
     command = [sys.executable, "-c", ENGINE, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as engine:  # noqa: ASYNC220  returns at once
         assert engine.stdout
         try:
             assert b"ready\n" == await asyncio.to_thread(engine.stdout.readline)
-            remote = await EngineClient(lost.append).connect(path)
+            remote = await EngineClient(lambda: lost.append("engine")).connect(path)
             tasks = [await begin(remote, 1), await begin(remote, 2)]
             assert b"computing\n" == await asyncio.to_thread(engine.stdout.readline)
         finally:
@@ -274,14 +274,14 @@ async def test_a_killed_engine_is_told(path: Path, lost: list[EngineClient]) -> 
     assert [Closed, Closed] == [type(outcome) for outcome in outcomes]
     with pytest.raises(Closed):
         await submit(remote, 3)
-    assert [remote] == lost
+    assert ["engine"] == lost
     async with hosting(Gate(double_arrays, is_open=True), path):  # where the lost one listened
         remote = await EngineClient().connect(path)
         assert [2] == await submit(remote, 1)
         remote.close()
 
 
-async def test_leaving_an_engine_is_no_loss(remote: EngineClient, lost: list[EngineClient]) -> None:
+async def test_leaving_an_engine_is_no_loss(remote: EngineClient, lost: list[str]) -> None:
     """Whoever still waits is told all the same."""
     task = await begin(remote, 1)
     assert remote.close()

@@ -106,6 +106,7 @@ def restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.captureWarnings(capture=False)
     root.handlers[:] = handlers
     root.setLevel(level)
+    logs.ACCESS.setLevel(logging.NOTSET)
 
 
 @pytest.mark.usefixtures("restored_logging")
