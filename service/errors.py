@@ -46,8 +46,8 @@ class Problem(Exception):
     def to_dict(self) -> dict[str, Any]:
         """Problem details; `parameter` is left out where there is none."""
         members = {"type": f"urn:capsnet:problem:{self.slug}", "title": self.title}
-        found = {**members, "status": self.status, "detail": self.detail}
-        return {**found, "parameter": self.parameter} if self.parameter else found
+        details = {**members, "status": self.status, "detail": self.detail}
+        return {**details, "parameter": self.parameter} if self.parameter else details
 
 
 def checked(outcome: T | Exception) -> T:

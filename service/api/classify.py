@@ -125,7 +125,7 @@ def _predict(
     manifest: Manifest, one: Encoded, novelty: Novelty | None, *, poses: bool
 ) -> Prediction:
     label, lengths = int(one.presence.argmax()), rounded(one.presence)
-    found = {
+    fields = {
         "label": label,
         "class_name": manifest.class_names[label],
         "length": lengths[label],
@@ -134,7 +134,7 @@ def _predict(
         "novelty": novelty,
         "fit": one.prepared,
     }
-    return Prediction.model_validate(found)
+    return Prediction.model_validate(fields)
 
 
 async def _judge(

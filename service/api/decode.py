@@ -96,9 +96,9 @@ async def decode(request: Request, query: DecodeQuery) -> View[DecodeAnswer]:
     request.pipeline.admit(len(poses) + ANSWER)
     images = await request.pipeline.decode(manifest, np.array(poses, np.float32), body.label)
     name = manifest.class_names[body.label]
-    found = about(manifest, label=body.label, class_name=name, images=list(images))
+    fields = about(manifest, label=body.label, class_name=name, images=list(images))
     draw = partial(encode_png, images[0], scale=query.scale)
-    return View(partial(DecodeAnswer, **found), manifest, draw, large=True)
+    return View(partial(DecodeAnswer, **fields), manifest, draw, large=True)
 
 
 async def _read(request: Request) -> DecodeBody:

@@ -69,7 +69,7 @@ async def equivariance(request: Request, query: EquivarianceQuery) -> Drawing[Eq
     presence, all_poses = await request.pipeline.encode_all(manifest, images)
     poses = all_poses[:, label]
     angles, has_poses = angles_deg(poses, capsule.pose), manifest.class_dim > 0
-    found = about(
+    fields = about(
         manifest,
         capsule,
         transform=walk.transform,
@@ -81,4 +81,4 @@ async def equivariance(request: Request, query: EquivarianceQuery) -> Drawing[Eq
     )
     draw = partial(draw_equivariance, manifest, walk, images, label=label)
     draw = partial(draw, presence=presence, poses=poses, angles_deg=angles)
-    return Drawing(partial(EquivarianceAnswer, **found), manifest, draw, large=True)
+    return Drawing(partial(EquivarianceAnswer, **fields), manifest, draw, large=True)

@@ -42,7 +42,7 @@ async def perturb(request: Request, query: PerturbQuery) -> View[PerturbAnswer]:
     poses = np.stack((capsule.pose, capsule.pose))
     poses[1, query.dim] += query.delta
     images = await request.pipeline.decode(manifest, poses, capsule.label)
-    found = about(
+    fields = about(
         manifest,
         capsule,
         dim=query.dim,
@@ -54,4 +54,4 @@ async def perturb(request: Request, query: PerturbQuery) -> View[PerturbAnswer]:
         perturbed=images[1],
     )
     draw = partial(encode_png, images[1], scale=query.scale)
-    return View(partial(PerturbAnswer, **found), manifest, draw)
+    return View(partial(PerturbAnswer, **fields), manifest, draw)

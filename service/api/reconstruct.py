@@ -33,6 +33,6 @@ async def reconstruct(request: Request, query: ReconstructQuery) -> View[Reconst
     (image,) = await request.pipeline.decode(manifest, capsule.pose[None], capsule.label)
     seen = capsule.prepared.image
     error = np.square(image - seen).mean()
-    found = about(manifest, capsule, input=seen, reconstruction=image, error=error)
+    fields = about(manifest, capsule, input=seen, reconstruction=image, error=error)
     draw = partial(encode_png, image, scale=query.scale)
-    return View(partial(ReconstructAnswer, **found), manifest, draw)
+    return View(partial(ReconstructAnswer, **fields), manifest, draw)

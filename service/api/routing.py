@@ -108,7 +108,7 @@ class RoutingAnswer(CapsuleAnswer):
     layers: list[HiddenLayer] = Field(description="Routed layers before the last one, if any.")
 
 
-class _Found(NamedTuple):
+class _Routed(NamedTuple):
     """What routing did with one image, and the class that was asked for."""
 
     capsule: Capsule
@@ -137,13 +137,13 @@ async def routing(request: Request, query: RoutingQuery) -> Drawing[RoutingAnswe
     request.pipeline.admit(1 + ANSWER)
     prepared = checked((await request.pipeline.prepare([upload], query.spec(manifest)))[0])
     trace = await request.pipeline.trace(manifest, prepared.image)
-    found = await asyncio.to_thread(_find, manifest, prepared, trace, query.target)
-    answer = partial(_answer, manifest, found, detail=query.detail)
-    draw = partial(draw_routing, found.view(), manifest, scale=query.scale)
+    routed = await asyncio.to_thread(_find, manifest, prepared, trace, query.target)
+    answer = partial(_answer, manifest, routed, detail=query.detail)
+    draw = partial(draw_routing, routed.view(), manifest, scale=query.scale)
     return Drawing(answer, manifest, draw, large=True)
 
 
-def _find(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | None) -> _Found:
+def _find(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | None) -> _Routed:
     classes, activated = trace.classes, manifest.presence == "activation"
     capsule = Encoded(prepared, classes.presence[-1], classes.poses[-1]).capsule(target)
     agreement = trace_agreement(
@@ -155,11 +155,11 @@ def _find(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | No
         activated=activated,
     )
     votes = project(classes.votes[capsule.label], agreement.weights[-1, capsule.label])
-    return _Found(capsule, trace, agreement, votes)
+    return _Routed(capsule, trace, agreement, votes)
 
 
-def _answer(manifest: Manifest, view: _Found, *, detail: bool) -> RoutingAnswer:
-    layer, classes, agreement = manifest.layers[-1], view.trace.classes, view.agreement
+def _answer(manifest: Manifest, routed: _Routed, *, detail: bool) -> RoutingAnswer:
+    layer, classes, agreement = manifest.layers[-1], routed.trace.classes, routed.agreement
 
     def large(values: Floats) -> Any:
         return values if detail else None
@@ -186,17 +186,17 @@ def _answer(manifest: Manifest, view: _Found, *, detail: bool) -> RoutingAnswer:
                 for maps, shares in zip(trace.presence, trace.couplings, strict=True)
             ],
         }
-        for name, trace in view.trace.hidden.items()
+        for name, trace in routed.trace.hidden.items()
     ]
     grid, types = on_grid(agreement.support, layer), by_type(agreement.support, layer)
     votes = {
-        "explained": view.votes.explained,
-        "points": large(view.votes.points),
-        "couplings": large(agreement.weights[-1, view.capsule.label]),
+        "explained": routed.votes.explained,
+        "points": large(routed.votes.points),
+        "couplings": large(agreement.weights[-1, routed.capsule.label]),
     }
-    found = about(
+    fields = about(
         manifest,
-        view.capsule,
+        routed.capsule,
         types=layer.types,
         rows=layer.rows,
         columns=layer.columns,
@@ -205,4 +205,4 @@ def _answer(manifest: Manifest, view: _Found, *, detail: bool) -> RoutingAnswer:
         votes=votes,
         layers=hidden,
     )
-    return RoutingAnswer(**found)
+    return RoutingAnswer(**fields)

@@ -142,5 +142,5 @@ def about(manifest: Manifest, capsule: Capsule | None = None, **more: Any) -> di
     if capsule is None:
         return fields
     name = manifest.class_names[capsule.label]
-    found = {"label": capsule.label, "class_name": name, "length": capsule.presence}
-    return {**fields, **found, "fit": capsule.prepared}
+    about_class = {"label": capsule.label, "class_name": name, "length": capsule.presence}
+    return {**fields, **about_class, "fit": capsule.prepared}

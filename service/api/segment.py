@@ -76,7 +76,7 @@ async def segment_image(request: Request, query: SegmentQuery) -> View[SegmentAn
     labels = candidates(encoded.presence, count)
     drawn = await request.pipeline.decode(manifest, encoded.poses[labels], labels)
     image = encoded.prepared.image
-    found = segment(
+    segmentation = segment(
         image[0], encoded.presence, labels, drawn[:, 0], threshold=threshold, count=count
     )
     segments = [
@@ -88,13 +88,13 @@ async def segment_image(request: Request, query: SegmentQuery) -> View[SegmentAn
             "reconstruction": one[None],
             "ink_share": share,
         }
-        for label, mask, one, share in zip(*found[:4], strict=True)
+        for label, mask, one, share in zip(*segmentation[:4], strict=True)
     ]
-    fit, ink = encoded.prepared, found.explained_ink
+    fit, ink = encoded.prepared, segmentation.explained_ink
     answer = partial(
         SegmentAnswer, **about(manifest, segments=segments, explained_ink=ink, fit=fit)
     )
-    painted = paint(image, found.reconstructions)
+    painted = paint(image, segmentation.reconstructions)
     return View(answer, manifest, partial(encode_png, painted, scale=query.scale))
 
 

@@ -77,6 +77,6 @@ async def sweep(request: Request, query: SweepQuery) -> Drawing[SweepAnswer]:
     images = plan.on_grid(await request.pipeline.decode(manifest, poses, label))
     meanings = [manifest.meaning(label, dim) for dim in plan.dims]
     steps = {"dims": plan.dims, "deltas": plan.deltas, "meanings": meanings}
-    found = about(manifest, capsule, pose=capsule.pose, images=list(map(list, images)), **steps)
+    fields = about(manifest, capsule, pose=capsule.pose, images=list(map(list, images)), **steps)
     draw = partial(draw_sweep_png, images, plan, manifest=manifest, label=label, scale=query.scale)
-    return Drawing(partial(SweepAnswer, **found), manifest, draw, large=True)
+    return Drawing(partial(SweepAnswer, **fields), manifest, draw, large=True)

@@ -55,7 +55,7 @@ class Budget:
         (self._unfinished.add if more else self._unfinished.discard)(body)
 
     def release(self, body: Body) -> None:
-        """Count a body's bytes no more."""
+        """Give back a body's bytes."""
         self._unfinished.discard(body)
         self.held_bytes -= body.size
         self._of_client[body.client] -= body.size

@@ -78,8 +78,8 @@ def find_route(scope: Scope) -> BaseRoute | None:
     for route in scope["app"].routes:
         match, _ = route.matches(scope)
         if match is Match.FULL:
-            found: BaseRoute = route
-            return found
+            full: BaseRoute = route
+            return full
         if match is Match.PARTIAL and partial is None:
             partial = route
     return partial

@@ -19,7 +19,7 @@ from service.errors import MalformedRequest
 from service.health import Health
 from service.http.body import Body, Budget
 from service.http.keys import KEY_HEADER, Access
-from service.http.problems import PROBES, REQUEST_ID, answer
+from service.http.problems import PROBES, REQUEST_ID, respond
 from service.settings import Settings
 from service.telemetry import logs, timings
 from service.telemetry.metrics import Metrics
@@ -115,14 +115,14 @@ class Middleware:
             _check_path(scope)
             self.access.check(scope)
             await self.app(scope, body.receive, send_with_headers)
-        except (asyncio.CancelledError, ClientDisconnect) as end:
-            if not isinstance(end, ClientDisconnect) and not body.was_abandoned():
+        except (asyncio.CancelledError, ClientDisconnect) as cause:
+            if not isinstance(cause, ClientDisconnect) and not body.was_abandoned():
                 raise
             status = status or CLIENT_LEFT
         except Exception as error:
             if status:
                 raise
-            await answer(scope, error, self.metrics)(scope, receive, send_with_headers)
+            await respond(scope, error, self.metrics)(scope, receive, send_with_headers)
         finally:
             body.stop_watching()
             self.budget.release(body)

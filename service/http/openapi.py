@@ -82,9 +82,9 @@ def complete(
                 declared = problems[operation["operationId"]]
                 kinds = [one for one in known if one in declared]
                 for status, of_status in groupby(kinds, lambda one: one.status):
-                    answer = _problem_answer(list(of_status), examples["problems"])
-                    name = "-or-".join(answer["content"][MEDIA_TYPE]["examples"])
-                    shared[name] = answer
+                    response = _problem_response(list(of_status), examples["problems"])
+                    name = "-or-".join(response["content"][MEDIA_TYPE]["examples"])
+                    shared[name] = response
                     reference = {"$ref": f"#/components/responses/{name}"}
                     operation["responses"][str(int(status))] = reference
         return document
@@ -123,7 +123,7 @@ def _add_examples(operation: Json, example: Json) -> None:
         next(iter(content[name].values()))["example"] = value
 
 
-def _problem_answer(problems: list[type[Problem]], examples: Json) -> Json:
+def _problem_response(problems: list[type[Problem]], examples: Json) -> Json:
     """The answer with one status: a problem of one of these types."""
     content = {
         "schema": {"$ref": "#/components/schemas/ProblemDetails"},
@@ -136,7 +136,7 @@ def _problem_answer(problems: list[type[Problem]], examples: Json) -> Json:
         },
     }
     titles = " or ".join(one.title for one in problems)
-    answer: Json = {"description": f"{titles}.", "content": {MEDIA_TYPE: content}}
+    response: Json = {"description": f"{titles}.", "content": {MEDIA_TYPE: content}}
     if {Busy, Unavailable} & set(problems):
-        answer["headers"] = {"Retry-After": _RETRY_AFTER}
-    return answer
+        response["headers"] = {"Retry-After": _RETRY_AFTER}
+    return response

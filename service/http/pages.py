@@ -26,9 +26,9 @@ class StaticFiles(staticfiles.StaticFiles):
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         """Answer with one file, or with 304."""
-        answer = super().file_response(*args, **kwargs)
-        answer.headers.update(_ASK_AGAIN)
-        return answer
+        response = super().file_response(*args, **kwargs)
+        response.headers.update(_ASK_AGAIN)
+        return response
 
 
 class StaticMount(Mount):

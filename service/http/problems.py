@@ -49,8 +49,8 @@ class ProblemDetails(BaseModel):
     request_id: str | None = None
 
 
-def answer(scope: Scope, error: Exception, metrics: Metrics) -> JSONResponse:
-    """The answer to a request whose handling raised something, which is released."""
+def respond(scope: Scope, error: Exception, metrics: Metrics) -> JSONResponse:
+    """The response to a request whose handling raised something, which is released."""
     problem, request_id = to_problem(error, scope), scope["state"]["request_id"]
     if problem is None:
         log.error("request %s failed", request_id, exc_info=error)

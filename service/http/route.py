@@ -125,7 +125,7 @@ class Route(APIRoute):
         needs_networks: while nothing is loaded, the answer is 503. The deadline covers making
             the answer, not sending it.
         openapi: what FastAPI cannot read off the handler.
-        more: for FastAPI's route.
+        options: for FastAPI's route.
     """
 
     def __init__(
@@ -138,31 +138,31 @@ class Route(APIRoute):
         problems: Iterable[type[Problem]] = (),
         needs_networks: bool = True,
         openapi: dict[str, Any] | None = None,
-        **more: Any,
+        **options: Any,
     ) -> None:
         self.permission = permission
         hints = get_type_hints(handler, include_extras=True)
-        answer = hints["return"]
+        returned = hints["return"]
         self._handler = handler
         self._query: type[Query] | None = hints.get("query")
-        plain = isinstance(answer, type) and issubclass(answer, Response)
+        plain = isinstance(returned, type) and issubclass(returned, Response)
         self._offers: tuple[str, ...] = (JSON,) if method == "POST" and not plain else ()
         png: dict[int | str, Any] = {}
-        self._draws = get_origin(answer) is Drawing
-        if get_origin(answer) in (Lazy, View, Drawing):
-            if get_origin(answer) is not Lazy:
+        self._draws = get_origin(returned) is Drawing
+        if get_origin(returned) in (Lazy, View, Drawing):
+            if get_origin(returned) is not Lazy:
                 self._offers, png = (JSON, PNG), png_answer("Where `Accept` prefers image/png.")
-            (answer,) = get_args(answer)
-        elif answer is Picture:
+            (returned,) = get_args(returned)
+        elif returned is Picture:
             self._offers, png = (PNG,), png_answer("There is no other answer.")
-        elif answer is FileResponse:
+        elif returned is FileResponse:
             png = png_answer("There is no other answer.")
         self.problems: set[type[Problem]] = {Problem, *problems}
         own: list[tuple[tuple[type[Problem], ...], object]] = [
             ((InvalidParameter, Unavailable, TooLate), needs_networks),
             ((InvalidParameter,), self._query),
             ((NotAcceptable,), self._offers),
-            ((Unauthorized,), more.get("dependencies")),
+            ((Unauthorized,), options.get("dependencies")),
         ]
         for raised, applies in own:
             self.problems.update(raised if applies else ())
@@ -174,11 +174,11 @@ class Route(APIRoute):
             operation_id=handler.__name__,
             summary=summary.removesuffix("."),
             methods=[method],
-            response_model=None if plain else answer,
-            response_class=answer if plain else JSONResponse,
+            response_model=None if plain else returned,
+            response_class=returned if plain else JSONResponse,
             responses={"4XX": {}, **png},  # by which FastAPI adds none of its own; see `complete`
             openapi_extra={**timeout, **(openapi or {})},
-            **more,
+            **options,
         )
         self.app = self._run_in_time if needs_networks else self._run
 
@@ -224,15 +224,15 @@ class Route(APIRoute):
             request.media_type = choose_media_type(accept, self._offers)
         if self._draws and request.media_type == PNG:
             request.pipeline.drawing = request.app.state.drawing.admission
-        found = await self._handler(request, *query)
-        match found:
+        result = await self._handler(request, *query)
+        match result:
             case Lazy():
-                return await _form(found, request)
+                return await _form(result, request)
             case Response():
-                return found
+                return result
             case BaseModel():
-                return _to_json(found)
-        return JSONResponse(found)
+                return _to_json(result)
+        return JSONResponse(result)
 
 
 def _read(model: type[Query], request: Request) -> Query:
@@ -241,10 +241,10 @@ def _read(model: type[Query], request: Request) -> Query:
     Raises:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
-    given = request.query_params
-    lists = {name: given.getlist(name) for name in model.lists & given.keys()}
+    values = request.query_params
+    lists = {name: values.getlist(name) for name in model.lists & values.keys()}
     try:
-        return model.model_validate({**given, **lists, **request.path_params})
+        return model.model_validate({**values, **lists, **request.path_params})
     except ValidationError as error:
         raise invalid(error) from error
 

@@ -42,8 +42,8 @@ def load_runtimes(
     runtimes: dict[str, Runtime] = {}
     threads = settings.threads or cpu_quota()
     named = [settings.bundles / name for name in settings.models]
-    found = settings.bundles.glob(f"[!.]*/{MANIFEST}")
-    for path in named or sorted(manifest.parent for manifest in found):
+    manifests = settings.bundles.glob(f"[!.]*/{MANIFEST}")
+    for path in named or sorted(manifest.parent for manifest in manifests):
         try:
             runtime = Runtime(
                 Bundle.open(path),

@@ -88,7 +88,7 @@ class Admission:
         job.waiting = job.cost
 
     def release(self, job: Job) -> None:
-        """Count rows of a job that will never be computed no more."""
+        """Take back the rows of a job that were not computed."""
         self.waiting -= job.waiting
         job.waiting = 0
 

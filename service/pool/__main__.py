@@ -46,11 +46,11 @@ def main() -> None:
         if not descriptors:
             _kill(pids.pop(number))
             continue
-        with socket.socket(fileno=descriptors[0]) as end:
+        with socket.socket(fileno=descriptors[0]) as connection:
             pids[number] = os.fork()
             if not pids[number]:
                 control.close()
-                _work(end, int(memory_bytes))
+                _work(connection, int(memory_bytes))
     for pid in pids.values():
         _kill(pid)
 
@@ -61,16 +61,16 @@ def _kill(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
-def _work(end: socket.socket, memory_bytes: int) -> None:
-    """Do tasks one after the other, until the pool closes its end."""
+def _work(connection: socket.socket, memory_bytes: int) -> None:
+    """Do tasks one after the other, until the pool closes its connection."""
     _die_with_parent()
     _limit_memory(memory_bytes)
-    stream = end.makefile("rb")
+    stream = connection.makefile("rb")
     with suppress(EOFError, OSError):
         while True:
             task: Task = pickle.load(stream)  # noqa: S301  of the process that started this one
             answer = pickle.dumps(_do(*task), pickle.HIGHEST_PROTOCOL)
-            end.sendall(struct.pack("=Q", len(answer)) + answer)
+            connection.sendall(struct.pack("=Q", len(answer)) + answer)
     os._exit(0)
 
 

@@ -30,7 +30,7 @@ class Child(NamedTuple):
     """A forked process."""
 
     number: int
-    end: socket.socket
+    connection: socket.socket
     """Tasks go in, results come out."""
     parent: int
     """The template's process id."""
@@ -86,7 +86,7 @@ class Template:
 
     def kill(self, child: Child) -> None:
         """End a process at once, whatever it does; or forget one that has ended."""
-        child.end.close()
+        child.connection.close()
         if child.parent == self.pid:
             self._tell(child.number)
 
@@ -152,7 +152,7 @@ class Pool:
         async with self._turns:
             child = self._take()
             try:
-                result, error = await _ask(child.end, task)
+                result, error = await _ask(child.connection, task)
             except ConnectionError as lost:
                 self._template.kill(child)
                 if child.parent != self._template.pid:
@@ -170,7 +170,7 @@ class Pool:
         """End the processes, also those of other pools of this template."""
         self._template.close()
         while self._idle:
-            self._idle.pop().end.close()
+            self._idle.pop().connection.close()
 
     def _take(self) -> Child:
         """A process that waits for a task, or a new one."""
@@ -178,26 +178,26 @@ class Pool:
             child = self._idle.pop()
             if child.parent == self._template.pid:
                 return child
-            child.end.close()
+            child.connection.close()
         try:
             return self._template.fork()
         except OSError as error:  # no descriptors or no memory, whatever the task
             raise Closed("a process that decodes or draws cannot be started") from error
 
 
-async def _ask(end: socket.socket, task: bytes) -> tuple[Any, Exception | None]:
+async def _ask(connection: socket.socket, task: bytes) -> tuple[Any, Exception | None]:
     """Send a task, and wait for what its function returned or raised."""
-    await asyncio.get_running_loop().sock_sendall(end, task)
-    (size,) = struct.unpack("=Q", await _receive(end, 8))
-    return pickle.loads(await _receive(end, size))  # type: ignore[no-any-return]  # noqa: S301  as above
+    await asyncio.get_running_loop().sock_sendall(connection, task)
+    (size,) = struct.unpack("=Q", await _receive(connection, 8))
+    return pickle.loads(await _receive(connection, size))  # type: ignore[no-any-return]  # noqa: S301  as above
 
 
-async def _receive(end: socket.socket, size: int) -> bytearray:
+async def _receive(connection: socket.socket, size: int) -> bytearray:
     loop = asyncio.get_running_loop()
     received = bytearray(size)
     rest = memoryview(received)
     while rest:
-        count = await loop.sock_recv_into(end, rest)
+        count = await loop.sock_recv_into(connection, rest)
         if not count:
             raise ConnectionResetError
         rest = rest[count:]

@@ -68,7 +68,7 @@ class Acceptor:
         self.note()
 
     def count_closed(self) -> None:
-        """Count a connection no more."""
+        """Count a connection that was closed."""
         self.connections -= 1
         self.note()
 

@@ -21,9 +21,9 @@ class Channel:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def open(cls, end: socket.socket) -> Self:
+    async def open(cls, connection: socket.socket) -> Self:
         """Take one end of a pair."""
-        return cls(*await asyncio.open_unix_connection(sock=end, limit=_LIMIT))
+        return cls(*await asyncio.open_unix_connection(sock=connection, limit=_LIMIT))
 
     def send(self, **message: Any) -> None:
         """Send a message; it is dropped if the other process is gone."""

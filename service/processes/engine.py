@@ -52,17 +52,17 @@ async def _serve(settings: Settings, inherited: Inheritance) -> None:
         runtimes = load_runtimes(settings, strict=inherited.strict)
         return open_engine(runtimes, on_batch=Metrics().note_batch, on_lost=lose)
 
-    heartbeat = Heartbeat(inherited.end, report, receive)
+    heartbeat = Heartbeat(inherited.connection, report, receive)
     await heartbeat.begin()
     loading = asyncio.ensure_future(asyncio.to_thread(load))
     leaving = asyncio.ensure_future(over.wait())
     await asyncio.wait([loading, leaving], return_when=asyncio.FIRST_COMPLETED)
     if not loading.done():
-        await heartbeat.end()
+        await heartbeat.exit()
     try:
         engine = loading.result()
     except (NothingToServe, ReloadRefused, DeviceError) as error:
-        await heartbeat.end(str(error))
+        await heartbeat.exit(str(error))
     settle_memory()
     assert isinstance(engine.backend, Batcher)
     host = Host(engine.backend, engine.loaded)
@@ -72,7 +72,7 @@ async def _serve(settings: Settings, inherited: Inheritance) -> None:
     server.close()
     if not failures:
         await host.drain(settings.drain_timeout_s)
-    await heartbeat.end(failures[0] if failures else None)
+    await heartbeat.exit(failures[0] if failures else None)
 
 
 if __name__ == "__main__":

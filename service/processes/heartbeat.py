@@ -24,8 +24,8 @@ _EVERY_S = 1.0
 class Inheritance:
     """What the supervisor starts a child with: its arguments are descriptors and words."""
 
-    end: socket.socket
-    """Of the channel."""
+    connection: socket.socket
+    """To the supervisor."""
     board: Board
     slot: int
     listeners: list[socket.socket]
@@ -39,10 +39,10 @@ class Inheritance:
         """Read the arguments; signals are the supervisor's alone."""
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(sig, signal.SIG_IGN)
-        _, end, board, slot, listeners, source, strict = sys.argv
+        _, connection, board, slot, listeners, source, strict = sys.argv
         write_as(int(slot))
         return cls(
-            socket.socket(fileno=int(end)),
+            socket.socket(fileno=int(connection)),
             Board(int(board)),
             int(slot),
             [socket.socket(fileno=int(one)) for one in listeners.split(",")],
@@ -56,18 +56,18 @@ class Heartbeat:
 
     def __init__(
         self,
-        end: socket.socket,
+        connection: socket.socket,
         report: Callable[[], Message],
         receive: Callable[[Message], None],
     ) -> None:
-        self._end = end
+        self._connection = connection
         self._report = report
         self._receive = receive
         self._orphaned = False
 
     async def begin(self) -> None:
         """Report from here on."""
-        self._channel = await Channel.open(self._end)
+        self._channel = await Channel.open(self._connection)
         self._tasks = [asyncio.ensure_future(self._listen()), asyncio.ensure_future(self._beat())]
 
     def say(self, **message: Any) -> None:
@@ -75,7 +75,7 @@ class Heartbeat:
         self._channel.send(**message)
         self._channel.send(**self._report())
 
-    async def end(self, failure: str | None = None) -> NoReturn:
+    async def exit(self, failure: str | None = None) -> NoReturn:
         """Say why, if it is a failure, and end the process, whatever its threads are doing."""
         for task in self._tasks:
             task.cancel()

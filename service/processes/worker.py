@@ -81,12 +81,12 @@ class Worker(uvicorn.Server):
         self._leave_at = float("inf")
         self._joined = asyncio.Event()
         self._reloaded: asyncio.Future[Message] | None = None
-        self._heartbeat = Heartbeat(inherited.end, self._report, self._receive)
+        self._heartbeat = Heartbeat(inherited.connection, self._report, self._receive)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until there is a reason to stop, and end the process."""
         await super().serve(sockets)
-        await self._heartbeat.end(self._health.failure)
+        await self._heartbeat.exit(self._health.failure)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

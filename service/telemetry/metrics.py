@@ -83,7 +83,7 @@ class Metrics:
         self._in_flight.inc()
 
     def end_request(self) -> None:
-        """Count it no more."""
+        """Count a request that was handled."""
         self._in_flight.dec()
         self._waiting.set(self._waiting_rows())
 
