@@ -156,15 +156,15 @@ def test_all_digits_are_decoded_as_one_batch(
     """One request, one call of the decoder, whatever the count."""
     calls = []
     engine = client.app.state.health.engine  # type: ignore[attr-defined]
-    decode = engine.decode
+    submit = engine.submit
 
-    async def note(job: Any, model: str, poses: Any, classes: Any) -> Any:
-        calls.append(len(poses))
-        return await decode(job, model, poses, classes)
+    async def note(key: tuple[str, str], rows: list[Any], job: Any) -> Any:
+        calls.append((key[1], len(rows)))
+        return await submit(key, rows, job)
 
-    monkeypatch.setattr(engine, "decode", note)
+    monkeypatch.setattr(engine, "submit", note)
     segment(client, pairs.images[0], count=3)
-    assert [3] == calls
+    assert [("encode", 1), ("decode", 3)] == calls
 
 
 def test_the_png_shows_input_and_digits_in_colour(client: TestClient, pairs: PairSet) -> None:
