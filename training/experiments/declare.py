@@ -172,7 +172,9 @@ FAMILIES = Experiment(
     "to 2 pixels, clothes mirrored too. The capsule networks are those of `mnist-compact`, "
     "`mnist-attention`, `mnist-shared` and `mnist-matrix`, trained by their recipes; the CNN has "
     "as many multiplications as the first. The papers train other sizes for far longer. Seed 2 of "
-    "`shared` learnt nothing of clothes: 90 % wrong; seeds 1 and 3 make 12.5 %.",
+    "`shared` learnt nothing of clothes: 90 % wrong; seeds 1 and 3 make 12.5 %. Errors of "
+    "`attention` and `matrix` are of earlier code: B inside the softmax; costs that could not "
+    "learn, and a stem of one convolution.",
     (*_by_family("mnist"), *_by_family("fashion-mnist", flip=True)),
     paper={
         "family-mnist-baseline": "0.39",
