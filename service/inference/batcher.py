@@ -7,6 +7,7 @@ list of results.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 from service.inference.job import Closed, DeadlineExceeded, Job
 
+log = logging.getLogger(__name__)
 QUICK_S = 0.01
 """Rows that take less may be computed on the event loop."""
 
@@ -304,7 +306,10 @@ class Batcher:
                 if len(call.results) == len(call.rows)
             ]
         )
-        self._on_batch(BatchReport(key, len(batch), now - began, runner.padding(len(batch))))
+        try:
+            self._on_batch(BatchReport(key, len(batch), now - began, runner.padding(len(batch))))
+        except Exception:  # the rows were computed all the same
+            log.exception("a batch was not counted")
 
     def _die(self, error: Exception, batch: list[_Row]) -> None:
         """Take no more rows, and answer all that are here."""

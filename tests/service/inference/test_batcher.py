@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import math
 import threading
 import weakref
 from collections.abc import AsyncIterator
@@ -318,19 +320,22 @@ async def test_a_runner_that_is_lost_on_the_loop_ends_the_thread_too() -> None:
     assert 1 == len(told)
 
 
-async def test_a_thread_that_ends_after_a_batch_is_told() -> None:
-    """A fault in what surrounds the batcher leaves no caller waiting for ever."""
-    told: list[Exception] = []
+@pytest.mark.parametrize("row_s", [0.0, math.inf])
+async def test_a_batch_that_cannot_be_counted_ends_nothing(
+    row_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rows were computed: their callers and the next ones are answered, and the log tells."""
 
     def fail(_report: BatchReport) -> None:
-        raise LookupError("no such metric")
+        raise OSError(errno.EMFILE, "too many open files")
 
-    async with batching(Gate(is_open=True), on_batch=fail, on_lost=told.append) as batcher:
-        assert [[2]] == await rows_of(start(batcher, 1))
-        await asyncio.to_thread(batcher._thread.join, PATIENCE_S)
-        with pytest.raises(Closed):
-            start(batcher, 2)
-    assert [LookupError] == [type(error) for error in told]
+    told: list[Exception] = []
+    runner = Runner(lambda rows: rows, 4, row_s=lambda: row_s)
+    batcher = Batcher({"q": runner}, on_batch=fail, on_lost=told.append)
+    assert [[1], [2]] == [(await batcher.submit("q", [row], Job(0))).rows for row in (1, 2)]
+    assert batcher.close(PATIENCE_S)
+    assert [] == told
+    assert 2 == caplog.text.count("a batch was not counted")
 
 
 async def test_a_thread_that_cannot_form_a_batch_is_told() -> None:
