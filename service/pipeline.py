@@ -82,7 +82,7 @@ class Pipeline:
     """Where the response has to wait to be drawn."""
 
     def __post_init__(self) -> None:
-        self._drawn = Job(self.job.arrived, self.job.deadline)
+        self._drawn = Job(self.job.arrived)
 
     def admit(self, rows: int) -> None:
         """Let the job wait for so many rows, and to be drawn, before anything is decoded.
@@ -93,6 +93,7 @@ class Pipeline:
         self.job.cost = rows
         self.admission.admit(self.job)
         if self.drawing:
+            self._drawn = Job(self.job.arrived, self.job.deadline)
             self.drawing.admit(self._drawn)
 
     def note_drawing(self) -> None:

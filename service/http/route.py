@@ -56,30 +56,15 @@ class Request(fastapi.Request):
     pipeline: Pipeline
     media_type: str
     """Of the answer, negotiated from `Accept`."""
-    deadline: Deadline | None = None
+    start_deadline: Callable[[], None] = staticmethod(lambda: None)
 
     async def body(self) -> bytes:
         """The whole body. The deadline runs from its end: the upload has a time of its own."""
         is_new = not hasattr(self, "_body")
         content = await super().body()
-        if self.deadline and is_new:
-            self.deadline.start()
+        if is_new:
+            self.start_deadline()
         return content
-
-
-@dataclass
-class Deadline:
-    """When the answer to a job has to be made."""
-
-    job: Job
-    timeout: asyncio.Timeout
-    limit_s: float
-
-    def start(self) -> None:
-        """Count from now."""
-        now = time.monotonic()
-        self.job.arrived, self.job.deadline = now, now + self.limit_s
-        self.timeout.reschedule(asyncio.get_running_loop().time() + self.limit_s)
 
 
 class Picture(Response):
@@ -207,9 +192,15 @@ class Route(APIRoute):
         )
         try:
             async with asyncio.timeout(None) as timeout:
-                request.deadline = Deadline(job, timeout, limit_s)
+
+                def start_deadline() -> None:
+                    now = job.arrived = time.monotonic()
+                    job.deadline = now + limit_s
+                    timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
+
+                request.start_deadline = start_deadline
                 if scope["method"] == "GET":  # else `Request.body` starts it
-                    request.deadline.start()
+                    start_deadline()
                 response = await self._respond(request)
         except TimeoutError as error:
             raise TooLate(f"no answer within {limit_s:g} s") from error

@@ -13,6 +13,7 @@ from service.inference.job import Admission, Job, QueueFull
 from service.pictures import ImageSpec
 from service.pictures.preparation import Preparation
 from service.pipeline import Encoded, Pipeline
+from tests.service.inference.gates import Clock
 
 FRAME = ImageSpec((1, 28, 28), "digit")
 Open = Callable[..., Pipeline]
@@ -55,6 +56,25 @@ def test_a_full_queue_refuses_before_anything_is_decoded(inspect: Open) -> None:
     inspect().admit(3)
     with pytest.raises(QueueFull):
         inspect().admit(1)
+
+
+def test_a_drawing_that_would_be_late_is_refused_at_once(inspect: Open) -> None:
+    """The deadline that counts is that of the end of the body, after the pipeline was made."""
+    now = time.monotonic()
+    clock = Clock()
+    clock.now = now - 100
+    drawing = Admission(8, clock=clock)
+    drawing.admit(first := Job(now))
+    clock.now = now
+    drawing.note(first, 1)  # a hundred seconds for each
+    drawing.admit(Job(now))
+    pipeline = inspect()
+    pipeline.drawing = drawing
+    pipeline.job.deadline = now + 60
+    with pytest.raises(QueueFull):
+        pipeline.admit(1)
+    pipeline.release()
+    assert (0, 1) == (pipeline.admission.waiting, drawing.waiting)
 
 
 def test_a_job_waits_no_more_once_its_rows_are_computed(
