@@ -118,12 +118,17 @@ async def _read_body(request: Request) -> bytes:
     if encoding == "identity":
         return body
     limit = request.app.state.settings.max_body_bytes
-    inflated = await asyncio.to_thread(_inflate, body, encoding.strip().lower(), limit)
+    inflated, is_whole = await asyncio.to_thread(_inflate, body, encoding.strip().lower(), limit)
     request.scope["state"]["hold"](len(inflated) - len(body))
+    if len(inflated) > limit:
+        raise TooLarge(f"the inflated body exceeds {limit:,} bytes")
+    if not is_whole:
+        raise MalformedRequest(f"the body ends within or after its {encoding} stream")
     return inflated
 
 
-def _inflate(body: bytes, encoding: str, limit: int) -> bytes:
+def _inflate(body: bytes, encoding: str, limit: int) -> tuple[bytes, bool]:
+    """At most a byte more than the limit, and whether that is all of the body."""
     if encoding not in _WINDOWS:
         raise UnsupportedFormat(f"Content-Encoding is gzip or deflate, not {encoding[:32]}")
     inflater = zlib.decompressobj(_WINDOWS[encoding])
@@ -131,11 +136,7 @@ def _inflate(body: bytes, encoding: str, limit: int) -> bytes:
         inflated = inflater.decompress(body, limit + 1)
     except zlib.error as error:
         raise MalformedRequest(f"the body is not {encoding}: {error}") from error
-    if len(inflated) > limit:
-        raise TooLarge(f"the inflated body exceeds {limit:,} bytes")
-    if not inflater.eof or inflater.unused_data:
-        raise MalformedRequest(f"the body ends within or after its {encoding} stream")
-    return inflated
+    return inflated, inflater.eof and not inflater.unused_data
 
 
 def _split(body: bytes, length: str | None) -> tuple[bytes | None, memoryview]:
@@ -200,6 +201,8 @@ def _read_inputs(
             tensors[one.name] = spec.from_json(one.data, one.shape)
         elif size is not None:
             tensors[one.name] = spec.from_bytes(content[:size], rows)
+            if size > len(content):
+                raise spec.refuse(f"binary_data_size is {size:,}; {len(content):,} bytes are left")
             content = content[size:]
     if content:
         raise MalformedRequest(f"{len(content):,} bytes follow the last tensor")

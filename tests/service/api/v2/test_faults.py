@@ -105,6 +105,15 @@ def test_tensors_in_bytes_are_finite(v2: triton.InferenceServerClient) -> None:
     assert "422" == refused.value.status()
 
 
+def test_a_tensor_is_as_long_as_it_says(service: httpx.Client) -> None:
+    """A larger size is no way to say all that is left."""
+    head = json.dumps(request(binary(10**9))).encode()
+    headers = {LENGTH: str(len(head))}
+    status, text = refusal(service.post(URL, content=head + IMAGE.tobytes(), headers=headers))
+    assert 422 == status
+    assert "binary_data_size is 1,000,000,000; 3,136 bytes are left" in text
+
+
 @pytest.mark.parametrize(
     ("length", "cut", "status", "words"),
     [
