@@ -13,6 +13,9 @@ from pathlib import Path
 USAGE = """usage: python -m service
 
 Settings are environment variables, such as CAPSNET_PORT=8000: see docs/reference/settings.md."""
+_LONGEST = (
+    80  # bytes of TMPDIR: the path of a socket, which is in a folder of it, has 107 (macOS: 103)
+)
 
 
 def main() -> None:
@@ -38,7 +41,12 @@ def supervise() -> None:
 
     plan = Plan.read()
     logs.configure(plan.log_format)
-    with tempfile.TemporaryDirectory(prefix="capsnet-", ignore_cleanup_errors=True) as folder:
+    temporary = tempfile.gettempdir()
+    if len(os.fsencode(temporary)) > _LONGEST:
+        temporary = "/tmp"  # noqa: S108  the folder made in it is this user's alone
+    with tempfile.TemporaryDirectory(
+        prefix="capsnet-", dir=temporary, ignore_cleanup_errors=True
+    ) as folder:
         os.environ[FOLDER] = folder
         failure = asyncio.run(Supervisor(plan, Path(folder)).run())
     if failure:

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,10 +42,10 @@ def _source_alone(container: object) -> None:
 
 
 @pytest.fixture
-def settings(bundles: Path, tmp_path: Path) -> dict[str, str]:
+def settings(bundles: Path) -> Iterator[dict[str, str]]:
     """Of two workers whose temporary files are in a folder of the test's own."""
-    (tmp_path / "temporary").mkdir()
-    return {**few(bundles), "TMPDIR": str(tmp_path / "temporary")}
+    with tempfile.TemporaryDirectory() as folder:
+        yield {**few(bundles), "TMPDIR": folder}
 
 
 Log = Callable[[], str]
@@ -383,3 +384,14 @@ def test_a_killed_supervisor_leaves_nothing(settings: dict[str, str]) -> None:
         process.kill()
         wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
         assert [] == list(Path(settings["TMPDIR"]).glob("capsnet-*"))
+
+
+def test_the_engine_has_a_socket_where_temporary_paths_are_long(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    """The path of a socket has at most 107 bytes."""
+    (folder := tmp_path / ("long" * 30)).mkdir()
+    shared = {**settings, "CAPSNET_ENGINE": "shared", "TMPDIR": str(folder)}
+    with starting(shared) as (process, client):
+        all_ready(client)
+        assert 0 == ends_clean(process, shared)
