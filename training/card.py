@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest
+from model.bundle.dimensions import PoseDimension
 from model.capsnet import FAMILIES, build
-from model.interpret.dimensions import PoseDimension
 from training.answers import interval
 from training.data.datasets import DATASETS
 from training.figures import MOST_WRONG

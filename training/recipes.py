@@ -19,11 +19,11 @@ from model.capsnet.matrix import MatrixConfig
 from model.capsnet.network import NetworkConfig
 from model.capsnet.shared import SharedConfig
 from model.capsnet.stem import Conv
+from training.data.augment import Augmentation, Pad
 
 TaskName = Literal["single", "pairs"]
 LossName = Literal["margin", "spread", "cross-entropy"]
 Schedule = Literal["exponential", "cosine"]
-Pad = Literal["zero", "reflect"]
 Precision = Literal["float32", "bfloat16"]
 
 RECONSTRUCTION_TEXT = 0.0005
@@ -42,7 +42,7 @@ class SettingError(ValueError):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Augmentation):
     """What, with a seed, decides how a network is trained, up to the rounding of a device.
 
     Raises:
@@ -67,7 +67,6 @@ class Recipe:
     """Parts of the network, such as `stem` or `classes.weight`, that are not trained."""
     epochs: float = 30.0
     """Of all training images once, or of 100,000 pairs."""
-    batch_size: int = 128
     learning_rate: float = 1e-3
     """Of Adam, at its highest."""
     schedule: Schedule = "cosine"
@@ -76,18 +75,6 @@ class Recipe:
     decay_steps: int = 2000
     warmup_steps: int = 0
     """Steps over which the rate rises from zero, at most a tenth of the run."""
-    shift_px: int = 2
-    """Training images are moved by up to this many pixels each way."""
-    flip: bool = False
-    """Whether half of the training images, drawn anew each time, are mirrored left to right."""
-    affine: float = 0.0
-    """Training images are turned, scaled and sheared by up to this share of affNIST's ranges."""
-    elastic_px: float = 0.0
-    """They are bent: nodes of a net over them move by up to this many pixels, each its own way."""
-    erase_px: int = 0
-    """A square of up to this many pixels, anywhere in a training image, is made black."""
-    pad: Pad = "zero"
-    """What moves in at the edges of training images: black, or the image mirrored there."""
     convolutions: Precision = "float32"
     """Of convolutions (and a baseline's linear layers) in training on a CPU with instructions for
     bfloat16; on other CPUs they are float32, on a GPU always bfloat16."""

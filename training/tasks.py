@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,17 +20,19 @@ from training.recipes import Recipe, TaskName
 class Task(ABC):
     """Makes batches and losses for the trainer; of several processes, each computes some rows."""
 
-    stream: ClassVar[type[BatchStream | PairStream]]
-
     def __init__(
         self, recipe: Recipe, training: Examples, *, seed: int, device: torch.device
     ) -> None:
-        self.batches: RowStream = self.stream(training, recipe, seed=seed, device=device)
         self._recipe = recipe
+        self.batches = self._stream(training, seed=seed, device=device)
         self._device = device
         self._classify = classification_loss(recipe)
         self._rounds = convolution_precision(recipe.convolutions, device) == "bfloat16"
         """Whether convolutions are in bfloat16, whose gradients need no scale."""
+
+    @abstractmethod
+    def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
+        """Where batches come from."""
 
     @abstractmethod
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,7 +67,8 @@ class Task(ABC):
 class Single(Task):
     """One object in each image: name it, and draw it from its class capsule."""
 
-    stream = BatchStream
+    def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
+        return BatchStream(training, self._recipe, seed=seed, device=device)
 
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Images, themselves to be drawn (B, C, H, W), and the one class of each."""
@@ -82,7 +84,9 @@ class Single(Task):
 class Pairs(Task):
     """Two digits of different classes in each image (Sabour 2017, section 6)."""
 
-    stream = PairStream
+    def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
+        size_px = self._recipe.network.height
+        return PairStream(training, self._recipe, size_px=size_px, seed=seed, device=device)
 
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Images, each digit alone to be drawn (B, 2, H, W), and both classes."""

@@ -10,7 +10,7 @@ from typing import Self
 
 from model.bundle.atomic_file import replacing
 from model.bundle.manifest import GraphRole, Manifest
-from model.interpret.novelty import PoseGaussians
+from model.bundle.novelty import PoseGaussians
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"

@@ -6,8 +6,8 @@ import re
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args
 
-from model.interpret.dimensions import PoseDimension
-from model.interpret.novelty import NoveltyRule
+from model.bundle.dimensions import PoseDimension
+from model.bundle.novelty import NoveltyRule
 
 SCHEMA_VERSION = 2
 PreprocessRule = Literal["digit", "pair", "stretch", "crop"]

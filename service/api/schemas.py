@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from model.bundle import Manifest
-from model.interpret.dimensions import DimensionName
+from model.bundle.dimensions import DimensionName
 from model.preprocess import Fit, Floats, Polarity
 from model.preprocess.polarity import FoundPolarity
 from service.errors import checked

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from model.bundle import CARD, MANIFEST, Bundle
-from model.interpret.dimensions import PoseDimension
-from model.interpret.novelty import NoveltyRule
+from model.bundle.dimensions import PoseDimension
+from model.bundle.novelty import NoveltyRule
 from service.settings import Settings
 from tests.training.published import RUN, say_training
 from training.card import CURVES, ROUTING, WRONG, write_card

@@ -17,6 +17,7 @@ from model.bundle import NOVELTY, Bundle, digest, write_manifest
 from model.bundle.atomic_file import replacing
 from model.capsnet import Network, build
 from model.capsnet.weights import load
+from model.interpret.novelty import rank
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training.analysis.dimensions import name_dimensions
@@ -128,9 +129,9 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
     described = f"{len(images):,} training images that the network was {seen_or_not(manifest)}"
     rule = fit_novelty(runtime, images, described=described)
     gaussians = rule.gaussians
-    known = rule.rank(find_features(runtime, images[len(images) // 2 :], gaussians)).lowest
+    known = rank(rule, find_features(runtime, images[len(images) // 2 :], gaussians)).lowest
     others = {
-        kind: rule.rank(find_features(runtime, novel, gaussians)).lowest
+        kind: rank(rule, find_features(runtime, novel, gaussians)).lowest
         for kind, novel in draw_others(manifest, data_dir).items()
     }
     draw_roc({kind: roc(known, scores) for kind, scores in others.items()}, bundle.path / ROC)

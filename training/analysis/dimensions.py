@@ -18,7 +18,7 @@ from typing import NamedTuple, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from model.interpret.dimensions import DimensionName, PoseDimension
+from model.bundle.dimensions import DimensionName, PoseDimension
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training.data.datasets import Examples

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from model.bundle import Manifest
+from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.interpret.novelty import (
     Features,
-    NoveltyRule,
-    PoseGaussians,
     flatten_poses,
     measure_features,
+    rank,
     tabulate,
 )
 from model.preprocess import Floats, prepare, scale
@@ -62,7 +62,7 @@ def fit_novelty(runtime: Runtime, images: Floats, *, described: str) -> NoveltyR
         )
         rule = NoveltyRule(QUANTILES, length, margin, error, threshold=0.0, images=described)
         rule = replace(rule, distance=distance, gaussians=gaussians)
-        threshold = tabulate(rule.rank(features).lowest[middle:], [1 - KNOWN_SHARE])[0]
+        threshold = tabulate(rank(rule, features).lowest[middle:], [1 - KNOWN_SHARE])[0]
         if threshold > 0:
             break
     return replace(rule, threshold=threshold)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +19,8 @@ from torch.nn import functional
 
 from model.preprocess import WHITE
 from training.data.datasets import Examples
-from training.recipes import Pad, Recipe
 
+Pad = Literal["zero", "reflect"]
 NODES = 5
 """Of the elastic net, down and across; the outermost lie in the corners."""
 NUMBERS = 4 + 2 * NODES * NODES
@@ -44,6 +45,25 @@ class Distortion(NamedTuple):
 NOT_DISTORTED = Distortion()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """How batches are made of training images; a recipe adds how a network learns from them."""
+
+    batch_size: int = 128
+    shift_px: int = 2
+    """Training images are moved by up to this many pixels each way."""
+    flip: bool = False
+    """Whether half of the training images, drawn anew each time, are mirrored left to right."""
+    affine: float = 0.0
+    """Training images are turned, scaled and sheared by up to this share of affNIST's ranges."""
+    elastic_px: float = 0.0
+    """They are bent: nodes of a net over them move by up to this many pixels, each its own way."""
+    erase_px: int = 0
+    """A square of up to this many pixels, anywhere in a training image, is made black."""
+    pad: Pad = "zero"
+    """What moves in at the edges of training images: black, or the image mirrored there."""
+
+
 class Batch(NamedTuple):
     """Images (B, C, H, W) float32 in [0, 1] and labels (B,) int64."""
 
@@ -64,7 +84,13 @@ class RowStream(ABC):
     """
 
     def __init__(
-        self, examples: Examples, recipe: Recipe, *, size: int, seed: int, device: torch.device
+        self,
+        examples: Examples,
+        recipe: Augmentation,
+        *,
+        size: int,
+        seed: int,
+        device: torch.device,
     ) -> None:
         self._images = torch.tensor(examples.images, device=device)
         self._labels = torch.tensor(examples.labels, device=device)
@@ -119,7 +145,7 @@ class BatchStream(RowStream):
     """
 
     def __init__(
-        self, examples: Examples, recipe: Recipe, *, seed: int, device: torch.device
+        self, examples: Examples, recipe: Augmentation, *, seed: int, device: torch.device
     ) -> None:
         size = len(examples.labels)
         super().__init__(examples, recipe, size=size, seed=seed, device=device)

@@ -20,13 +20,13 @@ from training.data.augment import (
     NOT_DISTORTED,
     NUMBERS,
     STEPS,
+    Augmentation,
     RowStream,
     distort,
     shift,
 )
 from training.data.datasets import Examples, digest
 from training.data.source import DatasetError
-from training.recipes import Recipe
 
 EPOCH_PAIRS = 100_000
 """Pairs hardly ever recur, so this only says how often a run is validated."""
@@ -102,13 +102,23 @@ class PairDraw:
 class PairStream(RowStream):
     """Training pairs without end; batch `step` depends on the seed and the step alone.
 
-    Pairs have the size of the recipe's network. Digits are distorted first, each in its own image.
+    Digits are distorted first, each in its own image.
+
+    Args:
+        size_px: height and width of a pair.
     """
 
     def __init__(
-        self, examples: Examples, recipe: Recipe, *, seed: int, device: torch.device
+        self,
+        examples: Examples,
+        recipe: Augmentation,
+        *,
+        size_px: int,
+        seed: int,
+        device: torch.device,
     ) -> None:
         super().__init__(examples, recipe, size=EPOCH_PAIRS, seed=seed, device=device)
+        self._size_px = size_px
         self._pairs = PairDraw(examples.labels, shift_px=recipe.shift_px)
 
     def make(self, rows: Tensor) -> PairBatch:
@@ -118,7 +128,7 @@ class PairStream(RowStream):
             numbers = rows[:, 6:].reshape(-1, NUMBERS)
             distorted = distort(digits.float(), numbers, self._distortion)
             digits = distorted.round().to(torch.uint8)
-        size, reach = self._recipe.network.height, self._recipe.shift_px
+        size, reach = self._size_px, self._recipe.shift_px
         layers = lay_out(digits, rows[:, 2:6], size=size, reach=reach)
         images = overlay(layers)
         return PairBatch(images.float() / WHITE, layers.float() / WHITE, self._labels[rows[:, :2]])

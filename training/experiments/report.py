@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from model.bundle import Manifest
+from model.bundle.novelty import NoveltyRule
 from model.canvas import ACCENT, INK
 from model.capsnet import Network, build, family_of
-from model.interpret.novelty import NoveltyRule
 from model.interpret.sweep import plan_sweep
 from model.preprocess import Floats, scale
 from training.answers import answer, evaluating, interval, is_wrong, measure_presence

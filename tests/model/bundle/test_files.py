@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from model.bundle import MANIFEST, NOVELTY, WEIGHTS, Bundle, BundleError, digest, write_manifest
-from model.interpret.novelty import NoveltyRule, PoseGaussians
+from model.bundle.novelty import NoveltyRule, PoseGaussians
 
 ALL = [
     *(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from model.bundle import Bundle, Manifest
-from model.interpret.dimensions import PoseDimension
-from model.interpret.novelty import NoveltyRule
+from model.bundle.dimensions import PoseDimension
+from model.bundle.novelty import NoveltyRule
 
 
 @pytest.fixture

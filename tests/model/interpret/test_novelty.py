@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.interpret.novelty import (
     Features,
-    NoveltyRule,
-    PoseGaussians,
     flatten_poses,
+    judge,
+    measure_distances,
     measure_features,
+    rank,
     tabulate,
 )
 
@@ -41,7 +43,7 @@ def features(
 
 def test_ranks_are_read_off_the_tables() -> None:
     """Between two quantiles a rank is interpolated; error and distance count from the other end."""
-    ranks = RULE.rank(features(length=0.85, margin=0.7, error=0.4, distance=2.5))
+    ranks = rank(RULE, features(length=0.85, margin=0.7, error=0.4, distance=2.5))
     assert [0.3, 0.1, 0.25, 0.7] == pytest.approx([float(rank[0]) for rank in ranks])
     assert [0.1] == pytest.approx(ranks.lowest)
 
@@ -53,7 +55,7 @@ def test_ranks_are_read_off_the_tables() -> None:
 )
 def test_one_odd_feature_is_enough(odd: dict[str, float]) -> None:
     """Outside of all known images the score is zero, whatever the other features say."""
-    assert [0] == RULE.rank(features(**odd)).lowest.tolist()
+    assert [0] == rank(RULE, features(**odd)).lowest.tolist()
 
 
 def test_features_are_those_of_the_longest_capsule() -> None:
@@ -85,7 +87,7 @@ def test_distances_are_from_the_mean_of_the_most_present_class() -> None:
     poses = np.array([[[0.9, 0], [0, 0]], [[0, 0], [0.8, 0]], [[0.3, 0.4], [0, 0.1]]], np.float32)
     presence = np.linalg.norm(poses, axis=2)
     expected = [0, 0.3, np.linalg.norm([0.6, 2 * 0.4, 0, 4 * 0.1])]
-    assert expected == pytest.approx(GAUSSIANS.measure_distances(presence, poses), abs=1e-6)
+    assert expected == pytest.approx(measure_distances(GAUSSIANS, presence, poses), abs=1e-6)
 
 
 def test_poses_are_as_long_as_their_classes_are_present() -> None:
@@ -98,7 +100,7 @@ def test_poses_are_as_long_as_their_classes_are_present() -> None:
 def test_a_rule_without_distances_judges_by_the_others() -> None:
     """As one of a network without poses; nothing is said of the distance."""
     rule = replace(RULE, distance=())
-    (found,) = rule.judge(features(length=0.85)._replace(distance=None))
+    (found,) = judge(rule, features(length=0.85)._replace(distance=None))
     assert (False, 0.7, None) == (found.novel, found.score, found.distance_score)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from model.bundle import Bundle
-from model.interpret.dimensions import PoseDimension
+from model.bundle.dimensions import PoseDimension
 from model.interpret.sweep import Sweep
 from model.interpret.sweep_grid import draw_sweep
 

@@ -12,8 +12,9 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from model.bundle import Bundle
-from model.interpret.dimensions import PoseDimension
-from model.interpret.novelty import Features, NoveltyRule, PoseGaussians, measure_features
+from model.bundle.dimensions import PoseDimension
+from model.bundle.novelty import NoveltyRule, PoseGaussians
+from model.interpret.novelty import Features, measure_features, rank
 from model.preprocess import scale
 from model.runtime import Runtime
 from service.api.classify import NoveltyReport
@@ -62,7 +63,7 @@ def test_each_image_is_compared_with_training_images(
     assert {"problem"} == broken.keys()
     for prediction, picture in ((first, digits[3]), (last, digits[8])):
         features = expected_features(runtime, picture)
-        ranks, found = RULE.rank(features), prediction["novelty"]
+        ranks, found = rank(RULE, features), prediction["novelty"]
         assert float(1 - ranks.lowest[0]) == pytest.approx(found["score"], abs=1e-4)
         assert [float(1 - rank[0]) for rank in ranks] == pytest.approx(
             [found[f"{name}_score"] for name in ("length", "margin", "error", "distance")],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.interpret.dimensions import PoseDimension
+from model.bundle.dimensions import PoseDimension
 from model.runtime import Runtime
 from training.analysis.dimensions import (
     DELTAS,

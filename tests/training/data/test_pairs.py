@@ -45,7 +45,7 @@ def stream(
     network = DynamicConfig(height=20, width=20)
     changes = {"batch_size": batch_size, "shift_px": 4, **distortion._asdict()}
     recipe = Recipe("r", task="pairs", network=network, **changes)
-    return PairStream(examples, recipe, seed=seed, device=CPU)
+    return PairStream(examples, recipe, size_px=recipe.network.height, seed=seed, device=CPU)
 
 
 def assert_same(expected: PairBatch, actual: PairBatch) -> None:

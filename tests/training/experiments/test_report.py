@@ -8,8 +8,8 @@ from PIL import Image
 
 from model import SHIPPED
 from model.bundle import MANIFEST, Bundle
+from model.bundle.novelty import NoveltyRule
 from model.capsnet import build
-from model.interpret.novelty import NoveltyRule
 from training.data.datasets import Examples
 from training.experiments import EXPERIMENTS, ROWS
 from training.experiments.declare import Column

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from model.interpret.dimensions import PoseDimension
+from model.bundle.dimensions import PoseDimension
 
 
 @pytest.mark.parametrize(

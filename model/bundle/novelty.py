@@ -1,0 +1,110 @@
+"""The novelty rule of a bundle, as its manifest and its file of Gaussians hold it.
+
+`model.interpret.novelty` judges images by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class PoseGaussians:
+    """The poses of training images: for each class a Gaussian, all with the same covariance.
+
+    Raises:
+        ValueError: the sizes of the arrays do not go together, or a number is not finite.
+    """
+
+    means: Floats
+    """(K, K * D): for each most present class the mean poses of all classes."""
+    whitening: NDArray[np.float16]
+    """(K * D, K * D): W, with W W^T the inverse of the covariance, up to a factor."""
+
+    def __post_init__(self) -> None:
+        if self.means.ndim != 2 or self.whitening.shape != (self.means.shape[1],) * 2:
+            raise ValueError("means (K, K * D) and whitening (K * D, K * D) do not go together")
+        if not (np.isfinite(self.means).all() and np.isfinite(self.whitening).all()):
+            raise ValueError("a number is not finite")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                means, whitening = arrays["means"], arrays["whitening"]
+        except (BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
+            raise ValueError("it is no .npz file of means and whitening") from error
+        return cls(means, whitening)
+
+    def save(self, file: BinaryIO) -> None:
+        """Write an .npz file."""
+        np.savez_compressed(file, means=self.means, whitening=self.whitening)
+
+
+@dataclass(frozen=True)
+class NoveltyRule:
+    """The rule of one bundle: quantiles of each feature, and the threshold of the lowest rank.
+
+    Raises:
+        ValueError: the tables are not of one size, do not rise, or the threshold is out of range.
+    """
+
+    quantiles: tuple[float, ...]
+    """Rising from 0 to 1."""
+    length: tuple[float, ...]
+    """The feature's value at each quantile; so are the next two, and `distance`."""
+    margin: tuple[float, ...]
+    error: tuple[float, ...]
+    threshold: float
+    """An image is novel if its lowest rank is below."""
+    images: str
+    """Which images the rule was fitted on."""
+    others: tuple[dict[str, float | int | str], ...] = ()
+    """How it fares on images of other kinds: kind, images, auc, known_percent."""
+    distance: tuple[float, ...] = ()
+    """Empty where the rule goes without; elsewhere the bundle has a file of `gaussians`."""
+    gaussians: PoseGaussians | None = field(default=None, compare=False, repr=False)
+    """From which distances are measured; not in the manifest."""
+
+    def __post_init__(self) -> None:
+        tables = [self.quantiles, self.length, self.margin, self.error]
+        tables += [self.distance] if self.distance else []
+        if len({len(table) for table in tables}) > 1 or len(self.quantiles) < 2:
+            raise ValueError("the tables of the novelty rule differ in size")
+        if any(np.any(np.diff(table) < 0) for table in tables):
+            raise ValueError("a table of the novelty rule does not rise")
+        if self.gaussians and not self.distance:
+            raise ValueError("the novelty rule has no table of distances")
+        if not 0 <= self.threshold <= 1:
+            raise ValueError("the threshold of the novelty rule is out of range")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave, JSON's lists for tuples.
+
+        Raises:
+            ValueError, TypeError: a key is unknown or missing, or a value out of range.
+        """
+        if not isinstance(values, dict):
+            raise TypeError("the novelty rule is an object")
+        tuples = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **tuples})
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the manifest holds: all but the Gaussians."""
+        values = asdict(replace(self, gaussians=None))
+        del values["gaussians"]
+        return values
