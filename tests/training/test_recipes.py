@@ -220,7 +220,7 @@ def test_every_field_has_a_kind_that_is_understood() -> None:
     ("setting", "message"),
     [
         ("epochs", "'epochs' is not KEY=VALUE"),
-        ("colour=red", "colour is no setting. The recipe has .*name, .*dynamic network has channels"),
+        ("colour=red", "colour is no setting. The recipe has .*name, .*dynamic network"),
         ("rounds=2", "rounds is no setting"),
         ("network.epochs=2", "network.epochs is no setting"),
         ("network={}", "network is no setting"),
