@@ -10,6 +10,7 @@ BUNDLE ?= model/bundles/$(PRESET)
 ARGS ?=
 SEEDS ?= 1 2 3
 RESULTS ?= runs/gpu/results
+KSERVE ?= runs/kserve
 ENGINE ?= $(notdir $(shell command -v docker || command -v podman || echo docker))
 BASE ?= docker.io/library/python:3.13-slim
 TARGET ?= cpu
@@ -21,7 +22,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test test-cuda check docs pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench attack sbom image image-test base-image clean
+.PHONY: help serve test test-cuda check docs pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -92,6 +93,11 @@ image-test: $(VENV)/.dev ## Run the end-to-end tests against a container of IMAG
 
 base-image: ## Make BASE from Debian's packages, where no registry answers (as root, with podman).
 	sh tools/base_image.sh $(BASE)
+
+kserve-check: ## Hold deploy/kserve against the models of KServe's SDK, in an environment of its own.
+	@$(PYTHON) -m venv $(KSERVE) && $(KSERVE)/bin/python -m pip install --quiet \
+		--requirement deploy/kserve/requirements.txt
+	$(KSERVE)/bin/python -W ignore tools/kserve_models.py deploy/kserve/inferenceservice.yaml
 
 bench-setup: $(VENV)/.dev ## Make an environment for each server that the benchmarks compare.
 	$(BIN)/python -m benchmarks.load setup
