@@ -166,7 +166,9 @@ def prometheus(
     if program is None:
         pytest.skip("needs the program prometheus: install Debian's package of that name")
     folder, port = tmp_path_factory.mktemp("prometheus"), free_port()
-    scraping = {"job_name": "capsnet", "static_configs": [{"targets": [service.base_url.netloc]}]}
+    labels = {"namespace": "capsnet", "pod": "capsnet-predictor-0"}  # an operator's, of a pod
+    target = {"targets": [service.base_url.netloc], "labels": labels}
+    scraping = {"job_name": "capsnet", "static_configs": [target]}
     config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scraping]}
     (folder / "config.yml").write_text(json.dumps(config, default=bytes.decode))
     process = subprocess.Popen(

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import httpx
 import pytest
 
 from service.pictures import SAMPLES
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 def ask(prometheus: httpx.Client, query: str) -> float | None:
@@ -41,6 +45,15 @@ def test_a_prometheus_reads_what_the_service_counts(
     wait_for(prometheus, rows, rows_before + 3)
     waiting = ask(prometheus, "capsnet_waiting_rows")
     assert 0 == waiting
+
+
+@pytest.mark.parametrize(
+    "manifest", ["kubernetes/components/keda/scaledobject.yaml", "kserve/inferenceservice.yaml"]
+)
+def test_autoscalers_get_a_number(prometheus: httpx.Client, manifest: str) -> None:
+    """The query of each manifest finds the waiting rows: none now."""
+    (query,) = re.findall(r"^ +query: (.+)$", (DEPLOY / manifest).read_text(), re.MULTILINE)
+    wait_for(prometheus, query, 0)
 
 
 def test_promtool_finds_no_fault(service: httpx.Client) -> None:
