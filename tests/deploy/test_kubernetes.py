@@ -147,6 +147,11 @@ def test_links_of_services_are_off(shipped: Objects, monkeypatch: pytest.MonkeyP
         Settings.from_environment()
 
 
+def test_processes_of_killed_workers_are_reaped(shipped: Objects) -> None:
+    """As Compose's `init`: the supervisor as first process would leave them as zombies."""
+    assert pod_of(shipped)["shareProcessNamespace"]
+
+
 @pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
 def test_probes_ask_open_routes(shipped: Objects, probe: str) -> None:
     """Each is a route that needs no key, at the port that the container names."""
