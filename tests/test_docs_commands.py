@@ -36,6 +36,7 @@ PAGES = sorted(
 OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY)]
 NOT_RUN = {
     "docker compose": "needs Docker; tests/docker reads the files",
+    "kubectl ": "needs a cluster; tests/deploy renders what is applied",
     "BUNDLES_DIR=bundles docker compose": "needs Docker",
     ".venv/bin/python -m pip install": "needs a package index",
     "pip install ./client": "needs a package index",
