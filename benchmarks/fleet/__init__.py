@@ -1,0 +1,1 @@
+"""Many replicas behind a load balancer, simulated; one of them measured."""
