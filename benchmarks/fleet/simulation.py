@@ -6,6 +6,7 @@ Admission is the service's own, with a simulated clock; batches are formed as it
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -57,6 +58,8 @@ class Replica:
     limit: int
     """Most rows admitted."""
     speed: float = 1.0
+    open: int = 0
+    """Requests under way, as a load balancer counts connections."""
     admission: Admission = field(init=False)
     queue: deque[Job] = field(default_factory=deque)
     batch: list[Job] = field(default_factory=list)
@@ -66,19 +69,28 @@ class Replica:
     def __post_init__(self) -> None:
         self.admission = Admission(self.limit, clock=self.clock)
 
-    @property
-    def open(self) -> int:
-        """Requests under way, as a load balancer counts connections."""
-        return len(self.queue) + len(self.batch)
+    def admit(self, job: Job) -> None:
+        """Queue a job, or raise `QueueFull`."""
+        self.admission.admit(job)
+        self.queue.append(job)
+        self.open += 1
+
+    def give_up(self, job: Job) -> bool:
+        """Answer 504 if there is no answer yet; whether that was so."""
+        if waited := job.waiting > 0:
+            self.admission.release(job)
+            self.open -= 1
+        return waited
 
     def take(self) -> tuple[float, int]:
         """Form the next batch; its seconds, and how many jobs were dropped as too late for it."""
         late = 0
         while self.queue and len(self.batch) < self.network.max_rows:
             job = self.queue.popleft()
+            if not job.waiting:  # it was given up
+                continue
             if job.deadline < self.clock.now + self._expected_s(len(self.batch) + 1):
-                self.admission.release(job)
-                late += 1
+                late += self.give_up(job)
             else:
                 self.batch.append(job)
         if late:
@@ -86,11 +98,12 @@ class Replica:
         return (self.network.seconds(len(self.batch)) / self.speed if self.batch else 0.0), late
 
     def finish(self, seconds: float) -> list[Job]:
-        """Count the batch, which took so long, as computed."""
-        done, self.batch = self.batch, []
-        self._last = seconds, len(done)
+        """Count the batch, which took so long, as computed; the jobs that are answered."""
+        done, self.batch = [job for job in self.batch if job.waiting], []
+        self._last = seconds, max(1, len(done))
         for job in done:
             self.admission.note(job, 1)
+        self.open -= len(done)
         return done
 
     def _expected_s(self, rows: int) -> float:
@@ -163,12 +176,13 @@ def simulate(
 
 
 class _Run:
-    """One simulation: batches end in order, between arrivals."""
+    """One simulation: batches end and deadlines pass in order, between arrivals."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self._replicas = replicas
         self._clock = replicas[0].clock
         self._ends: list[tuple[float, int, Replica, float]] = []
+        self._deadlines: deque[tuple[float, Replica, Job]] = deque()
         self._order = count()
         self._latencies: list[tuple[float, float]] = []
         """When each job arrived that was answered, and how long it took."""
@@ -180,24 +194,25 @@ class _Run:
         """Send each request when its time has come."""
         rejected = counted = 0
         for arrived in arrivals:
-            self._end_batches(arrived)
+            self._advance(arrived)
             if not counted and arrived >= warm_up_s:
                 self._late = 0
-            self._clock.now = arrived
-            replica, job = balancer(self._replicas), Job(arrived, arrived + deadline_s)
             counted += arrived >= warm_up_s
             try:
-                replica.admission.admit(job)
+                self._send(balancer(self._replicas), Job(arrived, arrived + deadline_s))
             except QueueFull:
                 rejected += arrived >= warm_up_s
-                continue
-            replica.queue.append(job)
-            if not replica.batch:
-                self._begin(replica)
-        self._end_batches(float("inf"))
+        self._advance(math.inf)
         found = [took for arrived, took in self._latencies if arrived >= warm_up_s]
         p50_s, p99_s = np.percentile(found, (50, 99))
         return Figures(rejected / counted, self._late / counted, float(p50_s), float(p99_s))
+
+    def _send(self, replica: Replica, job: Job) -> None:
+        self._clock.now = job.arrived
+        replica.admit(job)
+        self._deadlines.append((job.deadline, replica, job))
+        if not replica.batch:
+            self._begin(replica)
 
     def _begin(self, replica: Replica) -> None:
         seconds, late = replica.take()
@@ -206,10 +221,22 @@ class _Run:
             end = self._clock.now + seconds
             heapq.heappush(self._ends, (end, next(self._order), replica, seconds))
 
-    def _end_batches(self, until: float) -> None:
-        while self._ends and self._ends[0][0] <= until:
-            self._clock.now, _, replica, seconds = heapq.heappop(self._ends)
-            for job in replica.finish(seconds):
-                self._latencies.append((job.arrived, self._clock.now - job.arrived))
-            if replica.queue:
-                self._begin(replica)
+    def _advance(self, until: float) -> None:
+        """Let everything happen that is due before."""
+        while True:
+            end = self._ends[0][0] if self._ends else math.inf
+            deadline = self._deadlines[0][0] if self._deadlines else math.inf
+            if min(end, deadline) > until or end == deadline == math.inf:
+                return
+            if end <= deadline:
+                self._end_batch()
+            else:
+                self._clock.now, replica, job = self._deadlines.popleft()
+                self._late += replica.give_up(job)
+
+    def _end_batch(self) -> None:
+        self._clock.now, _, replica, seconds = heapq.heappop(self._ends)
+        for job in replica.finish(seconds):
+            self._latencies.append((job.arrived, self._clock.now - job.arrived))
+        if replica.queue:
+            self._begin(replica)
