@@ -1,7 +1,8 @@
 """What callers of many replicas see, by load and by the balancer's choice.
 
 python -m benchmarks.fleet --replicas 16 --slow 1
-python -m benchmarks.fleet --check mnist-attention
+python -m benchmarks.fleet --check mnist --seconds 12
+python -m benchmarks.fleet --rates --seconds 4
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ from rich.table import Table
 
 from benchmarks.fleet.open_loop import OpenLoop
 from benchmarks.fleet.simulation import BALANCERS, Clock, Figures, Network, Replica, simulate
+from benchmarks.fleet.worker import ALONE, SATURATING, measure_rates
 from benchmarks.load.catalogue import ours
 from benchmarks.load.client import generate
 from benchmarks.load.servers import ROOT, Running, running
 from service.settings import Settings
 
 LOADS = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
-ALONE = {"CAPSNET_WORKERS": "1", "CAPSNET_THREADS": "1", "CAPSNET_ACCESS_LOG": "false"}
-SATURATING = 64
-"""Connections."""
 
 
 def build(network: Network, replicas: int, slow: int = 0) -> list[Replica]:
@@ -89,6 +88,15 @@ def compare(network: Network, replicas: int, slow: int, deadline_s: float, secon
     return table
 
 
+def list_rates(seconds: float) -> Table:
+    """What one worker does with each bundle."""
+    columns = ("images/s of a core", "pictures/s", "CPU ms", "tensor images/s", "CPU ms")
+    table = _table("bundle", *columns)
+    for bundle, *found in measure_rates(seconds):
+        table.add_row(bundle, *(f"{one:,.0f}" if one > 20 else f"{one:.2f}" for one in found))
+    return table
+
+
 def describe_network(network: Network) -> str:
     """In words."""
     return (
@@ -118,9 +126,12 @@ def main(
     bundle: Annotated[
         str, typer.Option("--check", help="Measure one worker with this bundle, and compare.")
     ] = "",
+    rates: Annotated[bool, typer.Option("--rates", help="Measure what one worker does.")] = False,
 ) -> None:
     """Print what is rejected and the 99th percentile at 50 to 120 % load."""
-    if bundle:
+    if rates:
+        table = list_rates(seconds)
+    elif bundle:
         table = check(bundle, deadline_s=deadline, seconds=seconds)
     else:
         network = Network(start_ms / 1000, row_ms / 1000)

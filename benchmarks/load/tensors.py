@@ -35,7 +35,7 @@ IMAGES = 32
 CONNECTIONS = 4
 TRITON = "Triton (PyTriton)"
 WARM_UP_S = 2.0
-_LABEL = r'"name":"label"[^}]*"data":\[(\d+)'
+LABEL = r'"name":"label"[^}]*"data":\[(\d+)'
 """The first image's."""
 
 
@@ -79,7 +79,7 @@ def _ours(bundle: Path) -> Setting:
     variables = {"CAPSNET_BUNDLES": str(bundle.parent), "CAPSNET_PORT": "{port}"}
     form = partial(request, f"/v2/models/{bundle.name}/infer")
     command = (sys.executable, "-m", "service")
-    return Setting(OURS, "defaults", command, ROOT, variables, form, _LABEL)
+    return Setting(OURS, "defaults", command, ROOT, variables, form, LABEL)
 
 
 def _triton(bundle: Path) -> Iterator[Setting]:
@@ -91,7 +91,7 @@ def _triton(bundle: Path) -> Iterator[Setting]:
         ("1 instance", {"WORKERS": "1", "THREADS": CORES, "SPIN": "0"}),
         (f"{CORES} instances", {"WORKERS": CORES, "THREADS": "1"}),
     ):
-        yield Setting(TRITON, label, command, FOLDER, common | variables, form, _LABEL)
+        yield Setting(TRITON, label, command, FOLDER, common | variables, form, LABEL)
 
 
 def request(path: str, png: bytes) -> bytes:
