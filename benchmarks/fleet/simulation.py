@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -85,11 +85,13 @@ class Replica:
     def take(self) -> tuple[float, int]:
         """Form the next batch; its seconds, and how many jobs were dropped as too late for it."""
         late = 0
+        upcoming = sum(job.waiting > 0 for job in islice(self.queue, self.network.max_rows))
+        ends = self.clock.now + self._expected_s(upcoming)
         while self.queue and len(self.batch) < self.network.max_rows:
             job = self.queue.popleft()
             if not job.waiting:  # it was given up
                 continue
-            if job.deadline < self.clock.now + self._expected_s(len(self.batch) + 1):
+            if job.deadline < ends:
                 late += self.give_up(job)
             else:
                 self.batch.append(job)

@@ -242,13 +242,14 @@ class Batcher:
             key=lambda item: item[1][0].job.arrived,
         )
         now, max_rows = self._clock(), self._runners[key].max_rows
+        ends = now + self._expected_s(key, self._upcoming(queue, max_rows))
         batch: list[_Row] = []
         expired: list[_Outcome] = []
         while queue and len(batch) < max_rows:
             call = queue[0]
             if not call.future.done():  # its caller has not left
                 rows = call.rows[call.taken : call.taken + max_rows - len(batch)]
-                if call.job.deadline < now + self._expected_s(key, len(batch) + len(rows)):
+                if call.job.deadline < ends:
                     expired.append((call, DeadlineExceeded("the deadline would pass in the queue")))
                 else:
                     call.started = call.started if call.taken else now
@@ -262,6 +263,16 @@ class Batcher:
         _deliver(expired)
         self._running_since = now
         return key, batch
+
+    @staticmethod
+    def _upcoming(queue: list[_Call], max_rows: int) -> int:
+        """Rows of the next batch, if none is dropped."""
+        rows = 0
+        for call in queue:
+            rows += 0 if call.future.done() else len(call.rows) - call.taken
+            if rows >= max_rows:
+                return max_rows
+        return rows
 
     def _expected_s(self, key: Hashable, rows: int) -> float:
         """Seconds of a batch: fewer rows than the last had take less, more are not known to."""

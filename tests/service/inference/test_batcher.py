@@ -220,6 +220,22 @@ async def test_few_rows_are_expected_to_take_less_than_the_last_batch() -> None:
         assert [[10]] == await rows_of(start(batcher, 5, job=Job(0.08, deadline=0.13)))
 
 
+async def test_a_row_is_dropped_if_its_whole_batch_would_end_too_late() -> None:
+    """The rows beside it take their time too; without it, they are computed sooner."""
+    gate, clock = Gate(), Clock()
+    async with batching(gate, max_rows=4, clock=clock) as batcher:
+        call = start(batcher, 1, 2, 3, 4)
+        await gate.running()
+        clock.now = 0.08
+        gate.let(2)
+        await call
+        hasty = start(batcher, 5, job=Job(0.08, deadline=0.13))
+        others = start(batcher, 6, 7, 8, job=Job(0.09, deadline=1.0))
+        with pytest.raises(DeadlineExceeded):
+            await hasty
+        assert [[12, 14, 16]] == await rows_of(others)
+
+
 async def test_results_say_how_long_they_waited_and_were_computed() -> None:
     """Waiting ends when the first row is in a batch, and computing with the last result."""
     gate, clock = Gate(), Clock()
