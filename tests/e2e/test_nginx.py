@@ -150,7 +150,7 @@ def expect_busy(answer: bytes) -> None:
 def test_the_service_knows_the_client_s_address(start_service: Start, tmp_path: Path) -> None:
     """It takes nginx's word for it: what one address may hold, and the log, go by the client."""
     log = tmp_path / "log"
-    script = f"exec {' '.join(SOURCE)} 2> {log}"
+    script = f"exec {' '.join(SOURCE)} 2>> {log}"
     keys = '["an-api-key-of-some-length"]'
     _process, direct = start_service(
         command=lambda _environment: ["sh", "-c", script], CAPSNET_API_KEYS=keys
@@ -160,7 +160,10 @@ def test_the_service_knows_the_client_s_address(start_service: Start, tmp_path: 
         transport = httpx.HTTPTransport(local_address="127.0.0.9")
         with httpx.Client(transport=transport, base_url=client.base_url) as other:
             assert 401 == other.get("/models").status_code
-    assert "client=127.0.0.9" in log.read_text()
+    deadline = time.monotonic() + 5
+    while "client=127.0.0.9" not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
 
 
 def test_a_service_that_is_not_there_is_a_problem(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_the_size_of_pictures_may_be_forced(
     [
         (("--set", "epochs=0"), "must be positive"),
         (("--set", "epochs=nan"), "epochs is a number, not nan"),
-        (("--set", "colour=red"), "colour is no setting. The recipe has name,"),
+        (("--set", "colour=red"), "colour is no setting. The recipe has batch_size,"),
         (("--seed=-1",), "Invalid value for '--seed'"),
         (("--threads=-1",), "Invalid value for '--threads'"),
         (("--max-minutes=-1",), "Invalid value for '--max-minutes'"),
