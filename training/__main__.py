@@ -242,9 +242,9 @@ def evaluate(
 @app.command()
 def analyse(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
     """Find out what is inside a bundle, on held-out images; `export` does so too."""
-    from training import analysis  # noqa: PLC0415  training itself needs no onnx
+    from training.analysis.bundle import analyse as analysed  # noqa: PLC0415  as above
 
-    bundle = analysis.analyse(Bundle.open(bundle_dir), data_dir, folder=data)
+    bundle = analysed(Bundle.open(bundle_dir), data_dir, folder=data)
     console.print(f"wrote {bundle.path}")
 
 

@@ -73,6 +73,8 @@ def _sections(bundle: Bundle) -> Iterator[str]:
         yield _ROUTING.format(iterations=manifest.layers[-1].iterations, file=ROUTING)
     if manifest.novelty:
         yield _novelty(manifest, shown)
+    elif manifest.analysed_version and manifest.mask_threshold is None:
+        yield _NO_NOVELTY
     yield f"## Limits\n\n{_limits(manifest)}"
 
 
@@ -254,6 +256,11 @@ def _cell(one: PoseDimension | None) -> str:
     return "*part*" if one.name == "localised" else f"{one.effect} {one.strength:.2f}"
 
 
+_NO_NOVELTY = """## Novelty
+
+This bundle has no novelty rule: a rule needs at least 300 held-out images."""
+
+
 def _novelty(manifest: Manifest, shown: set[str]) -> str:
     rule = manifest.novelty
     assert rule is not None
@@ -265,7 +272,9 @@ def _novelty(manifest: Manifest, shown: set[str]) -> str:
 In each, the score is the share of training images that are less unusual. The novelty score is the
 highest of them; an image is novel above a threshold that 95 % of training images stay below. The
 rule was fitted on one half of {rule.images}, and the threshold on the other."""
-    if not unseen_by(runs_of(manifest.training)):
+    if rule.test_novel_percent is not None:
+        text += f" Of the test images, {rule.test_novel_percent:g} % are novel: false alarms."
+    elif not unseen_by(runs_of(manifest.training)):
         text += " New images of the same kind are more unusual: more than 5 % of them are novel."
     if not rule.others:
         return text

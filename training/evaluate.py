@@ -18,6 +18,7 @@ from model.interpret.masks import INK, find_masks
 from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from training.analysis.novelty import novel_percent
 from training.answers import (
     BATCH,
     WrongAnswers,
@@ -63,6 +64,8 @@ class Scores:
     """The confusion, or the scores of each shift of pairs."""
     shifts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of pairs: scores by the largest shift of their digits, the paper's first (`score_shift`)."""
+    novel_percent: float | None = None
+    """Share of the images that are novel, if the bundle has a novelty rule."""
 
     @property
     def errors(self) -> int:
@@ -173,7 +176,9 @@ def score_single(runtime: Runtime, examples: Examples, *, split: Split, which: s
     for name, row in zip(names, counts, strict=True):
         table.add_row(name, *(str(count) if count else "" for count in row))
     protocol = f"{which}, through this bundle; one view of each image, one network, float32"
-    return Scores(split, len(presence), protocol, find_wrong(examples, presence), table)
+    wrong = find_wrong(examples, presence)
+    novel = novel_percent(runtime, scale(examples.images))
+    return Scores(split, len(presence), protocol, wrong, table, novel_percent=novel)
 
 
 def score_pairs(runtime: Runtime, digits: Examples, *, split: Split, which: str) -> Scores:
@@ -308,6 +313,9 @@ def _keep(bundle: Bundle, scores: Scores) -> None:
     reads = reads_of(bundle.path.parent, runs_of(manifest.training))
     training = {**manifest.training, "test_reads": [asdict(read) for read in reads]}
     kept = Bundle(bundle.path, replace(manifest, metrics=scores.metrics(), training=training))
+    if scores.split == "test" and kept.manifest.novelty:
+        novelty = replace(kept.manifest.novelty, test_novel_percent=scores.novel_percent)
+        kept = Bundle(bundle.path, replace(kept.manifest, novelty=novelty))
     (bundle.path / WRONG).unlink(missing_ok=True)
     if len(scores.wrong.images):
         draw_wrong(scores.wrong, manifest.class_names, bundle.path / WRONG)

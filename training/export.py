@@ -21,7 +21,7 @@ from model.capsnet import Network, build, family_of
 from model.preprocess import scale
 from model.runtime import Runtime
 from model.runtime.cpu import open_session
-from training.analysis import analyse
+from training.analysis.bundle import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
 from training.card import CURVES
 from training.data.pairs import validation_pairs

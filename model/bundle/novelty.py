@@ -74,6 +74,8 @@ class NoveltyRule:
     """Which images the rule was fitted on."""
     others: tuple[dict[str, float | int | str], ...] = ()
     """How it fares on images of other kinds: kind, images, auc, known_percent."""
+    test_novel_percent: float | None = None
+    """Share of the test images of the network's own data set that are novel: false alarms."""
     distance: tuple[float, ...] = ()
     """Empty where the rule goes without; elsewhere the bundle has a file of `gaussians`."""
     gaussians: PoseGaussians | None = field(default=None, compare=False, repr=False)

@@ -10,7 +10,7 @@ Four features of each image are compared with those of the last training images:
   most present class (Lee et al. 2018, "A Simple Unified Framework for Detecting Out-of-Distribution
   Samples and Adversarial Attacks", equation 2, on poses in place of a hidden layer).
 
-The rank of a feature, a conformal p-value, is the share of the training images that are at least
+The rank of a feature is the share of the training images that are at least
 as unusual in it (shorter, narrower, worse reconstructed, further away). An image is novel if its
 lowest rank is below a threshold that 95 % of the training images reach. Its novelty score is one
 minus that rank.

@@ -15,7 +15,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {
     "service": ["service.processes.worker", "service.processes.engine", "service.healthcheck"],
-    "training": ["training.__main__", "training.export", "training.evaluate", "training.analysis"],
+    "training": [
+        "training.__main__",
+        "training.export",
+        "training.evaluate",
+        "training.analysis.bundle",
+    ],
 }
 
 

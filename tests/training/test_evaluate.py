@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from model.bundle import CARD, Bundle, write_manifest
+from model.bundle.novelty import NoveltyRule
 from model.capsnet import Network
 from model.interpret.masks import find_masks
 from model.interpret.segmentation import candidates, segment
@@ -72,6 +73,20 @@ def test_a_test_score_is_in_manifest_and_card(bundle: Bundle, data_dir: Path) ->
     assert f"({WRONG})" in card
     assert (bundle.path / WRONG).exists()
     assert f"{low:.2f} to {high:.2f}" in scores.headline()
+
+
+@pytest.mark.parametrize(("threshold", "percent"), [(0.0, 0.0), (1.0, 100.0)])
+def test_false_alarms_are_those_of_the_test_split(
+    bundle: Bundle, data_dir: Path, threshold: float, percent: float
+) -> None:
+    """The card says how many test images the novelty rule calls novel."""
+    ends = (0.0, 2.0)
+    rule = NoveltyRule((0.0, 1.0), ends, ends, ends, threshold, "noise")
+    write_manifest(bundle.path, replace(bundle.manifest, novelty=rule))
+    evaluate(Bundle.open(bundle.path), data_dir)
+    found = Bundle.open(bundle.path).manifest.novelty
+    assert replace(rule, test_novel_percent=percent) == found
+    assert f"Of the test images, {percent:g} % are novel" in (bundle.path / CARD).read_text()
 
 
 def test_every_read_of_a_test_split_is_on_record(bundle: Bundle, data_dir: Path) -> None:

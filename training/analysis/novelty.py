@@ -33,6 +33,8 @@ KNOWN_SHARE = 0.95
 """Of the known images, on the threshold's own half."""
 RIDGE = 1e-3
 """Added to the variances of poses, as a share of their mean; chosen on noise and clothes alone."""
+FEWEST = 300
+"""Images that a rule needs: half of them set the threshold, and 5 % of that half exceed it."""
 COUNT = 1000
 """Images of each other kind."""
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -89,6 +91,14 @@ def find_features(runtime: Runtime, images: Floats, gaussians: PoseGaussians | N
     """The features of images (N, C, H, W)."""
     presence, poses, drawn = _answer(runtime, images)
     return measure_features(presence, poses, images, drawn, gaussians)
+
+
+def novel_percent(runtime: Runtime, images: Floats) -> float | None:
+    """Share of images (N, C, H, W) that are novel; None if the bundle has no novelty rule."""
+    if not (rule := runtime.bundle.manifest.novelty):
+        return None
+    ranks = rank(rule, find_features(runtime, images, rule.gaussians))
+    return round(100 * float(np.mean(ranks.lowest < rule.threshold)), 2)
 
 
 def _answer(runtime: Runtime, images: Floats) -> list[Floats]:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _NOVELTY = """## Novelty
 
 How well the [novelty score](explanation/views.md#novelty) separates training images from 1,000
-others: area under the ROC curve, and the share that is not novel. Hyperparameters were chosen on
-noise and clothes.
+others: area under the ROC curve, and the share that is not novel. False alarms are the test images
+that are novel. Hyperparameters were chosen on noise and clothes.
 """
 _SPEEDS = (
     "The papers' errors are on MNIST. Size and speed are those of the encoders on one CPU thread. "
@@ -138,7 +138,7 @@ def _differences(one: Experiment, results: Sequence[Result]) -> Iterator[str]:
 def _novelty(rules: Mapping[str, NoveltyRule]) -> str:
     """A row for each bundle, a column for each kind of images."""
     kinds = dict.fromkeys(str(one["kind"]) for rule in rules.values() for one in rule.others)
-    lines = [_NOVELTY, _line(("bundle", *kinds)), "|---" * (len(kinds) + 1) + "|"]
+    lines = [_NOVELTY, _line(("bundle", "false alarms", *kinds)), "|---" * (len(kinds) + 2) + "|"]
     for name, rule in rules.items():
         found = {str(one["kind"]): one for one in rule.others}
         cells = [
@@ -147,7 +147,8 @@ def _novelty(rules: Mapping[str, NoveltyRule]) -> str:
             else ""
             for kind in kinds
         ]
-        lines.append(_line((f"`{name}`", *cells)))
+        alarms = rule.test_novel_percent
+        lines.append(_line((f"`{name}`", "" if alarms is None else f"{alarms:.1f} %", *cells)))
     return "\n".join((*lines, "\n`python -m training analyse BUNDLE`\n"))
 
 

@@ -13,7 +13,7 @@ from model.capsnet import Network, build
 from model.runtime import Runtime
 from tests.conftest import TINY
 from tests.training.published import HELD_OUT, RUN, say_training, write_toys
-from training.analysis import (
+from training.analysis.bundle import (
     ITERATIONS,
     analyse,
     analyse_dimensions,
@@ -35,6 +35,7 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the toys, and few images of other kinds."""
     monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
     monkeypatch.setattr(novelty, "COUNT", 5)
+    monkeypatch.setattr(novelty, "FEWEST", HELD_OUT)
     return tmp_path
 
 
@@ -73,6 +74,17 @@ def test_an_analysed_bundle_tells_what_was_found(bundle: Bundle, data_dir: Path)
             assert "PNG" == picture.format
     assert {"Pose dimensions", "Sweeps", "Routing", "Novelty", "Limits"} <= headings(bundle)
     assert "| letters | 5 |" in (bundle.path / CARD).read_text()
+
+
+def test_too_few_images_give_no_novelty_rule(
+    bundle: Bundle, examples: Examples, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card says how many there have to be."""
+    monkeypatch.setattr(novelty, "FEWEST", HELD_OUT + 1)
+    analysed = analyse_novelty(bundle, examples, data_dir)
+    assert analysed.manifest.novelty is None
+    write_card(analysed)
+    assert "at least 300 held-out images" in (bundle.path / CARD).read_text()
 
 
 def test_each_part_may_be_had_alone(bundle: Bundle, examples: Examples) -> None:

@@ -1,0 +1,169 @@
+"""What is found out about a finished bundle, and written into its manifest, card and pictures.
+
+Everything is measured on held-out training images, never on a test split.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from model.bundle import NOVELTY, Bundle, digest, write_manifest
+from model.bundle.atomic_file import replacing
+from model.capsnet import Network, build
+from model.capsnet.weights import load
+from model.interpret.novelty import rank
+from model.preprocess import Floats, scale
+from model.runtime import Runtime
+from training.analysis.dimensions import name_dimensions
+from training.analysis import novelty
+from training.analysis.novelty import draw_others, find_features, fit_novelty, judge, roc
+from training.card import ROC, ROUTING, SWEEP, write_card
+from training.data.datasets import Examples
+from training.data.pairs import validation_pairs
+from training.evaluate import choose_threshold, held_out, seen_or_not
+from training.figures import draw_roc, draw_routing, draw_sweeps
+
+_SWEPT = 2
+"""Classes whose sweeps are drawn."""
+ITERATIONS = 9
+"""Of routing, that are watched."""
+_ROUTED, _BATCH = 256, 8
+"""Images whose routing is watched, in all and at a time."""
+_ITERATION_FIELDS = ("routing_iterations", "rounds")
+"""What configurations call their number of iterations."""
+
+
+def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
+    """All that the bundle offers: pose dimensions, routing, masks or novelty; writes the card.
+
+    Args:
+        folder: of the pictures by class, if the network was trained on such a folder.
+
+    Raises:
+        training.data.datasets.DatasetError: there are no such images.
+    """
+    examples, offers = held_out(bundle, data_dir, folder=folder), bundle.manifest.offers
+    if bundle.manifest.layers and bundle.manifest.layers[-1].iterations > 1:
+        analyse_routing(bundle, examples)
+    if "decode" in offers:
+        bundle = analyse_dimensions(bundle, examples)
+        if bundle.manifest.mask_threshold is None:
+            bundle = analyse_novelty(bundle, examples, data_dir)
+        else:
+            bundle = analyse_masks(bundle, examples)
+    write_card(bundle)
+    return bundle
+
+
+def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
+    """Name the pose dimensions, unless of photographs, and draw what some do to held-out images."""
+    runtime, images = Runtime(bundle), _centre(examples, bundle)
+    if bundle.manifest.preprocess != "crop":
+        bundle = _record(bundle, pose_dimensions=name_dimensions(runtime, images))
+    manifest = bundle.manifest
+    named = Counter(one.label for one in manifest.pose_dimensions if one.sign)
+    labels = sorted(np.unique(images.labels).tolist(), key=lambda label: -named[label])
+    draw_sweeps(runtime, manifest, images, sorted(labels[:_SWEPT]), bundle.path / SWEEP)
+    return bundle
+
+
+def analyse_masks(bundle: Bundle, digits: Examples) -> Bundle:
+    """Choose the threshold of masks on pairs of held-out digits."""
+    size, recipe = bundle.manifest.height, bundle.manifest.training["recipe"]
+    pairs = validation_pairs(digits, size=size, shift_px=recipe["shift_px"])
+    return _record(bundle, mask_threshold=choose_threshold(load(bundle), pairs))
+
+
+def analyse_routing(bundle: Bundle, examples: Examples) -> None:
+    """Draw how much each of nine routing iterations changes (Sabour 2017, figure A.1)."""
+    images = scale(_centre(examples, bundle).images[:_ROUTED])
+    title = f"{bundle.manifest.name}: {ITERATIONS} routing iterations"
+    draw_routing(measure_changes(load(bundle), images), bundle.path / ROUTING, title=title)
+
+
+def measure_changes(network: Network, images: Floats) -> dict[str, Floats]:
+    """Mean absolute changes of logits and couplings of the class capsules, by iteration.
+
+    Args:
+        network: is routed for more iterations than it was trained.
+        images: (N, C, H, W).
+
+    Returns:
+        (ITERATIONS,) each, the mean over images, classes and capsules: by how much what an
+        iteration computes differs from what it began with.
+
+    Raises:
+        ValueError: its routing has no iterations.
+    """
+    longer = with_iterations(network, ITERATIONS + 1)
+    parts, sizes = [], []
+    with torch.inference_mode():
+        for start in range(0, len(images), _BATCH):
+            trace = longer.trace(torch.from_numpy(images[start : start + _BATCH])).classes
+            steps = torch.stack((trace.logits, trace.couplings))  # (2, N, R, K, I)
+            parts.append(steps.diff(dim=2).abs().mean(dim=(1, 3, 4)).numpy())
+            sizes.append(trace.logits.shape[0])
+    logits, couplings = np.average(parts, axis=0, weights=sizes)
+    return {"logit": logits, "coupling": couplings}
+
+
+def with_iterations(network: Network, iterations: int) -> Network:
+    """A network of the same weights that routes for so many iterations, in evaluation mode."""
+    names = [field.name for field in fields(network.config) if field.name in _ITERATION_FIELDS]
+    if not names:
+        raise ValueError(f"{type(network).__name__} does not iterate")
+    changes: dict[str, Any] = {names[0]: iterations}
+    longer = build(replace(network.config, **changes))
+    longer.load_state_dict(network.state_dict())
+    return longer.eval()
+
+
+def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundle:
+    """Fit the novelty rule on held-out images alone; report what it makes of other kinds.
+
+    Of fewer than `novelty.FEWEST` images there is no rule.
+    """
+    manifest, runtime, images = bundle.manifest, Runtime(bundle), scale(examples.images)
+    if len(images) < novelty.FEWEST:
+        return _record(bundle, novelty=None)
+    described = f"{len(images):,} training images that the network was {seen_or_not(manifest)}"
+    rule = fit_novelty(runtime, images, described=described)
+    gaussians = rule.gaussians
+    known = rank(rule, find_features(runtime, images[len(images) // 2 :], gaussians)).lowest
+    others = {
+        kind: rank(rule, find_features(runtime, novel, gaussians)).lowest
+        for kind, novel in draw_others(manifest, data_dir).items()
+    }
+    draw_roc({kind: roc(known, scores) for kind, scores in others.items()}, bundle.path / ROC)
+    verdicts = tuple(judge(rule, known, kind, scores) for kind, scores in others.items())
+    digests = manifest.sha256
+    if gaussians:
+        with replacing(bundle.path / NOVELTY) as file:
+            gaussians.save(file)
+        digests = {**digests, NOVELTY: digest(bundle.path / NOVELTY, bundle.path)}
+    return _record(bundle, novelty=replace(rule, others=verdicts), sha256=digests)
+
+
+def _centre(examples: Examples, bundle: Bundle) -> Examples:
+    """Images in the middle of the network's own, perhaps larger, black ones."""
+    margins = [
+        (room // 2, room - room // 2)
+        for room in np.subtract(bundle.manifest.image_shape, examples.images.shape[1:]).tolist()
+    ]
+    return Examples(np.pad(examples.images, [(0, 0), *margins]), examples.labels)
+
+
+def _record(bundle: Bundle, **findings: Any) -> Bundle:
+    """Write findings into the manifest; those in other weights are forgotten."""
+    manifest, version = bundle.manifest, bundle.manifest.version
+    if manifest.analysed_version != version:
+        manifest = replace(manifest, pose_dimensions=(), novelty=None, analysed_version=version)
+    recorded = Bundle(bundle.path, replace(manifest, **findings))
+    write_manifest(bundle.path, recorded.manifest)
+    return recorded
