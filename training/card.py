@@ -73,7 +73,7 @@ def _sections(bundle: Bundle) -> Iterator[str]:
         yield _ROUTING.format(iterations=manifest.layers[-1].iterations, file=ROUTING)
     if manifest.novelty:
         yield _novelty(manifest, shown)
-    elif manifest.analysed_version and manifest.mask_threshold is None:
+    elif manifest.analysed_version and "decode" in manifest.offers and not manifest.mask_threshold:
         yield _NO_NOVELTY
     yield f"## Limits\n\n{_limits(manifest)}"
 

@@ -20,8 +20,8 @@ from model.capsnet.weights import load
 from model.interpret.novelty import rank
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.analysis.dimensions import name_dimensions
 from training.analysis import novelty
+from training.analysis.dimensions import name_dimensions
 from training.analysis.novelty import draw_others, find_features, fit_novelty, judge, roc
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import Examples

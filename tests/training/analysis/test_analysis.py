@@ -123,7 +123,7 @@ def test_pairs_have_no_novelty_rule(
     strokes_bundle_path: Path, data_dir: Path, strokes: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They see more than single digits; those stand in the middle of their larger images."""
-    monkeypatch.setattr("training.analysis.held_out", lambda *_, **__: strokes)
+    monkeypatch.setattr("training.analysis.bundle.held_out", lambda *_, **__: strokes)
     bundle = say_training(strokes_bundle_path, data_dir / "strokes")
     bundle = Bundle(bundle.path, replace(bundle.manifest, mask_threshold=0.9))
     analysed = analyse(bundle, data_dir)
@@ -136,7 +136,7 @@ def test_pairs_without_reconstructions_have_no_masks(
     strokes_bundle_path: Path, data_dir: Path, strokes: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A CNN for pairs is analysed too: the threshold stays, and nothing is drawn."""
-    monkeypatch.setattr("training.analysis.held_out", lambda *_, **__: strokes)
+    monkeypatch.setattr("training.analysis.bundle.held_out", lambda *_, **__: strokes)
     bundle = say_training(strokes_bundle_path, data_dir / "cnn")
     blind = replace(bundle.manifest, offers=(), layers=(), class_dim=0, mask_threshold=0.0)
     analysed = analyse(Bundle(bundle.path, blind), data_dir)

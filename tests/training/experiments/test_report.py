@@ -116,7 +116,7 @@ def test_novelty_is_told_by_bundle_and_kind(bundle_path: Path, results: list[Res
     page = write_page(ALL, results, named)
     table = [line for line in page.partition("## Novelty")[2].splitlines() if line[:1] == "|"][:4]
     assert [
-        "| bundle | noise | digits |",
+        "| bundle | false alarms | noise | digits |",
         "|---|---|---|",
         "| `one` | 0.9877, 1.2 % |  |",
         "| `two` | 0.9877, 1.2 % | 0.9877, 1.2 % |",
