@@ -108,8 +108,9 @@ def test_novelty_is_told_by_bundle_and_kind(bundle_path: Path, results: list[Res
         for kind in ("noise", "digits")
     ]
     rule = NoveltyRule(*((0.0, 1.0),) * 4, threshold=0.01, images="digits", others=(kinds[0],))
+    two = replace(rule, others=tuple(kinds), test_novel_percent=1.5)
     named = [
-        replace(manifest, name="two", novelty=replace(rule, others=tuple(kinds))),
+        replace(manifest, name="two", novelty=two),
         replace(manifest, name="one", novelty=rule),
         replace(manifest, name="none"),
     ]
@@ -117,9 +118,9 @@ def test_novelty_is_told_by_bundle_and_kind(bundle_path: Path, results: list[Res
     table = [line for line in page.partition("## Novelty")[2].splitlines() if line[:1] == "|"][:4]
     assert [
         "| bundle | false alarms | noise | digits |",
-        "|---|---|---|",
-        "| `one` | 0.9877, 1.2 % |  |",
-        "| `two` | 0.9877, 1.2 % | 0.9877, 1.2 % |",
+        "|---|---|---|---|",
+        "| `one` |  | 0.9877, 1.2 % |  |",
+        "| `two` | 1.5 % | 0.9877, 1.2 % | 0.9877, 1.2 % |",
     ] == table
     assert "## Novelty" not in write_page(ALL, results)
 
