@@ -18,7 +18,6 @@ from model.interpret.masks import INK, find_masks
 from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.analysis.novelty import novel_percent
 from training.answers import (
     BATCH,
     WrongAnswers,
@@ -43,6 +42,7 @@ from training.data.pairs import (
 from training.data.source import DatasetError
 from training.figures import draw_wrong
 from training.learning_set import Pictures, load_again
+from training.novelty import novel_percent
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
 from training.recipes import Recipe
 

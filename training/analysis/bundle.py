@@ -20,14 +20,14 @@ from model.capsnet.weights import load
 from model.interpret.novelty import rank
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.analysis import novelty
+from training import novelty
 from training.analysis.dimensions import name_dimensions
-from training.analysis.novelty import draw_others, find_features, fit_novelty, judge, roc
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
 from training.evaluate import choose_threshold, held_out, seen_or_not
 from training.figures import draw_roc, draw_routing, draw_sweeps
+from training.novelty import draw_others, find_features, fit_novelty, judge, roc
 
 _SWEPT = 2
 """Classes whose sweeps are drawn."""

@@ -10,8 +10,9 @@ from model.bundle import Bundle, Manifest
 from model.interpret.novelty import measure_distances, rank
 from model.runtime import Runtime
 from tests.training.published import write_toys
-from training.analysis import novelty
-from training.analysis.novelty import (
+from training import novelty
+from training.data.datasets import DATASETS, NOVELTY_DATASETS
+from training.novelty import (
     RIDGE,
     auc,
     draw_others,
@@ -21,7 +22,6 @@ from training.analysis.novelty import (
     judge,
     roc,
 )
-from training.data.datasets import DATASETS, NOVELTY_DATASETS
 
 COUNT = 8
 
