@@ -44,7 +44,7 @@ def test_rows_are_trained_as_they_are_called(name: str, iterations: int, weight:
     assert (iterations, weight) == actual
 
 
-@pytest.mark.parametrize("name", ["multimnist", "heads-mnist", "heads-clothes"])
+@pytest.mark.parametrize("name", ["multimnist", "family-mnist", "family-fashion-mnist"])
 def test_heads_share_all_but_the_head(name: str) -> None:
     """The same convolutions, data and budget; a linear layer has another loss and draws nothing."""
     capsules, linear = ROWS[f"{name}-attention"], ROWS[f"{name}-linear"]
@@ -54,7 +54,7 @@ def test_heads_share_all_but_the_head(name: str) -> None:
     assert {"network", "loss", "reconstruction_weight"} == changed
 
 
-@pytest.mark.parametrize("name", ["multimnist-linear", "heads-mnist-linear"])
+@pytest.mark.parametrize("name", ["multimnist-linear", "family-mnist-linear"])
 def test_a_linear_head_has_a_gradient_everywhere(name: str) -> None:
     """Cross-entropy is of its logits, with a sigmoid for each class of pairs."""
     register()
