@@ -261,6 +261,11 @@ def check_parity(network: Network, runtime: Runtime) -> None:
             found += [*traced.classes, *(one for layer in traced.hidden.values() for one in layer)]
         for (graph, wanted), output in zip(expected, found, strict=True):
             _compare(graph, output, wanted[:count].numpy(), PARITY_TOLERANCE)
+    if runtime.bundle.manifest.any_size:
+        wide = torch.cat((images[:2], images[2:4]), dim=3)  # two images side by side
+        with torch.inference_mode():
+            for wanted, output in zip(network(wide), runtime.encode(wide.numpy()), strict=True):
+                _compare("encoder of any size", output, wanted.numpy(), PARITY_TOLERANCE)
     alone, together = runtime.encode(images[:1].numpy()), runtime.encode(images.numpy())
     for single, batched in zip(alone, together, strict=True):
         _compare("an image alone and in a batch", single, batched[:1], BATCH_TOLERANCE)

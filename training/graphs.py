@@ -7,6 +7,7 @@ import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from model.bundle import WEIGHTS, BundleError
+from model.bundle.manifest import ANY_SIZE
 from model.capsnet import Network, family_of
 from training.state import LARGE
 
@@ -53,7 +55,7 @@ def write_graphs(network: Network, folder: Path) -> None:
     weights = _save_weights(network, folder / WEIGHTS)
     images = {"images": torch.zeros(2, *config.image_shape)}
     graphs: dict[str, onnx.ModelProto] = {
-        role: _trace(module, images, ("presence", "poses"))
+        role: _trace(module, images, ("presence", "poses"), any_size=role == ANY_SIZE)
         for role, module in network.encoders().items()
     }
     if "decode" in offers:
@@ -64,7 +66,8 @@ def write_graphs(network: Network, folder: Path) -> None:
         graphs["routing"] = _trace(FlatTrace(network), images, trace_names(network))
     for role, graph in graphs.items():
         name = f"{role}.onnx"
-        if forbidden := _FORBIDDEN & {node.op_type for node in graph.graph.node}:
+        forbidden = _FORBIDDEN & {node.op_type for node in graph.graph.node}
+        if forbidden and role != ANY_SIZE:
             raise ExportError(f"{name} holds {', '.join(sorted(forbidden))}")
         _refer_to(weights, graph, prefix="decoder." if role == "decoder" else "")
         onnx.save(graph, folder / name)
@@ -146,10 +149,16 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
 
 
 def _trace(
-    module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str]
+    module: nn.Module,
+    inputs: Mapping[str, Tensor],
+    outputs: Sequence[str],
+    *,
+    any_size: bool = False,
 ) -> onnx.ModelProto:
-    """One module as a graph whose first axis, the batch, is dynamic."""
-    batch = torch.export.Dim("batch")
+    """One module as a graph whose first axis, the batch, is dynamic; so may be an image's sides."""
+    axes: dict[int, Any] = {0: torch.export.Dim("batch")}
+    if any_size:
+        axes |= {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -158,7 +167,7 @@ def _trace(
             tuple(inputs.values()),
             input_names=list(inputs),
             output_names=list(outputs),
-            dynamic_shapes=tuple({0: batch} for _ in inputs),
+            dynamic_shapes=tuple(axes for _ in inputs),
             opset_version=OPSET,
             dynamo=True,
             verbose=False,

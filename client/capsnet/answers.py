@@ -287,6 +287,8 @@ class ModelSummary(Answer):
     channels: int
     height: int
     width: int
+    any_size: bool
+    """Whether `classify` with `fit="none"` also takes larger images."""
     class_dim: int
     """D, the size of a pose; 0 where there are none."""
     presence: str

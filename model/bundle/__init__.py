@@ -2,6 +2,7 @@
 
 encoder.onnx        images float32 (N, C, H, W)  ->  presence (N, K), poses (N, K, D)
 encoder.batch.onnx  the same, faster for several images on a CPU (where that pays)
+encoder.any-size.onnx  the same for larger images too (shared-weight capsules)
 encoder.fp16.onnx   the same, with convolutions and votes in float16: for CUDA (where that pays)
 decoder.onnx        poses float32 (M, D), classes int64 (M,)  ->  images float32 (M, C, H, W)
 routing.onnx        images  ->  what `model.capsnet.network.Trace` holds, one output for each field

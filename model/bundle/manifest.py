@@ -13,7 +13,10 @@ SCHEMA_VERSION = 2
 PreprocessRule = Literal["digit", "pair", "stretch", "crop"]
 PresenceKind = Literal["length", "activation", "probability"]
 Offer = Literal["decode", "trace"]
-GraphRole = Literal["encoder", "encoder.batch", "encoder.fp16", "decoder", "routing"]
+GraphRole = Literal[
+    "encoder", "encoder.batch", "encoder.fp16", "encoder.any-size", "decoder", "routing"
+]
+ANY_SIZE: GraphRole = "encoder.any-size"
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """What a bundle may be called."""
 _GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
@@ -140,6 +143,11 @@ class Manifest:
     def image_shape(self) -> tuple[int, int, int]:
         """(C, H, W) of one image."""
         return (self.channels, self.height, self.width)
+
+    @property
+    def any_size(self) -> bool:
+        """Whether the encoder also takes larger images: see `model.preprocess.prepare`."""
+        return ANY_SIZE in self.graphs
 
     def meaning(self, label: int, dim: int) -> PoseDimension | None:
         """What one dimension of a class's pose does, if that was measured."""

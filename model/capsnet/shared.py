@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import Decoder
@@ -72,6 +72,10 @@ class SharedCapsNet(Network):
         with torch.autocast(votes.device.type, enabled=False):
             poses = kmeans.route(votes, rounds=self.config.rounds)
             return Encoding(length(poses), poses)
+
+    def encoders(self) -> dict[str, nn.Module]:
+        """One for images of the training's size, and one for those of any size."""
+        return {"encoder": self, "encoder.any-size": self}
 
     def trace(self, images: Tensor) -> Trace:
         """Encode images (N, C, H, W) and keep every round of routing."""

@@ -18,6 +18,10 @@ Rule = Literal["digit", "pair", "stretch", "crop"]
 Fit = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 
 
+MOST_TIMES = 4
+"""Pixels of the largest picture that a network of any size takes, as a multiple of its own."""
+
+
 class PreprocessError(ValueError):
     """The picture cannot be used in the way that was asked for."""
 
@@ -29,6 +33,7 @@ def prepare(
     rule: Rule = "digit",
     fit: Fit = "auto",
     polarity: Polarity = "auto",
+    any_size: bool = False,
 ) -> Prepared:
     """Make a picture look like a training image.
 
@@ -44,6 +49,8 @@ def prepare(
         fit: `none` takes the pixels as they are, `stretch` scales the whole picture, `crop` its
             middle, `digit` and `pair` find the strokes.
         polarity: found from the border by default; photographs have none.
+        any_size: whether `fit="none"` also takes larger pictures, of up to four times as many
+            pixels and at least as high and wide.
 
     Raises:
         PreprocessError: `fit="none"` and the picture has another size than the network's, or
@@ -53,9 +60,9 @@ def prepare(
     upright = turn_upright(picture)
     native = upright.size == (width, height)
     chosen = fit if fit != "auto" else ("none" if native else rule)
-    if chosen == "none" and not native:
-        found = f"{upright.width}x{upright.height}"
-        raise PreprocessError(f"fit=none needs {width}x{height} pixels, not {found}")
+    if chosen == "none" and not (native or (any_size and _is_larger(upright, width, height))):
+        wanted = f"{width}x{height} pixels{f', or up to {MOST_TIMES} times as many' * any_size}"
+        raise PreprocessError(f"fit=none needs {wanted}, not {upright.width}x{upright.height}")
     if rule == "crop":
         if chosen in ("digit", "pair"):
             raise PreprocessError(f"fit={chosen} is for networks of digits, this one has images")
@@ -69,3 +76,10 @@ def prepare(
     found_polarity = border_polarity(grey) if polarity == "auto" else polarity
     image: Floats = grey if found_polarity == "light-on-dark" else 1 - grey
     return Prepared(image[None], chosen, found_polarity, None)
+
+
+def _is_larger(picture: Image.Image, width: int, height: int) -> bool:
+    """Whether a network of any size takes the picture."""
+    pixels = picture.width * picture.height
+    covers = picture.width >= width and picture.height >= height
+    return covers and pixels <= MOST_TIMES * width * height

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import Bundle
-from model.bundle.manifest import GraphRole
+from model.bundle.manifest import ANY_SIZE, GraphRole
 from model.preprocess import Fit, Floats, Polarity, prepare
-from model.runtime.cpu import CpuDevice
+from model.runtime.cpu import CpuDevice, open_session
 from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
-from model.runtime.sessions import Array, Session
+from model.runtime.sessions import Array, PlainSession, Session
 
 Device = Literal["auto", "cuda", "cpu"]
 
@@ -114,6 +114,7 @@ class Runtime:
         self.max_encode_rows = max_encode_rows
         self.max_decode_rows = max_decode_rows
         self._cpu = CpuDevice(threads, lone_threads)
+        self._any_size = self._open(ANY_SIZE, lambda graph: PlainSession(open_session(graph)))
         self._cuda_options = cuda or CudaOptions()
         self._cuda: CudaDevice | None = None
         self._strict = device == "cuda"
@@ -148,7 +149,12 @@ class Runtime:
                 self._cuda.warm_up()
 
     def encode(self, images: Floats) -> Encoding:
-        """Class capsules of images (N, C, H, W), float32 in [0, 1]; strokes are light on dark."""
+        """Class capsules of images (N, C, H, W), float32 in [0, 1]; strokes are light on dark.
+
+        Where the bundle takes any size, images that are not the network's are encoded on the CPU.
+        """
+        if self._any_size and images.shape[1:] != self.bundle.manifest.image_shape:
+            return Encoding(*self._any_size.run(images=images))
         return Encoding(*self._run(self._encoder(len(images)), images=images))
 
     def decode(self, poses: Floats, classes: NDArray[np.int64]) -> Floats:
@@ -198,6 +204,7 @@ class Runtime:
             rule=manifest.preprocess,
             fit=fit,
             polarity=polarity,
+            any_size=manifest.any_size,
         )
         return prepared.image[None]
 

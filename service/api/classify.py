@@ -92,7 +92,8 @@ async def classify(request: Request, query: ClassifyQuery) -> Lazy[ClassifyAnswe
     if query.novelty and manifest.novelty is None:
         detail = f"the bundle {manifest.name!r} has no novelty rule"
         raise InvalidParameter(detail, parameter="novelty")
-    spec = query.spec(manifest)
+    takes_any_size = manifest.any_size and not query.novelty  # that compares reconstructions
+    spec = query.spec(manifest)._replace(any_size=takes_any_size)
     uploads = request.pipeline.preparation.check(await read_pictures(request), spec)
     pictures = sum(isinstance(upload, bytes) for upload in uploads)
     large = pictures > _FEW

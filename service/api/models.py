@@ -27,6 +27,7 @@ class ModelSummary(BaseModel):
     channels: int = Field(description="Of the network's images: 1 for grey, 3 for colour.")
     height: int = Field(description="Of the network's images, in pixels.")
     width: int
+    any_size: bool = Field(description="Whether /classify also takes larger images, `fit=none`.")
     class_dim: int = Field(description="D, the size of a pose; 0 where there are none.")
     presence: PresenceKind = Field(description="What `length` and `lengths` in answers are.")
     offers: list[Offer] = Field(description="`decode`: routes that draw; `trace`: /routing.")
@@ -93,7 +94,9 @@ async def refuse_reload() -> ModelsAnswer:
 def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
     """All loaded bundles."""
     models = [
-        ModelSummary.model_validate({**vars(one), "default": name == settings.default_model})
+        ModelSummary.model_validate(
+            {**vars(one), "any_size": one.any_size, "default": name == settings.default_model}
+        )
         for name, one in sorted(engine.manifests.items())
     ]
     limits = Limits(images=settings.max_pictures, body_bytes=settings.max_body_bytes)

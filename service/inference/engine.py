@@ -124,6 +124,8 @@ def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[
     """From arrays of rows in and out to lists of rows in and out."""
 
     def compute(rows: list[Row]) -> list[Row]:
+        if len({row[0].shape for row in rows}) > 1:  # images of several sizes
+            return [result for row in rows for result in compute([row])]
         try:
             outputs = run(*(np.stack(column) for column in zip(*rows, strict=True)))
         except DeviceLostError as error:

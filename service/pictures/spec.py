@@ -23,6 +23,7 @@ class ImageSpec(NamedTuple):
     rule: Rule
     fit: Fit = "auto"
     polarity: Polarity = "auto"
+    any_size: bool = False
 
 
 def decode_and_fit(content: bytes, spec: ImageSpec, max_pixels: int) -> Prepared | Problem:
@@ -30,7 +31,12 @@ def decode_and_fit(content: bytes, spec: ImageSpec, max_pixels: int) -> Prepared
     try:
         picture, shrink = decode(content, max_pixels=max_pixels)
         prepared = prepare(
-            picture, spec.shape, rule=spec.rule, fit=spec.fit, polarity=spec.polarity
+            picture,
+            spec.shape,
+            rule=spec.rule,
+            fit=spec.fit,
+            polarity=spec.polarity,
+            any_size=spec.any_size,
         )
     except PreprocessError as error:
         return InvalidParameter(str(error), parameter="fit")

@@ -109,6 +109,7 @@ def test_inputs_and_outputs_are_those_of_the_contract(family: str, family_bundle
         "encoder": ["images", "presence", "poses"],
         "encoder.batch": ["images", "presence", "poses"],
         "encoder.fp16": ["images", "presence", "poses"],
+        "encoder.any-size": ["images", "presence", "poses"],
         "decoder": ["poses", "classes", "images"],
         "routing": ["images", *trace],
     }

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 
 from model.bundle import Bundle
+from model.bundle.manifest import ANY_SIZE
 from model.capsnet import FAMILIES
 from model.preprocess import Floats
 from model.runtime import DeviceError, Runtime
@@ -101,7 +102,7 @@ def test_an_answer_does_not_depend_on_its_batch(any_runtime: Runtime, images: Fl
 
 def test_graphs_hold_nothing_that_cuda_graphs_cannot_capture(any_runtime: Runtime) -> None:
     """No shape arithmetic, no control flow, no Einsum and no scattering."""
-    for role in any_runtime.bundle.manifest.graphs:
+    for role in any_runtime.bundle.manifest.graphs.keys() - {ANY_SIZE}:  # runs on the CPU alone
         nodes = onnx.load(any_runtime.bundle.graph(role), load_external_data=False).graph.node
         operators = {node.op_type for node in nodes}
         assert operators & {"MatMul", "Gemm", "ReduceSum", "Conv"}

@@ -197,3 +197,51 @@ def test_routing_is_drawn(family: str, families: TestClient, digits: list[bytes]
     )
     rows = 3 if family == "matrix" else 1
     assert rows * 200 < Image.open(io.BytesIO(drawn.content)).height < (rows + 1) * 200 + 100
+
+
+def side_by_side(*digits: bytes) -> bytes:
+    """Digits in one picture, from left to right."""
+    pixels = [np.asarray(Image.open(io.BytesIO(digit)).convert("L")) for digit in digits]
+    file = io.BytesIO()
+    Image.fromarray(np.concatenate(pixels, axis=1)).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_shared_weights_take_larger_pictures(
+    families: TestClient, family_bundles: Path, digits: list[bytes]
+) -> None:
+    """Among pictures of the usual size, a wider one is encoded as it is."""
+    pictures = [digits[3], side_by_side(digits[3], digits[8]), digits[8]]
+    answer = families.post(
+        "/classify",
+        params={"model": "tiny-shared", "fit": "none"},
+        files=[("file", picture) for picture in pictures],
+    ).json()
+    runtime = Runtime(Bundle.open(family_bundles / "tiny-shared"), device="cpu")
+    for picture, prediction in zip(pictures, answer["predictions"], strict=True):
+        image = scale(np.asarray(Image.open(io.BytesIO(picture)))[None, None])
+        expected = runtime.encode(image).presence[0].tolist()
+        assert expected == pytest.approx(prediction["lengths"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "count", "query"),
+    [("shared", 5, {}), ("matrix", 2, {}), ("dynamic", 2, {})],
+)
+def test_pictures_of_other_sizes_are_refused(
+    family: str, count: int, query: dict[str, Any], families: TestClient, digits: list[bytes]
+) -> None:
+    """Those of over four times as many pixels, and all of them by other families."""
+    picture = side_by_side(*digits[:count])
+    params = {"model": f"tiny-{family}", "fit": "none", **query}
+    answer = families.post("/classify", params=params, files={"file": picture})
+    expected = (422, "fit", f"not {28 * count}x28")
+    actual = answer.json()
+    assert expected[:2] == (answer.status_code, actual["parameter"])
+    assert expected[2] in actual["detail"]
+
+
+def test_models_of_any_size_say_so(families: TestClient) -> None:
+    """Shared-weight capsules alone."""
+    models = families.get("/models").json()["models"]
+    assert ["tiny-shared"] == [one["name"] for one in models if one["any_size"]]
