@@ -12,6 +12,7 @@ from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
+from tools.slider import ROUTE, save_slider
 
 FIGURES = {
     "routing-4.png": "/routing?model=mnist&scale=5",
@@ -32,6 +33,9 @@ def save_all(folder: Path) -> None:
             )
             answer.raise_for_status()
             (folder / name).write_bytes(answer.content)
+        answer = client.post(ROUTE, content=picture, headers={"Content-Type": "image/png"})
+        answer.raise_for_status()
+        save_slider(answer.json(), picture, folder / "slider-4.webp")
 
 
 if __name__ == "__main__":

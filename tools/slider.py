@@ -1,0 +1,67 @@
+"""The animated picture of a slider that moves: what the service decodes as three dimensions change."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+from model.canvas import ACCENT, INK, MARGIN, PAPER, font, signed
+
+ROUTE = "/perturb/sweep?model=mnist-attention&dims=5&dims=2&dims=10&step=0.025"
+"""What is asked about the picture."""
+_SIDE, _TRACK, _TOP = 196, 170, 30
+"""Pixels of a picture's side, of a slider, and above the pictures."""
+_GREY = "#afb8c1"
+_FRAME_MS = 60
+
+
+def save_slider(answer: dict[str, Any], picture: bytes, path: Path) -> None:
+    """Animate a sweep's answer as a WebP: each slider goes to both ends and back.
+
+    Args:
+        answer: of `/perturb/sweep`.
+        picture: the file that was sent.
+    """
+    first, *others = _frames(answer, picture)
+    first.save(
+        path, save_all=True, append_images=others, duration=_FRAME_MS, loop=0, lossless=True
+    )
+
+
+def _frames(answer: dict[str, Any], picture: bytes) -> Iterator[Image.Image]:
+    middle, last = len(answer["deltas"]) // 2, len(answer["deltas"]) - 1
+    there = [*range(middle, last), *range(last, 0, -1), *range(middle)]
+    for moved in range(len(answer["dims"])):
+        for step in there:
+            yield _frame(answer, picture, moved, step)
+
+
+def _frame(answer: dict[str, Any], picture: bytes, moved: int, step: int) -> Image.Image:
+    """The picture, a slider for each dimension, and what is decoded where one of them is moved."""
+    left = MARGIN + _SIDE + 3 * MARGIN
+    width = left + _TRACK + 3 * MARGIN + _SIDE + MARGIN
+    frame = Image.new("RGB", (width, _TOP + _SIDE + MARGIN), PAPER)
+    draw = ImageDraw.Draw(frame)
+    drawn = base64.b64decode(answer["images"][moved][step].partition(",")[2])
+    for x, title, content in (
+        (MARGIN, "image", picture),
+        (width - MARGIN - _SIDE, "decoded from the changed pose", drawn),
+    ):
+        draw.text((x, MARGIN), title, INK, font(13))
+        image = Image.open(io.BytesIO(content)).convert("L")
+        frame.paste(image.resize((_SIDE, _SIDE), Image.Resampling.NEAREST), (x, _TOP))
+    for row, (dim, meaning) in enumerate(zip(answer["dims"], answer["meanings"], strict=True)):
+        delta = answer["deltas"][step] if row == moved else 0.0
+        y = _TOP + 24 + row * 66
+        colour = ACCENT if row == moved else _GREY
+        draw.text((left, y), f"{dim} \N{MIDDLE DOT} {meaning['effect']}", INK, font(14))
+        draw.text((left + _TRACK, y), signed(delta), INK, font(14), anchor="ra")
+        draw.line((left, y + 28, left + _TRACK, y + 28), _GREY, 3)
+        x = left + _TRACK * (0.5 + 2 * delta)
+        draw.ellipse((x - 7, y + 21, x + 7, y + 35), colour)
+    return frame
