@@ -1,4 +1,4 @@
-"""The animated picture of a slider that moves: what the service decodes as three dimensions change."""
+"""The animated picture of sliders that move, and of what the service decodes meanwhile."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def save_slider(answer: dict[str, Any], picture: bytes, path: Path) -> None:
         picture: the file that was sent.
     """
     first, *others = _frames(answer, picture)
-    first.save(
-        path, save_all=True, append_images=others, duration=_FRAME_MS, loop=0, lossless=True
-    )
+    first.save(path, save_all=True, append_images=others, duration=_FRAME_MS, loop=0, lossless=True)
 
 
 def _frames(answer: dict[str, Any], picture: bytes) -> Iterator[Image.Image]:

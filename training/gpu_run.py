@@ -4,9 +4,10 @@
 
 Called again, it goes on where it was: what is done is skipped, what was stopped is resumed. A call
 ends before its minutes are over. In its folder of results it leaves the record (speeds, budgets,
-exact commands), the log and, of each run that it trained, metrics and weights in 16 bits, as files
-small enough to be carried away. `cat results/*.tgz.* | tar xzi -C runs/gpu` unpacks them for
-`export`, for `train --weights`, and for another call, which goes on from there.
+exact commands), the log and, of each run that it trained, metrics and the checkpoint (once it is
+complete, weights alone), as files small enough to be carried away.
+`cat results/*.tgz.* | tar xzi -C runs/gpu` unpacks them for `export`, for `train --weights`, and
+for another call, which goes on from there.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ from training.recipes import PRESETS
 from training.speed import choose_fast, is_worse, round_up, set_budgets
 from training.state import CHECKPOINT, Checkpoint
 
-RUNS = ("mnist-1", "mnist-2", "mnist-3", "multimnist-1")
+RUNS = (
+    *(f"{preset}-attention-{seed}" for preset in ("mnist", "multimnist") for seed in (1, 2, 3)),
+    "mnist-1",
+)
 CHECKS = {
     # Settings and fixtures of the whole suite want more than a bare machine has.
     "tests": "pytest -c /dev/null --rootdir . --import-mode=importlib --confcutdir tests/training "
@@ -48,6 +52,8 @@ CHECKS = {
 RECORD, LOG = "gpu-run.json", "gpu-run.log"
 PART_BYTES = 16 * 2**20 - 2**16
 """Of a file in the results, at most: just under 16 MiB."""
+WHOLE_BYTES = 3 * PART_BYTES
+"""Of a checkpoint with the optimiser's state, at most."""
 _SPEED_SHARE, _TRIAL_SHARE, _TRAINING_SHARE = 0.002, 0.02, 0.85
 """Of all minutes: to measure an option, to try one. Of those left then: to train; the others go
 into starts and ends of processes."""
@@ -108,8 +114,7 @@ class GpuRun:
         self._reserve_s = min(_RESERVE_S, 6 * self.minutes)
         for folder in (self.results, self.folder):
             folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / RECORD
-        self.record = Record(**json.loads(path.read_text())) if path.exists() else Record()
+        self.record = self._read()
         self._before_s = self.record.seconds
         self._failed: list[str] = []
         self._epoch = {name: self._count(name) for name in map(preset_of, self.runs)}
@@ -131,6 +136,18 @@ class GpuRun:
         finally:
             self._write()
         return not self._failed
+
+    def _read(self) -> Record:
+        """The record of earlier calls; a new one if no training of those is left."""
+        path = self.folder / RECORD
+        if not path.exists():
+            return Record()
+        record = Record(**json.loads(path.read_text()))
+        trained = [part for part, command in record.commands.items() if "--run-dir" in command]
+        if trained and not any((self.folder / part).exists() for part in trained):
+            self._tell(f"{path} is of trainings that are gone: all begins anew")
+            return Record()
+        return record
 
     def _count(self, preset: str) -> int:
         """Images (or pairs) of an epoch."""
@@ -171,6 +188,8 @@ class GpuRun:
     def _train(self, run: str) -> None:
         """Train a run, if it is not done, and leave in the results what came of it."""
         preset, folder = preset_of(run), self.folder / run
+        if not folder.exists():
+            self.record.done.pop(run, None)
         if run in self.record.done or preset not in self.record.epochs:
             return
         option, epochs = self.record.options[preset], self.record.epochs[preset]
@@ -271,16 +290,23 @@ def last_error(folder: Path) -> float:
 
 
 def pack(folder: Path, results: Path) -> None:
-    """Leave a run's metrics and its cut checkpoint in the results, in as many files as it takes."""
+    """Leave a run's metrics and checkpoint in the results, in as many files as it takes.
+
+    A run that is not complete goes on exactly where its checkpoint is small enough to be left as it
+    is. Others are cut.
+    """
     with tempfile.TemporaryDirectory() as scratch, io.BytesIO() as content:
-        cut = Path(scratch) / CHECKPOINT
-        Checkpoint.load(folder / CHECKPOINT).cut().save(cut)
+        kept = folder / CHECKPOINT
+        saved = Checkpoint.load(kept)
+        if not saved.optimiser or kept.stat().st_size > WHOLE_BYTES:
+            kept = Path(scratch) / CHECKPOINT
+            saved.cut().save(kept)
         with tarfile.open(fileobj=content, mode="w:gz", compresslevel=6) as tar:
-            for file in (cut, folder / METRICS):
+            for file in (kept, folder / METRICS):
                 tar.add(file, f"{folder.name}/{file.name}")
         packed = content.getvalue()
     for old in results.glob(f"{folder.name}.tgz.*"):
         old.unlink()
     for number, start in enumerate(range(0, len(packed), PART_BYTES)):
-        part = results / f"{folder.name}.tgz.{number}"
+        part = results / f"{folder.name}.tgz.{number:03}"
         part.write_bytes(packed[start : start + PART_BYTES])

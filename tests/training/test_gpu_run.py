@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -119,6 +120,20 @@ def test_what_is_done_is_not_done_again(make: Make, tmp_path: Path) -> None:
     assert ["bars-3 begins", "bars-3 ends"] == journal(tmp_path)[len(before) :]
 
 
+def test_a_forgotten_record_does_not_block(make: Make, tmp_path: Path) -> None:
+    """Runs that are gone are trained again; if all are, everything begins anew."""
+    assert make().work()
+    before = journal(tmp_path)
+    shutil.rmtree(tmp_path / "runs" / "bars-2")
+    assert make().work()
+    assert ["bars-2 begins", "bars-2 ends"] == journal(tmp_path)[len(before) :]
+    for folder in (tmp_path / "runs").glob("*bars-*/"):
+        shutil.rmtree(folder)
+    (tmp_path / "journal").unlink()
+    assert make().work()
+    assert before == journal(tmp_path)
+
+
 def test_a_faster_option_that_learns_worse_is_not_taken(make: Make, tmp_path: Path) -> None:
     """The record has what was measured, what was tried and what follows."""
     assert make().work()
@@ -187,6 +202,8 @@ def test_weights_are_carried_away_in_parts(
 
     assert 12 * 500 / done.recipe.batch_size == done.run.steps > begun.run.steps > 0
     assert begun.run.id == done.run.id
+    assert begun.optimiser  # so that the run goes on exactly
+    assert not done.optimiser
     steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
     assert sorted(set(steps)) == steps
     files = [path for path in (tmp_path / "second").iterdir() if ".tgz." in path.name]
