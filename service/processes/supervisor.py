@@ -101,6 +101,8 @@ class Supervisor:
     def _receive(self, place: Place, message: Message) -> None:
         if "reload" in message:
             self._begin(self._reload_for(place))
+        if self._signals:  # it may have started since
+            place.send(drain=True)
         self._look()
 
     def _look(self) -> None:
@@ -182,6 +184,8 @@ class Supervisor:
 
     async def _reload(self) -> str | None:
         """Replace all workers by others with the bundles on disk, or none; the reason if none."""
+        if self._signals or self._over.is_set():
+            return "the service is ending"
         if self._reloading or not self._places.has_room:
             return "another reload is under way"
         self._reloading, self._reload_again = True, False

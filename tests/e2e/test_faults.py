@@ -356,6 +356,36 @@ def test_sigterm_ends_a_reload(settings: dict[str, str], delay_s: float) -> None
         assert 0 == ends_clean(process, settings)
 
 
+def test_sigterm_during_a_reload_leaves_the_service_unready(
+    start_service: Start, settings: dict[str, str], log: Log
+) -> None:
+    """Workers that start while it drains say so too, whether they are new or replace another."""
+    process, client = start_service(**{**settings, "CAPSNET_DRAIN_GRACE_S": "60"})
+    all_ready(client)
+    before = workers(process)
+    process.send_signal(signal.SIGHUP)
+    wait_for(lambda: len(workers(process)) >= 4)
+    process.send_signal(signal.SIGTERM)
+    wait_for(lambda: "draining" in log())
+    os.kill(before[0], signal.SIGKILL)
+    wait_for(lambda: log().count("service.app: ready: ") >= 4)
+    assert {503} == {httpx.get(f"{client.base_url}/readyz").status_code for _ in range(20)}
+    process.send_signal(signal.SIGTERM)
+    assert 0 == process.wait(timeout=PATIENCE_S)
+
+
+def test_sigterm_drops_a_reload_that_waits_for_another(settings: dict[str, str], log: Log) -> None:
+    """Nothing starts any more."""
+    with starting(settings) as (process, client):
+        all_ready(client)
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: len(workers(process)) >= 4)
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "the next reload waits" in log())
+        assert 0 == ends_clean(process, settings)
+    assert "Traceback" not in log()
+
+
 def test_sigterm_ends_a_back_off(settings: dict[str, str], bundles: Path, log: Log) -> None:
     """The code is 0: the failure is past."""
     with starting(settings) as (process, client):
