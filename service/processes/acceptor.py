@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from service.processes.board import CLOSED, Board
 
@@ -61,8 +62,9 @@ class Acceptor:
         """
         for listener in () if self._is_closed else self._listeners:
             self._loop.remove_reader(listener)
-            while empty and self._accept(listener):
-                pass
+            with suppress(OSError):  # no descriptor is left
+                while empty and self._accept(listener):
+                    pass
             listener.close()
         self._is_closed = True
         self.note()

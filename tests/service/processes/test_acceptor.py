@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -104,3 +105,16 @@ async def test_a_connection_that_was_closed_counts_no_more(port: Port) -> None:
     assert port.board.has_fewer(0)
     acceptor.count_closed()
     assert not port.board.has_fewer(0)
+
+
+async def test_a_worker_without_descriptors_closes_all_the_same(port: Port) -> None:
+    """What it cannot accept is left to others."""
+    acceptor = port.open(0)
+    port.connect(1)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        acceptor.close(empty=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert not port.board.accepts(0)
