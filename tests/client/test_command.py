@@ -195,6 +195,12 @@ def test_a_busy_service_is_said(run: Run, serve: Serve) -> None:
     assert (Exit.REFUSED, True) == (result.exit_code, "what is wrong" in result.stderr)
 
 
+def test_a_deadline_that_the_service_exceeds_has_its_exit_code(run: Run, serve: Serve) -> None:
+    """As one that passes without a word from it."""
+    late = serve(problem(504, "too-late"))
+    assert Exit.NO_ANSWER == run("models", "--url", late.url).exit_code
+
+
 def test_a_broken_answer_has_its_exit_code(run: Run, serve: Serve) -> None:
     """A server that is no CapsNet service, or went away."""
     assert Exit.NO_ANSWER == run("models", "--url", serve(b"").url).exit_code

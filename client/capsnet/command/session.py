@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from http import HTTPStatus
 from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
@@ -99,7 +100,8 @@ def reporting() -> Iterator[None]:
     try:
         yield
     except Problem as problem:
-        fail(str(problem), Exit.REFUSED)
+        late = problem.status == HTTPStatus.GATEWAY_TIMEOUT
+        fail(str(problem), Exit.NO_ANSWER if late else Exit.REFUSED)
     except Unreachable as error:
         hint = "" if isinstance(error, NoLocalService) else _HINT
         fail(f"{error}{hint}", Exit.UNREACHABLE)
