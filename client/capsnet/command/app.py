@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from PIL import Image
 from rich.console import Console
 
-from capsnet.answers import Answer
+from capsnet.answers import (
+    Answer,
+    PerturbAnswer,
+    ReconstructAnswer,
+    RoutingAnswer,
+    SegmentAnswer,
+    SweepAnswer,
+)
 from capsnet.calls import Fit, Polarity
 from capsnet.client import CapsNet
 from capsnet.command import display, several
 from capsnet.command.display import STDOUT
-from capsnet.command.session import Exit, Local, Url, asking, connected, reporting
+from capsnet.command.session import (
+    Exit,
+    Local,
+    Option,
+    Url,
+    asking,
+    connected,
+    described,
+    reporting,
+)
 from capsnet.errors import Problem
 from capsnet.exchange import DEFAULT_URL
 
@@ -42,9 +60,10 @@ Model = Annotated[str | None, typer.Option("--model", "-m", help="A bundle; see 
 Target = Annotated[int | None, typer.Option(help="A label; default: the longest capsule's.")]
 FitOption = Annotated[Fit, typer.Option(help="How a picture is made the network's size.")]
 PolarityOption = Annotated[Polarity, typer.Option(help="Whether strokes are light or dark.")]
-Dims = Annotated[
-    list[int] | None, typer.Option("--dim", help="Dimension; repeatable; default: all.")
-]
+Dim = Annotated[int, typer.Option(min=0, help="Dimension of the pose.")]
+Delta = Annotated[float, typer.Option(min=-1, max=1, help="Added to it.")]
+Dims = Annotated[list[int] | None, typer.Option("--dim", help="Repeatable; default: all.")]
+Detail = Annotated[bool, typer.Option(help="All couplings, in JSON.")]
 Scale = Annotated[int | None, typer.Option(help="Of -o: each pixel becomes SCALE x SCALE.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON, for scripts.")]
 Output = Annotated[
@@ -53,6 +72,53 @@ Output = Annotated[
 Answers = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write answers.csv or answers.jsonl.")
 ]
+REQUIRED = inspect.Parameter.empty
+Draw: TypeAlias = Callable[[], Image.Image]
+"""Gives what the service draws of the answer."""
+_OF_PICTURE: dict[str, Option] = {
+    "model": (Model, None),
+    "fit": (FitOption, "auto"),
+    "polarity": (PolarityOption, "auto"),
+    "scale": (Scale, None),
+    "as_json": (AsJson, False),
+    "output": (Output, None),
+}
+
+
+def looking(
+    options: Mapping[str, Option],
+) -> Callable[[Callable[[Any, Draw], None]], Callable[..., None]]:
+    """Make a command of what shows an answer about a picture.
+
+    The client's method of the same name gives the answer; these are options of that method.
+    """
+
+    def decorate(show: Callable[[Any, Draw], None]) -> Callable[..., None]:
+        def command(
+            client: CapsNet,
+            *,
+            picture: Path,
+            scale: int | None,
+            as_json: bool,
+            output: Path | None,
+            **given: Any,
+        ) -> None:
+            _check_either(as_json=as_json, output=output)
+            content = _read(picture)
+            draw = partial(getattr(client.draw(scale), show.__name__), content, **given)
+            if output:
+                display.write_image(draw(), output)
+                return
+            answer: Answer = getattr(client, show.__name__)(content, **given)
+            if as_json:
+                display.write_json(answer.to_dict())
+            else:
+                show(answer, draw)
+
+        first = {"client": (CapsNet, REQUIRED), "picture": (Picture, REQUIRED)}
+        return asking(described(command, show, first, options, _OF_PICTURE))
+
+    return decorate
 
 
 @app.command()
@@ -90,137 +156,56 @@ def classify(
 
 
 @app.command()
-@asking
-def reconstruct(
-    client: CapsNet,
-    *,
-    picture: Picture,
-    target: Target = None,
-    model: Model = None,
-    fit: FitOption = "auto",
-    polarity: PolarityOption = "auto",
-    scale: Scale = None,
-    as_json: AsJson = False,
-    output: Output = None,
-) -> None:
+@looking({"target": (Target, None)})
+def reconstruct(answer: ReconstructAnswer, _draw: Draw) -> None:
     """Draw what the network imagined: its input, and the reconstruction."""
-    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "target": target}
-    ask, draw = client.reconstruct, client.draw(scale).reconstruct
-    answer = _answer(ask, draw, _read(picture), options, as_json=as_json, output=output)
-    if answer:
-        display.show_images(console, (answer.input, answer.reconstruction))
-        console.print(_summary(answer), f"error {answer.error:.4f}")
+    display.show_images(console, (answer.input, answer.reconstruction))
+    console.print(_summary(answer), f"error {answer.error:.4f}")
 
 
 @app.command()
-@asking
-def perturb(
-    client: CapsNet,
-    *,
-    picture: Picture,
-    dim: Annotated[int, typer.Option(min=0, help="Dimension of the pose.")],
-    delta: Annotated[float, typer.Option(min=-1, max=1, help="Added to it.")],
-    target: Target = None,
-    model: Model = None,
-    fit: FitOption = "auto",
-    polarity: PolarityOption = "auto",
-    scale: Scale = None,
-    as_json: AsJson = False,
-    output: Output = None,
-) -> None:
+@looking({"dim": (Dim, REQUIRED), "delta": (Delta, REQUIRED), "target": (Target, None)})
+def perturb(answer: PerturbAnswer, _draw: Draw) -> None:
     """Move one dimension of the pose: the reconstruction before and after."""
-    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "target": target}
-    options |= {"dim": dim, "delta": delta}
-    ask, draw = client.perturb, client.draw(scale).perturb
-    answer = _answer(ask, draw, _read(picture), options, as_json=as_json, output=output)
-    if answer:
-        display.show_images(console, (answer.reconstruction, answer.perturbed))
-        console.print(_summary(answer))
-        if answer.meaning and answer.meaning.effect:
-            console.print(f"increasing dimension {dim}: {answer.meaning.effect}")
+    display.show_images(console, (answer.reconstruction, answer.perturbed))
+    console.print(_summary(answer))
+    if answer.meaning and answer.meaning.effect:
+        console.print(f"increasing dimension {answer.dim}: {answer.meaning.effect}")
 
 
 @app.command()
-@asking
-def sweep(
-    client: CapsNet,
-    *,
-    picture: Picture,
-    dims: Annotated[
-        list[int] | None, typer.Option("--dim", help="Repeatable; default: all.")
-    ] = None,
-    start: Annotated[float, typer.Option("--from", help="First delta.")] = -0.25,
-    stop: Annotated[float, typer.Option("--to", help="Last delta.")] = 0.25,
-    step: Annotated[float, typer.Option(help="Between deltas.")] = 0.05,
-    target: Target = None,
-    model: Model = None,
-    fit: FitOption = "auto",
-    polarity: PolarityOption = "auto",
-    scale: Scale = None,
-    as_json: AsJson = False,
-    output: Output = None,
-) -> None:
+@looking(
+    {
+        "dims": (Dims, None),
+        "start": (Annotated[float, typer.Option("--from", help="First delta.")], -0.25),
+        "stop": (Annotated[float, typer.Option("--to", help="Last delta.")], 0.25),
+        "step": (Annotated[float, typer.Option(help="Between deltas.")], 0.05),
+        "target": (Target, None),
+    }
+)
+def sweep(answer: SweepAnswer, _draw: Draw) -> None:
     """Move dimensions of the pose step by step: a row for each."""
-    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "target": target}
-    options |= {"dims": dims or None, "start": start, "stop": stop, "step": step}
-    ask, draw = client.sweep, client.draw(scale).sweep
-    answer = _answer(ask, draw, _read(picture), options, as_json=as_json, output=output)
-    if answer:
-        console.print(_summary(answer))
-        display.show_sweep(console, answer)
+    console.print(_summary(answer))
+    display.show_sweep(console, answer)
 
 
 @app.command()
-@asking
-def segment(
-    client: CapsNet,
-    *,
-    picture: Picture,
-    count: Annotated[str, typer.Option(help="Number of digits, or auto.")] = "2",
-    model: Model = None,
-    fit: FitOption = "auto",
-    polarity: PolarityOption = "auto",
-    scale: Scale = None,
-    as_json: AsJson = False,
-    output: Output = None,
-) -> None:
+@looking({"count": (Annotated[str, typer.Option(help="Number of digits, or auto.")], "2")})
+def segment(answer: SegmentAnswer, draw: Draw) -> None:
     """Take overlapping digits apart."""
-    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "count": count}
-    content = _read(picture)
-    draw = client.draw(scale).segment
-    answer = _answer(client.segment, draw, content, options, as_json=as_json, output=output)
-    if answer:
-        if console.is_terminal:
-            images = [draw(content, **options), *(one.reconstruction for one in answer.segments)]
-            display.show_images(console, images)
-        display.show_segments(console, answer)
+    if console.is_terminal:
+        images = [draw(), *(one.reconstruction for one in answer.segments)]
+        display.show_images(console, images)
+    display.show_segments(console, answer)
 
 
 @app.command()
-@asking
-def routing(
-    client: CapsNet,
-    *,
-    picture: Picture,
-    target: Target = None,
-    model: Model = None,
-    fit: FitOption = "auto",
-    polarity: PolarityOption = "auto",
-    detail: Annotated[bool, typer.Option(help="All couplings, in JSON.")] = False,
-    scale: Scale = None,
-    as_json: AsJson = False,
-    output: Output = None,
-) -> None:
+@looking({"target": (Target, None), "detail": (Detail, False)})
+def routing(answer: RoutingAnswer, draw: Draw) -> None:
     """Show how capsules agreed, iteration by iteration."""
-    options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity, "target": target}
-    options |= {"detail": detail}
-    content = _read(picture)
-    draw = client.draw(scale).routing
-    answer = _answer(client.routing, draw, content, options, as_json=as_json, output=output)
-    if answer:
-        if console.is_terminal:
-            display.show_picture(console, draw(content, **options), cells=console.width)
-        display.show_routing(console, answer)
+    if console.is_terminal:
+        display.show_picture(console, draw(), cells=console.width)
+    display.show_routing(console, answer)
 
 
 @app.command()
@@ -259,27 +244,6 @@ def _classify_one(
     display.show_picture(console, Image.open(io.BytesIO(content)), cells=32)
     console.print(_summary(prediction))
     display.show_lengths(console, prediction, names)
-
-
-def _answer(
-    ask: Callable[..., Any],
-    draw: Callable[..., Image.Image],
-    content: bytes,
-    options: dict[str, Any],
-    *,
-    as_json: bool,
-    output: Path | None,
-) -> Any:
-    """The answer to show; None where it was written instead."""
-    _check_either(as_json=as_json, output=output)
-    if output:
-        display.write_image(draw(content, **options), output)
-        return None
-    answer: Answer = ask(content, **options)
-    if as_json:
-        display.write_json(answer.to_dict())
-        return None
-    return answer
 
 
 def _check_either(*, as_json: bool, output: Path | None) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from http import HTTPStatus
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
@@ -24,7 +24,8 @@ from capsnet.errors import CapsNetError, Problem, Unreachable
 from capsnet.exchange import DEFAULT_URL
 from capsnet.local import NoLocalService, serve
 
-P = ParamSpec("P")
+Option: TypeAlias = tuple[Any, Any]
+"""What typer makes an option of, and its default."""
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -51,7 +52,7 @@ Key = Annotated[
     str | None, typer.Option(envvar="CAPSNET_CLIENT_KEY", help="API key.", show_envvar=True)
 ]
 Timeout = Annotated[float, typer.Option(min=0.001, help="Deadline of each request, in seconds.")]
-_SHARED = {
+_SHARED: dict[str, Option] = {
     "url": (Url, DEFAULT_URL),
     "local": (Local, None),
     "key": (Key, None),
@@ -59,24 +60,32 @@ _SHARED = {
 }
 
 
-def asking(command: Callable[Concatenate[CapsNet, P], None]) -> Callable[..., None]:
+def asking(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command its client, the options for it, and its exit code."""
 
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        given: dict[str, Any] = {name: kwargs.pop(name) for name in _SHARED}
-        with reporting(), connected(**given) as client:
-            command(client, *args, **kwargs)
+    def run(**given: Any) -> None:
+        shared = {name: given.pop(name) for name in _SHARED}
+        with reporting(), connected(**shared) as client:
+            command(client, **given)
 
-    signature = inspect.signature(command, eval_str=True)
-    own = list(signature.parameters.values())[1:]
-    shared = [
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    return described(
+        run, command, {one.name: (one.annotation, one.default) for one in own}, _SHARED
+    )
+
+
+def described(
+    run: Callable[..., None], command: Callable[..., None], *options: Mapping[str, Option]
+) -> Callable[..., None]:
+    """Have typer see the name and text of one function, and options by name."""
+    parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in _SHARED.items()
+        for some in options
+        for name, (kind, default) in some.items()
     ]
-    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = signature.replace(parameters=[*keywords, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in [*keywords, *shared]}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
 
 
