@@ -115,7 +115,7 @@ def create_app(
             loading.cancel()
         preparation.close()
         drawing.close()
-        if health.loaded and not health.loaded.close(CLOSE_TIMEOUT_S):
+        if health.loaded and not health.loaded.backend.close(CLOSE_TIMEOUT_S):
             health.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
 
     app = FastAPIOffline(
@@ -149,8 +149,8 @@ def create_app(
         app, {route.operation_id or "": route.problems for route in routes}
     )
     # Instead of Starlette's and FastAPI's own middleware: Middleware answers all errors.
-    exchange = Middleware(app.router, access, settings, metrics=metrics, health=health)
-    app.middleware_stack = cross_origin(exchange, settings.cors_origins)
+    middleware = Middleware(app.router, access, settings, metrics=metrics, health=health)
+    app.middleware_stack = cross_origin(middleware, settings.cors_origins)
     if engine is not None:
         use(engine)
     return app
@@ -186,7 +186,7 @@ async def open_here(
         return open_runtimes(
             load_runtimes(settings, strict=strict, workers=workers),
             on_batch=metrics.note_batch,
-            on_lost=health.lose,
+            on_lost=lambda error: health.fail(f"inference failed: {error}"),
             one_core=cores <= workers,
         )
 

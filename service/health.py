@@ -47,10 +47,6 @@ class Health:
         """Note why the process cannot answer any more; the first reason counts."""
         self.failure = self.failure or reason
 
-    def lose(self, error: Exception) -> None:
-        """Note that inference failed for good."""
-        self.fail(f"inference failed: {error}")
-
     def check(self) -> None:
         """Note an inference that hangs."""
         if self.running_s > self.batch_limit_s:

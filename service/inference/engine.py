@@ -79,10 +79,6 @@ class Engine:
         timings.note("compute", results.computed_s)
         return results.rows
 
-    def close(self, timeout_s: float | None = None) -> bool:
-        """Finish what was accepted; whether that ended within the timeout."""
-        return self.backend.close(timeout_s)
-
 
 def open_engine(
     runtimes: Mapping[str, Runtime],

@@ -5,18 +5,16 @@ the network, and `preparation` has this done in processes that can be killed.
 """
 
 from service.pictures.decode import decode
-from service.pictures.header import FORMATS, Header, read_header
+from service.pictures.header import FORMATS
 from service.pictures.spec import ImageSpec, is_quick
 from service.pictures.upload import SAMPLES, Upload, encode_png
 
 __all__ = [
     "FORMATS",
     "SAMPLES",
-    "Header",
     "ImageSpec",
     "Upload",
     "decode",
     "encode_png",
     "is_quick",
-    "read_header",
 ]

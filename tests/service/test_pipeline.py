@@ -24,7 +24,7 @@ def engine(runtime: Runtime) -> Iterator[Engine]:
     """One small network."""
     engine = open_engine({"mnist": runtime})
     yield engine
-    engine.close(10)
+    engine.backend.close(10)
 
 
 @pytest.fixture

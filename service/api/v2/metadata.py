@@ -6,10 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
+from model.interpret.sweep import MAX_PICTURES
 from service import VERSION
 from service.api.probes import livez, readyz
-from service.api.v2.networks import Network, find_network
+from service.api.v2.networks import Decoder, Encoder, Network, Routing
 from service.api.v2.tensors import TensorSpec
+from service.errors import UnknownModel
 from service.http.route import Query, Request
 
 PLATFORM = "onnxruntime_onnx"
@@ -23,15 +25,24 @@ class NetworkQuery(Query):
 
 
 def find(request: Request, query: NetworkQuery) -> Network:
-    """The network of a path.
+    """The network of a path, and of a version where one is named.
 
     Raises:
         UnknownModel: it is not loaded.
     """
-    settings = request.app.state.settings
-    return find_network(
-        request.pipeline, query.name, query.version, max_images=settings.max_pictures
-    )
+    bundle, dot, role = query.name.partition(".")
+    kind, rows = {
+        "": (Encoder, request.app.state.settings.max_pictures),
+        ".decoder": (Decoder, MAX_PICTURES),
+        ".routing": (Routing, 1),
+    }.get(dot + role, (None, 0))
+    manifest = request.pipeline.engine.manifests.get(bundle)
+    if manifest is None or kind is None or (kind.needs and kind.needs not in manifest.offers):
+        raise UnknownModel(f"there is no model {query.name!r}", parameter="model")
+    if query.version not in (None, manifest.version):
+        text = f"{query.name!r} is loaded in version {manifest.version}, not {query.version}"
+        raise UnknownModel(text, parameter="version")
+    return kind(manifest, rows)
 
 
 async def live(request: Request) -> dict[str, bool]:

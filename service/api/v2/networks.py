@@ -9,11 +9,10 @@ import numpy as np
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
-from model.interpret.sweep import MAX_PICTURES
 from model.preprocess import Floats
 from service.api.decode import LARGEST_COMPONENT
 from service.api.v2.tensors import Tensor, TensorSpec
-from service.errors import InvalidParameter, UnknownModel, checked
+from service.errors import InvalidParameter, checked
 from service.pictures import ImageSpec
 from service.pipeline import Pipeline
 
@@ -175,28 +174,6 @@ class Routing(Network):
             for part, array in layer._asdict().items()
         }
         return {name: array[None] for name, array in {**trace.classes._asdict(), **hidden}.items()}
-
-
-def find_network(pipeline: Pipeline, name: str, version: str | None, *, max_images: int) -> Network:
-    """The network of a name, and of a version where one is named.
-
-    Raises:
-        UnknownModel: it is not loaded.
-    """
-    bundle, dot, role = name.partition(".")
-    kind, rows = {
-        "": (Encoder, max_images),
-        ".decoder": (Decoder, MAX_PICTURES),
-        ".routing": (Routing, 1),
-    }.get(dot + role, (None, 0))
-    manifest = pipeline.engine.manifests.get(bundle)
-    if manifest is None or kind is None or (kind.needs and kind.needs not in manifest.offers):
-        raise UnknownModel(f"there is no model {name!r}", parameter="model")
-    if version not in (None, manifest.version):
-        raise UnknownModel(
-            f"{name!r} is loaded in version {manifest.version}, not {version}", parameter="version"
-        )
-    return kind(manifest, rows)
 
 
 def _image_inputs(manifest: Manifest) -> list[TensorSpec]:

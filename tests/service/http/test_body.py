@@ -28,12 +28,12 @@ class Loop(asyncio.SelectorEventLoop):
 class Upload:
     """A request whose body arrives as the test says."""
 
-    def __init__(self, exchange: Middleware, client: str = "10.0.0.1") -> None:
+    def __init__(self, middleware: Middleware, client: str = "10.0.0.1") -> None:
         self.arriving: asyncio.Queue[Message] = asyncio.Queue()
         self.status = 0
         scope: Scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
         scope["client"] = (client, 1)
-        self.task = asyncio.create_task(exchange(scope, self.arriving.get, self._send))
+        self.task = asyncio.create_task(middleware(scope, self.arriving.get, self._send))
 
     async def _send(self, message: Message) -> None:
         self.status = message.get("status", self.status)
@@ -77,13 +77,15 @@ def play(scenario: Scenario) -> None:
 
     async def run() -> None:
         app = App()
-        exchange = Middleware(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
-        await scenario(exchange, app)
+        middleware = Middleware(
+            app, Access(settings), settings, metrics=Metrics(), health=Health(60)
+        )
+        await scenario(middleware, app)
         app.answer.set()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         await settle()
-        assert 0 == exchange.budget.held_bytes
+        assert 0 == middleware.budget.held_bytes
 
     with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(run())
@@ -99,14 +101,14 @@ def move(seconds: float) -> None:
 def test_bodies_that_do_not_fit_beside_others_are_refused() -> None:
     """What others hold counts until their requests are answered; then there is room again."""
 
-    async def scenario(exchange: Middleware, app: App) -> None:
-        held = [Upload(exchange), Upload(exchange)]
+    async def scenario(middleware: Middleware, app: App) -> None:
+        held = [Upload(middleware), Upload(middleware)]
         assert [0, 0] == [await upload.arrive(250, more=False) for upload in held]
-        assert 429 == await Upload(exchange).arrive(10, more=False)
+        assert 429 == await Upload(middleware).arrive(10, more=False)
         app.answer.set()
         await settle()
         assert [200, 200] == [upload.status for upload in held]
-        assert 200 == await Upload(exchange).arrive(10, more=False)
+        assert 200 == await Upload(middleware).arrive(10, more=False)
 
     play(scenario)
 
@@ -114,13 +116,13 @@ def test_bodies_that_do_not_fit_beside_others_are_refused() -> None:
 def test_one_address_leaves_room_for_others() -> None:
     """Alone it holds half of all; of two the second finds half of the rest."""
 
-    async def scenario(exchange: Middleware, _app: App) -> None:
+    async def scenario(middleware: Middleware, _app: App) -> None:
         for _ in range(10):
-            await Upload(exchange).arrive(100, more=False)
-        assert 500 == exchange.budget.held_bytes
-        assert 0 == await Upload(exchange, "10.0.0.2").arrive(250, more=False)
-        assert 429 == await Upload(exchange, "10.0.0.2").arrive(250, more=False)
-        assert 0 == await Upload(exchange, "10.0.0.3").arrive(125, more=False)
+            await Upload(middleware).arrive(100, more=False)
+        assert 500 == middleware.budget.held_bytes
+        assert 0 == await Upload(middleware, "10.0.0.2").arrive(250, more=False)
+        assert 429 == await Upload(middleware, "10.0.0.2").arrive(250, more=False)
+        assert 0 == await Upload(middleware, "10.0.0.3").arrive(125, more=False)
 
     play(scenario)
 
@@ -128,15 +130,15 @@ def test_one_address_leaves_room_for_others() -> None:
 def test_the_largest_unfinished_body_makes_room() -> None:
     """Withheld bodies of the same address do not keep its small ones out."""
 
-    async def scenario(exchange: Middleware, app: App) -> None:
-        finished = Upload(exchange)
+    async def scenario(middleware: Middleware, app: App) -> None:
+        finished = Upload(middleware)
         await finished.arrive(200, more=False)
-        smaller, larger = Upload(exchange), Upload(exchange)
+        smaller, larger = Upload(middleware), Upload(middleware)
         await smaller.arrive(100)
         await larger.arrive(200)
-        assert 0 == await Upload(exchange).arrive(10, more=False)
+        assert 0 == await Upload(middleware).arrive(10, more=False)
         assert [0, 0, 429] == [one.status for one in (finished, smaller, larger)]
-        assert 310 == exchange.budget.held_bytes
+        assert 310 == middleware.budget.held_bytes
         app.answer.set()
         assert 200 == await smaller.arrive(1, more=False)
 
@@ -146,11 +148,11 @@ def test_the_largest_unfinished_body_makes_room() -> None:
 def test_a_large_body_does_not_put_out_a_smaller_one() -> None:
     """Who is the largest itself is refused; bodies of others are not touched."""
 
-    async def scenario(exchange: Middleware, _app: App) -> None:
-        small, other = Upload(exchange), Upload(exchange, "10.0.0.2")
+    async def scenario(middleware: Middleware, _app: App) -> None:
+        small, other = Upload(middleware), Upload(middleware, "10.0.0.2")
         await small.arrive(150)
         await other.arrive(400)
-        large = Upload(exchange)
+        large = Upload(middleware)
         assert 429 == await large.arrive(400)
         assert [0, 0] == [small.status, other.status]
 
@@ -171,8 +173,8 @@ def test_a_body_that_comes_too_slowly_is_answered_with_408(
 ) -> None:
     """Ten kilobytes in each ten seconds, and the whole in the time for an upload."""
 
-    async def slowly(exchange: Middleware, _app: App) -> None:
-        upload, passed_s = Upload(exchange), 0.0
+    async def slowly(middleware: Middleware, _app: App) -> None:
+        upload, passed_s = Upload(middleware), 0.0
         await upload.arrive(LEAST_BYTES)
         while not upload.status:
             move(every_s)

@@ -91,8 +91,8 @@ def test_a_page_may_use_its_own_files_alone() -> None:
 
     app = Starlette(routes=[Route("/", page)])
     settings = Settings()
-    exchange = Middleware(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
-    headers = TestClient(exchange).get("/").headers
+    middleware = Middleware(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
+    headers = TestClient(middleware).get("/").headers
     assert PAGE_POLICY == headers["content-security-policy"]
     assert "DENY" == headers["x-frame-options"]
     assert "no-referrer" == headers["referrer-policy"]

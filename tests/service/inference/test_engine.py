@@ -61,7 +61,7 @@ def engine(watched: Watched) -> Iterator[Engine]:
     engine = open_engine({"mnist": watched})
     yield engine
     watched.gate.let(100)
-    assert engine.close(PATIENCE_S)
+    assert engine.backend.close(PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ async def test_routing_is_traced_as_the_runtime_does(
     engine = open_engine({manifest.name: runtime})
     expected = runtime.trace(images[:1])
     actual = await ask(engine).trace(manifest, images[0])
-    assert engine.close(PATIENCE_S)
+    assert engine.backend.close(PATIENCE_S)
     assert expected.hidden.keys() == actual.hidden.keys()
     assert (family == "matrix") == bool(actual.hidden)
     layers = [expected.classes, *expected.hidden.values()]
@@ -138,7 +138,7 @@ async def test_the_loop_is_free_while_a_network_works(bundle_path: Path, images:
     assert not call.done()
     watched.gate.let()
     assert 1 == len(await call)
-    assert engine.close(PATIENCE_S)
+    assert engine.backend.close(PATIENCE_S)
 
 
 async def test_one_thread_owns_a_network_that_needs_it(
@@ -175,7 +175,7 @@ async def test_a_lost_device_ends_the_engine(watched: Watched, images: Floats) -
     for image in (np.full_like(images[0], 2), images[0]):
         with pytest.raises(Closed):
             await ask(engine).encode(engine.manifests["mnist"], [image])
-    assert engine.close(PATIENCE_S)
+    assert engine.backend.close(PATIENCE_S)
     assert ["the device fell off"] == [str(error) for error in told]
 
 
@@ -195,7 +195,7 @@ async def test_batches_are_reported_with_their_graph(runtime: Runtime, images: F
     reports: list[Any] = []
     engine = open_engine({"mnist": runtime}, on_batch=reports.append)
     await ask(engine).encode(engine.manifests["mnist"], images[:2])
-    assert engine.close(PATIENCE_S)
+    assert engine.backend.close(PATIENCE_S)
     assert [(("mnist", "encode"), 2, 0)] == [(one.key, one.rows, one.padding) for one in reports]
 
 
@@ -240,7 +240,7 @@ async def test_threads_suit_the_device_that_is_left_after_the_warm_up(
     runtime = FallenBack(Bundle.open(bundle_path), device="cpu", threads=1)
     engine = open_engine({"mnist": runtime})
     await ask(engine).encode(engine.manifests["mnist"], images[:1])
-    assert engine.close(PATIENCE_S)
+    assert engine.backend.close(PATIENCE_S)
     assert threading.get_ident() == runtime.thread
 
 
