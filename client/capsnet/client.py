@@ -14,14 +14,15 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 import httpx
 import stamina
 from PIL import Image
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from capsnet import calls
 from capsnet.answers import FailedPrediction, Limits, Prediction
-from capsnet.calls import Call, Fit, Polarity
+from capsnet.calls import Call, ClassifyOptions
 from capsnet.deadline import Deadline
 from capsnet.errors import Problem
-from capsnet.exchange import (
+from capsnet.images import ImageLike, is_one, read_image
+from capsnet.transport import (
     client_options,
     failed,
     form_batches,
@@ -30,7 +31,6 @@ from capsnet.exchange import (
     request_arguments,
     translated,
 )
-from capsnet.images import ImageLike, is_one, read_image
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -143,28 +143,12 @@ class CapsNet:
 
     @overload
     def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
-        self,
-        images: ImageLike,
-        *,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        poses: bool = False,
-        novelty: bool = False,
-        timeout_s: float | None = None,
+        self, images: ImageLike, **options: Unpack[ClassifyOptions]
     ) -> Prediction: ...
 
     @overload
     def classify(
-        self,
-        images: Iterable[ImageLike],
-        *,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        poses: bool = False,
-        novelty: bool = False,
-        timeout_s: float | None = None,
+        self, images: Iterable[ImageLike], **options: Unpack[ClassifyOptions]
     ) -> list[Outcome]: ...
 
     def classify(self, images: Any, **options: Any) -> Prediction | list[Outcome]:
@@ -186,7 +170,9 @@ class CapsNet:
             return only(self._send(calls.classify([read_image(images)], **options)))
         return list(self.classify_each(images, **options))
 
-    def classify_each(self, images: Iterable[ImageLike], **options: Any) -> Iterator[Outcome]:
+    def classify_each(
+        self, images: Iterable[ImageLike], **options: Unpack[ClassifyOptions]
+    ) -> Iterator[Outcome]:
         """Classify any number of images, which are read while answers come: see `classify`.
 
         They are sent in requests of a size that the service accepts, side by side.
@@ -226,7 +212,7 @@ class CapsNet:
         """
         return Drawings(self, scale)
 
-    def _classify(self, images: list[bytes], options: dict[str, Any]) -> list[Outcome]:
+    def _classify(self, images: list[bytes], options: ClassifyOptions) -> list[Outcome]:
         try:
             return self._send(calls.classify(images, **options))
         except Problem as problem:
@@ -289,28 +275,12 @@ class AsyncCapsNet:
 
     @overload
     async def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
-        self,
-        images: ImageLike,
-        *,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        poses: bool = False,
-        novelty: bool = False,
-        timeout_s: float | None = None,
+        self, images: ImageLike, **options: Unpack[ClassifyOptions]
     ) -> Prediction: ...
 
     @overload
     async def classify(
-        self,
-        images: Iterable[ImageLike],
-        *,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        poses: bool = False,
-        novelty: bool = False,
-        timeout_s: float | None = None,
+        self, images: Iterable[ImageLike], **options: Unpack[ClassifyOptions]
     ) -> list[Outcome]: ...
 
     async def classify(self, images: Any, **options: Any) -> Prediction | list[Outcome]:
@@ -320,7 +290,7 @@ class AsyncCapsNet:
         return [one async for one in self.classify_each(images, **options)]
 
     async def classify_each(
-        self, images: Iterable[ImageLike], **options: Any
+        self, images: Iterable[ImageLike], **options: Unpack[ClassifyOptions]
     ) -> AsyncIterator[Outcome]:
         """Classify any number of images: see `CapsNet.classify_each`."""
         self._limits = self._limits or (await self.models()).limits
@@ -356,7 +326,7 @@ class AsyncCapsNet:
         """Pictures instead of numbers: see `CapsNet.draw`."""
         return AsyncDrawings(self, scale)
 
-    async def _classify(self, images: list[bytes], options: dict[str, Any]) -> list[Outcome]:
+    async def _classify(self, images: list[bytes], options: ClassifyOptions) -> list[Outcome]:
         try:
             return await self._send(calls.classify(images, **options))
         except Problem as problem:

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from capsnet.answers import Limits
-from capsnet.exchange import form_batches
 from capsnet.images import is_one, read_image
+from capsnet.transport import form_batches
 
 GREY = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
 

@@ -40,7 +40,7 @@ from capsnet.command.session import (
     reporting,
 )
 from capsnet.errors import Problem
-from capsnet.exchange import DEFAULT_URL
+from capsnet.transport import DEFAULT_URL
 
 _EPILOG = (
     "Exit codes: 0 answered; 1 refused, or an image of several could not be read; 2 wrong usage; "

@@ -21,8 +21,8 @@ from rich.markup import escape
 
 from capsnet.client import CapsNet
 from capsnet.errors import CapsNetError, Problem, Unreachable
-from capsnet.exchange import DEFAULT_URL
 from capsnet.local import NoLocalService, serve
+from capsnet.transport import DEFAULT_URL
 
 Option: TypeAlias = tuple[Any, Any]
 """What typer makes an option of, and its default."""
