@@ -362,15 +362,15 @@ def _read_json(kind: type[T], content: bytes) -> T:
 
 
 def _read_predictions(content: bytes) -> list[answers.Prediction | answers.FailedPrediction]:
-    found = _parse(content)
+    members = _parse(content)
     try:
-        about = {"model": found["model"], "version": found["version"]}
-        members = [{**about, **one} for one in found["predictions"]]
+        about = {"model": members["model"], "version": members["version"]}
+        predictions = [{**about, **one} for one in members["predictions"]]
     except (KeyError, TypeError) as error:
         raise InvalidAnswer("these are no predictions of a CapsNet service") from error
     return [
         structure(answers.FailedPrediction, one)
         if "problem" in one
         else structure(answers.Prediction, one)
-        for one in members
+        for one in predictions
     ]

@@ -236,7 +236,7 @@ class Batcher:
         self._run(key, batch)
 
     def _take(self) -> tuple[Hashable, list[_Row]]:
-        """Rows for the next batch, perhaps none; answers calls that would be too late in it."""
+        """Rows for the next batch, perhaps none; answers calls whose deadline it would exceed."""
         key, queue = min(
             ((key, queue) for key, queue in self._queues.items() if queue),
             key=lambda item: item[1][0].job.arrived,

@@ -97,8 +97,8 @@ class Admission:
         if job.cost > self._limit:
             raise ValueError(f"no job may cost {job.cost}, more than the limit of {self._limit}")
         wait_s = self.waiting / self.rate if self.rate else 0.0
-        late = wait_s >= job.deadline - self._clock()
-        if late or self.waiting + job.cost > self._limit:
+        exceeds_deadline = wait_s >= job.deadline - self._clock()
+        if exceeds_deadline or self.waiting + job.cost > self._limit:
             wait_s = min(wait_s or _UNKNOWN_S, LONGEST_RETRY_S / _JITTER)
             raise QueueFull(wait_s * random.uniform(1, _JITTER))  # noqa: S311
 

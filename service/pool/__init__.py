@@ -1,1 +1,1 @@
-"""Work in processes that can be killed: decoding of strangers' files, and drawing."""
+"""Work in processes that can be killed: decoding uploads, and drawing."""

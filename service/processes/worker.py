@@ -143,8 +143,8 @@ class Worker(uvicorn.Server):
         """Load the bundles, or connect to the engine, and wait until the supervisor agrees."""
         source, self._joined = self._inherited.source, asyncio.Event()
         if source:
-            remote = await EngineClient(self._reconnect).connect(Path(source))
-            engine = Engine(remote, remote.loaded)
+            client = await EngineClient(self._reconnect).connect(Path(source))
+            engine = Engine(client, client.loaded)
         else:
             strict = self._inherited.strict
             engine = await open_here(self._settings, metrics, health, strict=strict)

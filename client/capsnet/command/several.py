@@ -29,15 +29,15 @@ def find_pictures(paths: Sequence[Path]) -> list[Path]:
         FileNotFoundError: one does not exist.
         ValueError: a folder holds no picture.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         if path != STDIN and not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
         inside = sorted(one for one in path.rglob("*") if one.suffix.lower() in SUFFIXES)
         if path.is_dir() and not inside:
             raise ValueError(f"{path} holds no picture ({', '.join(sorted(SUFFIXES))})")
-        found += inside if path.is_dir() else [path]
-    return found
+        files += inside if path.is_dir() else [path]
+    return files
 
 
 def to_row(path: Path, outcome: Outcome) -> dict[str, Any]:

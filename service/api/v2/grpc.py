@@ -70,9 +70,9 @@ class Answer(NamedTuple):
 
     def json(self) -> dict[str, Any]:
         """The JSON of the body, which is all of it or stands before the tensors."""
-        end = self.headers.get(TENSOR_HEADER.lower())
-        found: dict[str, Any] = json.loads(self.body[: int(end)] if end else self.body)
-        return found
+        length = self.headers.get(TENSOR_HEADER.lower())
+        members: dict[str, Any] = json.loads(self.body[: int(length)] if length else self.body)
+        return members
 
 
 @asynccontextmanager
@@ -225,14 +225,14 @@ def _contents(tensor: Any) -> bytes:
 
 def _to_message(answer: Answer, response: Any) -> Any:
     """An answer's JSON and tensors as a message."""
-    found = answer.json()
+    members = answer.json()
     start = int(answer.headers[TENSOR_HEADER.lower()])
     tensors: list[bytes] = []
-    for one in found["outputs"]:
+    for one in members["outputs"]:
         size = one.pop("parameters")["binary_data_size"]
         tensors.append(answer.body[start : start + size])
         start += size
-    message = ParseDict(found, response())
+    message = ParseDict(members, response())
     message.raw_output_contents.extend(tensors)
     return message
 
@@ -291,7 +291,7 @@ def _client(peer: str) -> tuple[str, int]:
 
 def _scope(context: Any, method: str, path: str, headers: dict[str, str]) -> Scope:
     """A request as ASGI has it; the call's deadline is that of the request."""
-    given = {name: value for name, value in context.invocation_metadata() if name in _HEADERS}
+    metadata = {name: value for name, value in context.invocation_metadata() if name in _HEADERS}
     seconds = context.time_remaining()
     limit = {} if seconds is None else {TIMEOUT_HEADER.lower(): f"{max(seconds, 1e-3):.3f}"}
     return {
@@ -306,7 +306,7 @@ def _scope(context: Any, method: str, path: str, headers: dict[str, str]) -> Sco
         "root_path": "",
         "headers": [
             (name.lower().encode(), value.encode())
-            for name, value in {**limit, **given, **headers}.items()
+            for name, value in {**limit, **metadata, **headers}.items()
         ],
         "client": _client(context.peer()),
         "server": None,

@@ -180,13 +180,13 @@ def _read_raw(body: bytes, network: Network) -> Work:
 
 
 def _read_inputs(
-    given: list[InputTensor], content: memoryview, network: Network
+    inputs: list[InputTensor], content: memoryview, network: Network
 ) -> tuple[Tensors, int]:
     """The tensors, and how many rows each has."""
     specs = {spec.name: spec for spec in network.inputs}
     tensors: Tensors = {}
     counts: set[int] = set()
-    for one in given:
+    for one in inputs:
         spec = specs.pop(one.name, None)
         if spec is None:
             known = ", ".join(spec.name for spec in network.inputs)
