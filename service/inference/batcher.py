@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import threading
 import time
 from bisect import insort
@@ -39,8 +38,8 @@ class Runner:
     """Largest batch."""
     padding: Callable[[int], int] = lambda _rows: 0
     """How many rows more than those of a batch are computed for it."""
-    row_s: Callable[[], float] = lambda: math.inf
-    """Seconds of one row, where any thread may compute it; else infinite."""
+    row_s: Callable[[], float | None] = lambda: None
+    """Seconds of one row; None where the batcher's thread alone may compute it."""
 
 
 class Results(NamedTuple):
@@ -221,7 +220,12 @@ class Batcher:
         waiting = self._waiting
         if len(waiting) > 1 and not self._one_core:
             return False
-        seconds = sum(self._runners[key].row_s() * len(call.rows) for key, call in waiting)
+        seconds = 0.0
+        for key, call in waiting:
+            row_s = self._runners[key].row_s()
+            if row_s is None:
+                return False
+            seconds += row_s * len(call.rows)
         return seconds <= QUICK_S
 
     def _run_here(self) -> None:

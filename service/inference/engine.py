@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -101,7 +102,7 @@ def open_engine(
             ("decode", _decode(runtime), runtime.max_decode_rows, runtime.decoder_padding),
             ("trace", _trace(runtime), MAX_TRACED_IMAGES, lambda _rows: 0),
         ):
-            row_s = partial(runtime.row_s, graph)  # known after the warm-up
+            row_s = partial(_row_s, runtime, graph)
             runners[name, graph] = Runner(_in_rows(run), max_rows, padding, row_s)
 
     def warm_up() -> None:
@@ -114,6 +115,12 @@ def open_engine(
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.bundle.manifest for name, runtime in runtimes.items()}
     return Engine(batcher, Loaded(manifests, providers))
+
+
+def _row_s(runtime: Runtime, graph: str) -> float | None:
+    """Seconds of one row, if any thread may compute it; known after the warm-up."""
+    seconds = runtime.row_s(graph)
+    return seconds if math.isfinite(seconds) else None
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:
