@@ -86,7 +86,7 @@ class NoveltyRule:
         tables += [self.distance] if self.distance else []
         if len({len(table) for table in tables}) > 1 or len(self.quantiles) < 2:
             raise ValueError("the tables of the novelty rule differ in size")
-        if any(np.any(np.diff(table) < 0) for table in tables):
+        if not all(np.all(np.diff(table) >= 0) for table in tables):
             raise ValueError("a table of the novelty rule does not rise")
         if self.gaussians and not self.distance:
             raise ValueError("the novelty rule has no table of distances")

@@ -111,6 +111,24 @@ def test_the_spread_loss_knows_the_step() -> None:
     assert losses[0] < losses[-1]
 
 
+def test_the_recipe_says_in_how_many_steps_the_margin_rises() -> None:
+    """After four times as many it is 0.595."""
+    compute = classification_loss(Recipe("r", loss="spread", spread_steps=70))
+    activations, present = torch.tensor([[0.6, 0.4]]), torch.tensor([[1.0, 0.0]])
+    loss = compute(activations, present, torch.tensor(280.0)).item()
+    assert pytest.approx((0.595 - 0.2) ** 2, rel=1e-5) == loss
+
+
+def test_the_recipe_says_what_absent_classes_weigh() -> None:
+    """In the margin loss."""
+    compute = classification_loss(Recipe("r", loss="margin", absent_weight=0.25))
+    lengths, present = torch.tensor([[0.9, 0.3]]), torch.tensor([[1.0, 0.0]])
+    assert (
+        pytest.approx(0.25 * 0.2**2, rel=1e-5)
+        == compute(lengths, present, torch.tensor(0.0)).item()
+    )
+
+
 def test_cross_entropy_of_exclusive_classes() -> None:
     """Minus the logarithm of the present class's probability."""
     logits, present = torch.tensor([[0.2, 0.5, 0.3]]).log(), torch.tensor([[0.0, 1.0, 0.0]])

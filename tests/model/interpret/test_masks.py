@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.interpret.masks import INK, colour, find_masks, share_ink
+from model.interpret.masks import INK, _smooth, colour, find_masks, share_ink
 
 
 def test_digits_divide_ink_by_their_reconstructions() -> None:
@@ -56,6 +56,26 @@ def test_shares_are_of_ink_not_of_pixels() -> None:
 def test_an_empty_image_has_no_shares() -> None:
     """Nothing is divided by nothing."""
     assert [0.0, 0.0] == share_ink(np.zeros((2, 2), np.float32), np.ones((2, 2, 2), bool)).tolist()
+
+
+def test_a_pixel_at_the_threshold_is_ink() -> None:
+    """The next darker one is none, in masks and in shares."""
+    darker = np.nextafter(np.float32(INK), np.float32(0))
+    image, full = np.array([[INK, darker]], np.float32), np.ones((1, 1, 2), np.float32)
+    assert [[[True, False]]] == find_masks(image, full, threshold=0.3).tolist()
+    only = np.array([[[True, False]], [[False, True]]])
+    assert [1, 0] == share_ink(image, only).tolist()
+
+
+def test_one_pixel_is_smoothed_over_its_neighbours() -> None:
+    """By half along a row or column, by a quarter diagonally; nothing comes back at an edge."""
+    image = np.zeros((5, 5), np.float32)
+    image[1, 3] = 1
+    expected = np.outer([0.25, 0.5, 0.25, 0, 0], [0, 0, 0.25, 0.5, 0.25])
+    assert expected.tolist() == _smooth(image).tolist()
+    corner = np.zeros((2, 3), np.float32)
+    corner[0, 0] = 1
+    assert np.outer([0.5, 0.25], [0.5, 0.25, 0]).tolist() == _smooth(corner).tolist()
 
 
 def test_two_layers_are_red_and_green_and_yellow_where_they_overlap() -> None:

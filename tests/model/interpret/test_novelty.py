@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,20 @@ def test_a_rule_without_distances_judges_by_the_others() -> None:
     assert (False, 0.7, None) == (found.novel, found.score, found.distance_score)
 
 
+def test_a_rank_at_the_threshold_is_not_novel() -> None:
+    """The next lower one is."""
+    rule = replace(RULE, threshold=0.1, margin=(0.25, 0.5, 0.75, 1.0))
+    at, below = (judge(rule, features(margin=value))[0] for value in (0.5, 0.499))
+    assert (False, 0.9) == (at.novel, at.score)
+    assert below.novel
+
+
+def test_what_is_judged_is_rounded_to_six_digits() -> None:
+    """Scores and the error."""
+    (found,) = judge(RULE, features(length=0.8123456, error=0.1234567))
+    assert (0.850618, 0.123457) == (found.length_score, found.error)
+
+
 def test_gaussians_survive_their_file(tmp_path: Path) -> None:
     """Both arrays come back as they were."""
     with (tmp_path / "novelty.npz").open("wb") as file:
@@ -152,12 +167,16 @@ def test_a_rule_survives_json() -> None:
         {"length": (0.1, 0.2)},
         {"distance": (0.1, 0.2)},
         {"error": (0.6, 0.2, 0.1, 0.05)},
+        {"error": (0.05, math.nan, 0.2, 0.6)},
+        dict.fromkeys(("quantiles", "length", "margin", "error", "distance"), (0.5,)),
         {"threshold": 1.5},
+        {"threshold": -0.1},
+        {"threshold": math.nan},
         {"distance": (), "gaussians": GAUSSIANS},
     ],
 )
 def test_broken_rules_are_refused(change: dict[str, Any]) -> None:
-    """Tables of other sizes, that fall or are missing, or a threshold that no score has."""
+    """Tables of other sizes or one value, that fall or are missing, a threshold no score has."""
     with pytest.raises(ValueError, match="novelty rule"):
         replace(RULE, **change)
 

@@ -86,6 +86,38 @@ def test_small_pictures_are_enlarged() -> None:
     np.testing.assert_array_equal([1, 0, 0], image.reshape(3, -1).mean(axis=1))
 
 
+def test_a_side_that_grows_is_interpolated() -> None:
+    """Stretched from two rows to 24, black and white mix, although the columns shrink."""
+    rows = np.repeat(np.array([[0], [255]], np.uint8), 64, axis=1)
+    image = prepare(Image.fromarray(rows), (1, 24, 32), rule="crop", fit="stretch").image
+    assert ((image > 0.1) & (image < 0.9)).any()
+
+
+@pytest.mark.parametrize(("width", "height"), [(32, 48), (64, 24)])
+def test_sides_that_shrink_or_stay_are_averaged(width: int, height: int) -> None:
+    """Each pixel is the mean of its block, where one side has the network's size too."""
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width), np.uint8)
+    image = prepare(Image.fromarray(pixels), (1, 24, 32), rule="crop", fit="stretch").image
+    means = pixels.reshape(24, height // 24, 32, width // 32).mean(axis=(1, 3))
+    np.testing.assert_allclose(image[0] * 255, means, atol=0.51)
+
+
+@pytest.mark.parametrize("levels", [np.uint16, np.float32])
+def test_sixteen_bits_are_rounded_to_eight(levels: type) -> None:
+    """257 times a byte is that byte, and so is what is less than half of 257 away."""
+    middle = 257 * np.arange(1, 255)
+    for moved in (middle - 128, middle, middle + 128):
+        picture = Image.fromarray(moved.astype(levels)[None])
+        image = crop(picture, 1, 1, 254)
+        np.testing.assert_array_equal(np.arange(1, 255, dtype=np.float32) / 255, image[0, 0])
+
+
+def test_levels_beyond_sixteen_bits_are_clipped() -> None:
+    """Below zero is black, above 65,535 is white."""
+    picture = Image.fromarray(np.array([[-5000, 70_000]], np.float32))
+    assert [0, 1] == crop(picture, 1, 1, 2).ravel().tolist()
+
+
 def test_a_photograph_stored_on_its_side_is_turned(thirds: Image.Image) -> None:
     """Its orientation tag is obeyed before the middle is looked for."""
     file, exif = io.BytesIO(), Image.Exif()

@@ -31,6 +31,7 @@ GUARDED = [
     "/static-offline-docs/swagger-ui.css",
     "/v1/models",
     "/staticx",
+    "/models/static/",
     "/livez/",
 ]
 OPEN = {"/", "/livez", "/readyz", "/static", "/v2/health/live", "/v2/health/ready"}
@@ -47,7 +48,13 @@ def guarded(settings: Settings) -> Iterator[TestClient]:
 
 @pytest.mark.parametrize("key", [FIRST, SECOND])
 @pytest.mark.parametrize(
-    "header", ["X-API-Key: {}", "Authorization: Bearer {}", "authorization: bearer {}"]
+    "header",
+    [
+        "X-API-Key: {}",
+        "Authorization: Bearer {}",
+        "authorization: bearer {}",
+        "Authorization: Bearer   {}",
+    ],
 )
 def test_each_key_opens_in_each_way(header: str, key: str, guarded: TestClient) -> None:
     """Any of the keys will do, in either header."""
@@ -149,7 +156,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         Access(Settings(api_keys_file=tmp_path / "nowhere"))
 
 
-@pytest.mark.parametrize("key", ["x" * 15, "", "a key with some spaces", "ключ-ключ-ключ-ключ"])
+@pytest.mark.parametrize(
+    "key", ["x" * 15, "", "a key with some spaces", "x" * 16 + " y", "ключ-ключ-ключ-ключ"]
+)
 def test_an_unfit_key_is_refused_unseen(key: str) -> None:
     """Too short to be secret, or not to be sent in a header; the message does not repeat it."""
     with pytest.raises(SettingsError, match="API key 2 is not 16 or more") as refusal:

@@ -38,6 +38,12 @@ def test_what_is_accepted_is_chosen(accept: str | None, expected: str) -> None:
         pytest.param("application/json;Q=0.1, image/png;q=0.2", PNG, id="a capital Q"),
         pytest.param("application/json;q=0., image/png;q=0.001", PNG, id="nothing after the point"),
         pytest.param("application/json;q=0, */*", PNG, id="zero excludes"),
+        pytest.param(
+            "image/png;q=0.1, application/json;q=0.5, image/png;q=0.9", PNG, id="the last of a type"
+        ),
+        pytest.param(
+            "image/png;q=0.9, application/json;q=0.5, image/png;q=0.1", PNG, id="the first"
+        ),
     ],
 )
 def test_the_higher_quality_is_chosen(accept: str, expected: str) -> None:

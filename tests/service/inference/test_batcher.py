@@ -207,6 +207,25 @@ async def test_one_slow_batch_does_not_keep_all_out() -> None:
     assert [DeadlineExceeded] * 3 + [Results] * 2 == outcomes
 
 
+async def test_a_slow_queue_expires_no_rows_of_another() -> None:
+    """Each queue is expected to take what its own last batch took."""
+    gate, clock = Gate(), Clock()
+    async with batching(gate, "q", "other", clock=clock) as batcher:
+        await measured(batcher, gate, clock, 10.0)
+        gate.let()
+        job = Job(clock.now, deadline=clock.now + 1.0)
+        assert [[2]] == await rows_of(start(batcher, 1, key="other", job=job))
+
+
+async def test_a_deadline_that_is_just_met_is_enough() -> None:
+    """An answer at the deadline is in time."""
+    gate, clock = Gate(), Clock()
+    async with batching(gate, clock=clock) as batcher:
+        await measured(batcher, gate, clock, 1.0)
+        gate.let()
+        assert [[2]] == await rows_of(start(batcher, 1, job=Job(1.0, deadline=2.0)))
+
+
 async def test_few_rows_are_expected_to_take_less_than_the_last_batch() -> None:
     """After a full batch, a lone request of little time is computed on an idle service."""
     gate, clock = Gate(), Clock()
@@ -347,7 +366,7 @@ async def test_a_batch_that_cannot_be_counted_ends_nothing(
     told: list[Exception] = []
     runner = Runner(lambda rows: rows, 4, row_s=lambda: row_s)
     batcher = Batcher({"q": runner}, on_batch=fail, on_lost=told.append)
-    assert [[1], [2]] == [(await batcher.submit("q", [row], Job(0))).rows for row in (1, 2)]
+    assert [[1], [2]] == [(await start(batcher, row)).rows for row in (1, 2)]
     assert batcher.close(PATIENCE_S)
     assert [] == told
     assert 2 == caplog.text.count("a batch was not counted")
@@ -451,7 +470,7 @@ async def test_a_lone_quick_caller_computes_on_the_loop() -> None:
     """Nobody needs to be woken."""
     async with quick() as (batcher, gate):
         for row in (1, 2):
-            assert [2 * row] == (await batcher.submit("q", [row], Job(0.0))).rows
+            assert [2 * row] == (await start(batcher, row)).rows
     assert {threading.get_ident()} == gate.threads
 
 
@@ -537,6 +556,22 @@ async def test_the_thread_does_not_compute_beside_the_loop() -> None:
     assert [list(range(6))] == await rows_of(start(batcher, *range(6)))
     assert batcher.close(PATIENCE_S)
     assert ["begun", "ended"] * 2 == steps
+
+
+async def test_the_thread_ends_after_the_last_batch_on_the_loop() -> None:
+    """It was told to end while the loop was inside, and is woken again when that is over."""
+    ended: list[bool] = []
+
+    def run(rows: list[Any]) -> list[Any]:
+        closer.start()
+        closer.join(0.05)  # until the inference thread has seen that it must wait
+        return rows
+
+    batcher = Batcher({"q": Runner(run, 4, row_s=lambda: 0.0)})
+    closer = threading.Thread(target=lambda: ended.append(batcher.close(PATIENCE_S)))
+    assert [[1]] == await rows_of(start(batcher, 1))
+    await asyncio.to_thread(closer.join)
+    assert [True] == ended
 
 
 async def test_closing_does_not_forget_quick_rows() -> None:

@@ -123,7 +123,19 @@ def test_the_rate_follows_what_is_measured_last(measured: Admission, clock: Cloc
     assert pytest.approx(0.2, rel=0.05) == measured.rate
 
 
-@pytest.mark.parametrize(("left_s", "fits"), [(1.4, False), (1.6, True), (math.inf, True)])
+def test_each_result_weighs_a_little_more_than_the_one_before(
+    measured: Admission, clock: Clock
+) -> None:
+    """Four rows in 2 s count 98 % beside four in 20 s."""
+    with admitted(measured, Job(0.0, cost=4)) as job:
+        clock.now += 20
+        measured.note(job, 4)
+    assert pytest.approx((0.98 * 4 + 4) / (0.98 * 2 + 20)) == measured.rate
+
+
+@pytest.mark.parametrize(
+    ("left_s", "fits"), [(1.4, False), (1.5, False), (1.6, True), (math.inf, True)]
+)
 def test_a_job_that_would_wait_past_its_deadline_is_refused(
     measured: Admission, clock: Clock, left_s: float, *, fits: bool
 ) -> None:
@@ -174,6 +186,11 @@ def test_refused_callers_come_back_one_after_the_other(
         waits = {refusal(admission, Job(0.0)).retry_after_s for _ in range(100)}
     assert shortest_s <= min(waits) < max(waits) <= longest_s
     assert 50 < len(waits)
+
+
+def test_a_refusal_names_whole_seconds() -> None:
+    """Rounded up: whoever comes back then is not too early."""
+    assert "the queue is full; try again in 2 s" == str(QueueFull(1.2))
 
 
 def test_connections_are_kept_for_those_who_come_back() -> None:

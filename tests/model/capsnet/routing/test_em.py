@@ -199,6 +199,23 @@ def test_extremes_stay_finite(loudness: float, activation: float) -> None:
         assert tensor.isfinite().all()
 
 
+def test_far_votes_that_almost_agree_stay_finite() -> None:
+    """Their variance is below what E[V^2] - mu^2 is rounded to, and comes out negative."""
+    votes = 1000 + 0.01 * torch.randn(4, C, 50, H)
+    *_, last = run(votes, torch.ones(4, 1, 50), (torch.zeros(C), torch.zeros(C)))
+    assert all(part.isfinite().all() for part in last)
+
+
+def test_the_least_variance_is_a_hundredth() -> None:
+    """Children that say the same make a parent as active as it gets: sigma is a tenth."""
+    votes, nothing = torch.zeros(1, 1, 3, H), torch.zeros(1)
+    *_, last = run(
+        votes, torch.ones(1, 1, 3), (nothing, nothing), iterations=1, inverse_temperature=0.01
+    )
+    expected = -0.01 * H * math.log(0.1)
+    assert pytest.approx(expected, rel=1e-4) == last.activations.logit().item()
+
+
 def test_equal_votes_are_shared_equally() -> None:
     """Zeros and ones in, one parent like another out."""
     for value in (0.0, 1.0):
