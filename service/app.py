@@ -167,8 +167,7 @@ def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]
     try:
         from service.api.v2.grpc import serve_grpc  # noqa: PLC0415  an extra
     except ImportError as error:
-        text = "CAPSNET_GRPC_PORT needs the extra grpc: install capsnet-service[grpc]"
-        raise SettingsError(text) from error
+        raise SettingsError.lacking("CAPSNET_GRPC_PORT", "grpc") from error
     return serve_grpc
 
 

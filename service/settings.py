@@ -32,6 +32,12 @@ _CUDA_OPTIONS = tuple(option.name for option in fields(CudaOptions))
 class SettingsError(Exception):
     """A setting is unknown or out of range."""
 
+    @classmethod
+    def lacking(cls, setting: str, extra: str) -> Self:
+        """Of a setting whose packages are not installed; the message says what to type."""
+        command = f'python -m pip install --constraint constraints.txt --editable ".[{extra}]"'
+        return cls(f"{setting} needs the extra {extra}: in the repository's folder, run {command}")
+
 
 class Settings(BaseSettings):
     """Each field is the environment variable of the same name in capitals, after `CAPSNET_`."""

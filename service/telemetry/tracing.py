@@ -29,7 +29,7 @@ def telemetry(settings: Settings) -> TelemetryConfig:
     """
     if settings.otel:
         if not all(map(importlib.util.find_spec, ("opentelemetry.sdk", "opentelemetry.exporter"))):
-            raise SettingsError("CAPSNET_OTEL needs the extra otel: install capsnet-service[otel]")
+            raise SettingsError.lacking("CAPSNET_OTEL", "otel")
         if not any(os.environ.get(name) for name in _ENDPOINTS):
             raise SettingsError(f"CAPSNET_OTEL needs to know where to send traces: {_ENDPOINTS[0]}")
         for name, value in list(os.environ.items()):

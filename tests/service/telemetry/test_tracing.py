@@ -112,5 +112,5 @@ def test_traces_without_the_extra_are_refused(
 ) -> None:
     """The message says what to install."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(SettingsError, match=r"install capsnet-service\[otel\]"):
+    with pytest.raises(SettingsError, match=r'pip install .*--editable "\.\[otel\]"'):
         telemetry(settings.model_copy(update={"otel": True}))
