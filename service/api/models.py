@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from model.bundle.manifest import Offer, PresenceKind
-from service.errors import BundleRefused
+from service.errors import BundleRefused, Forbidden
 from service.http.route import Query, Request
 from service.inference.bundles import ReloadRefused
 from service.inference.engine import Engine
@@ -73,7 +73,15 @@ async def reload_models(request: Request) -> ModelsAnswer:
 
     Other workers load them beside those that answer and then take their place. If one cannot be
     loaded, nothing changes.
+
+    Raises:
+        Forbidden: no admin key is set, so nobody may.
     """
+    settings = request.app.state.settings
+    if not (settings.admin_keys or settings.admin_keys_file):
+        raise Forbidden(
+            "no admin key is set: set CAPSNET_ADMIN_KEYS, or send SIGHUP to the supervisor"
+        )
     reload = asyncio.ensure_future(request.app.state.reload())
     try:
         answer = await asyncio.shield(reload)  # it goes on if the client leaves

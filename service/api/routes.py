@@ -63,11 +63,14 @@ def largest_job(max_images: int) -> int:
 def api_routes(access: Access, *, max_images: int) -> list[Route]:
     """The routes, those that are asked most first.
 
-    Bundles are loaded anew over HTTP only where there are admin keys.
+    Where there are no admin keys, the reload refuses everybody, who needs no such key to be told.
     """
     schemes = SECURITY_SCHEMES if access.api else []
     post = partial(Route, "POST", dependencies=schemes)
     get = partial(Route, "GET", dependencies=schemes)
+    admin = partial(post, needs_networks=False)
+    if access.admin:
+        admin = partial(admin, permission="admin", dependencies=SECURITY_SCHEMES)
     probe = partial(Route, "GET", needs_networks=False, tags=["operations"])
     open_probe = partial(probe, permission="open", problems=[Unavailable])
     image: Any = {"openapi": image_body(), "problems": (*_IMAGE, UnknownModel, NotOffered)}
@@ -77,7 +80,7 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
     pair = image_body(example="/overlay?first=3&second=5")
     two = image_body(least=2, most=2)
     samples: Any = {"tags": ["sample images"]}
-    routes = [
+    return [
         classifying("/classify", classify, openapi=several),
         classifying("/reconstruct", reconstruct),
         interpreting("/perturb", perturb),
@@ -93,12 +96,10 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
         post("/overlay", overlay_images, openapi=two, problems=_IMAGE, **samples),
         get("/models", list_models, tags=["models"]),
         get("/models/{name}", show_model, problems=[UnknownModel], tags=["models"]),
+        admin(
+            "/models/reload", reload_models, problems=[BundleRefused, Forbidden], tags=["models"]
+        ),
         open_probe("/livez", livez),
         open_probe("/readyz", readyz),
         probe("/metrics", metrics, dependencies=schemes),
     ]
-    if access.admin:
-        reload = partial(Route, "POST", needs_networks=False, permission="admin")
-        keys: Any = {"dependencies": SECURITY_SCHEMES, "problems": (BundleRefused, Forbidden)}
-        routes.append(reload("/models/reload", reload_models, tags=["models"], **keys))
-    return routes

@@ -305,10 +305,15 @@ def test_without_an_access_log_refusals_alone_are_logged(
     assert [401] == [vars(record)["fields"]["status"] for record in caplog.records]
 
 
-def test_without_admin_keys_nothing_is_reloaded_over_http(guarded: TestClient) -> None:
-    """The route does not exist."""
-    answer = guarded.post("/models/reload", headers={"X-API-Key": FIRST})
-    assert 405 == answer.status_code
+@pytest.mark.parametrize("guard", ["guarded", "client"], ids=["API keys", "no keys"])
+def test_without_admin_keys_nothing_is_reloaded_over_http(
+    guard: str, request: pytest.FixtureRequest
+) -> None:
+    """The answer is a sentence that says what to set."""
+    client: TestClient = request.getfixturevalue(guard)
+    answer = client.post("/models/reload", headers={"X-API-Key": FIRST})
+    assert 403 == answer.status_code
+    assert "no admin key is set: set CAPSNET_ADMIN_KEYS" in answer.json()["detail"]
 
 
 def test_admin_keys_alone_leave_the_rest_open(settings: Settings) -> None:
