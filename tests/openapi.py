@@ -76,7 +76,7 @@ def main() -> None:
             answer = call(client, method, path, operation).raise_for_status()
             kind = answer.headers["content-type"].partition(";")[0]
             if kind == "application/json":
-                examples[operation["operationId"]]["answer"] = shorten(answer.json())
+                examples.setdefault(operation["operationId"], {})["answer"] = shorten(answer.json())
     for member in ("training", "sha256", "graphs"):
         del examples["show_model"]["answer"][member]
     lines = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in examples.items()]

@@ -316,6 +316,26 @@ class ModelsAnswer(Answer):
     models: list[ModelSummary]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SampleReport(Answer):
+    """What is known of a sample image."""
+
+    file: str
+    label: int | None
+    """None where the image shows none of the classes, or several."""
+    class_name: str
+    licence: str
+    source: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SamplesAnswer(Answer):
+    """The sample images of one bundle."""
+
+    model: str
+    samples: list[SampleReport]
+
+
 def structure(kind: type[T], members: Any) -> T:
     """An answer of its JSON; members that this version does not know are left out.
 

@@ -305,6 +305,29 @@ def sample(
     return Call("GET", path, read_png, query, accept=PNG, timeout_s=timeout_s)
 
 
+def samples(name: str, *, timeout_s: float | None = None) -> Call[answers.SamplesAnswer]:
+    """List the sample images of a bundle, with their licences.
+
+    Args:
+        name: of a loaded bundle.
+        timeout_s: deadline, instead of the client's.
+    """
+    path, read = f"/models/{quote(name, safe='')}/samples", answers.SamplesAnswer
+    return Call("GET", path, partial(_read_json, read), timeout_s=timeout_s)
+
+
+def sample_of(name: str, file: str, *, timeout_s: float | None = None) -> Call[Image.Image]:
+    """Get a sample image of a bundle.
+
+    Args:
+        name: of a loaded bundle.
+        file: as `samples` lists it.
+        timeout_s: deadline, instead of the client's.
+    """
+    path = f"/models/{quote(name, safe='')}/samples/{quote(file, safe='')}"
+    return Call("GET", path, read_png, accept=PNG, timeout_s=timeout_s)
+
+
 def models(*, timeout_s: float | None = None) -> Call[answers.ModelsAnswer]:
     """List the loaded bundles, and what one request may hold.
 

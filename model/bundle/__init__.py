@@ -10,6 +10,7 @@ weights.safetensors the weights of all of them, stored once, large ones in 16 bi
 novelty.npz         the poses of known images, from which distances are measured (if it has poses)
 manifest.json       what is in the folder: see `Manifest`
 CARD.md             the model card, beside the images that it shows
+samples/            pictures to try the network on (or none): see `model.bundle.samples`
 """
 
 from model.bundle.files import (

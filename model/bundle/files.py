@@ -11,6 +11,7 @@ from typing import Self
 from model.bundle.atomic_file import replacing
 from model.bundle.manifest import GraphRole, Manifest
 from model.bundle.novelty import PoseGaussians
+from model.bundle.samples import SAMPLES, Sample, read_samples
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
@@ -29,6 +30,8 @@ class Bundle:
 
     path: Path
     manifest: Manifest
+    samples: tuple[Sample, ...] = ()
+    """Pictures to try the network on, if the folder has any."""
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -53,7 +56,11 @@ class Bundle:
         if rule and rule.distance:
             gaussians = _read_gaussians(path, (manifest.num_classes, manifest.class_dim))
             manifest = replace(manifest, novelty=replace(rule, gaussians=gaussians))
-        return cls(path, manifest)
+        try:
+            samples = read_samples(path / SAMPLES, manifest.num_classes)
+        except ValueError as error:
+            raise BundleError(f"{path}: {SAMPLES}: {error}") from error
+        return cls(path, manifest, samples)
 
     def graph(self, role: GraphRole) -> Path:
         """The file of a graph that the manifest names."""

@@ -16,7 +16,7 @@ from service.api.perturb import perturb
 from service.api.probes import livez, metrics, readyz
 from service.api.reconstruct import reconstruct
 from service.api.routing import routing
-from service.api.samples import show_sample
+from service.api.samples import list_samples, show_sample, show_sample_of
 from service.api.segment import MAX_SEGMENTS, segment_image
 from service.api.sweep import sweep
 from service.errors import (
@@ -96,6 +96,8 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
         post("/overlay", overlay_images, openapi=two, problems=_IMAGE, **samples),
         get("/models", list_models, tags=["models"]),
         get("/models/{name}", show_model, problems=[UnknownModel], tags=["models"]),
+        get("/models/{name}/samples", list_samples, problems=[UnknownModel], **samples),
+        get("/models/{name}/samples/{file}", show_sample_of, problems=[UnknownModel], **samples),
         admin(
             "/models/reload", reload_models, problems=[BundleRefused, Forbidden], tags=["models"]
         ),

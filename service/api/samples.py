@@ -1,15 +1,22 @@
-"""`GET /samples/{label}.png`."""
+"""Sample pictures: of a bundle, and of the data sets whose samples come with the service."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Literal, get_args
 
 from fastapi.responses import FileResponse
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from service.http.route import Query, Request
+from model.bundle.samples import Sample, read_samples
+from service.api.models import ModelQuery
+from service.api.schemas import Report
+from service.errors import InvalidParameter
+from service.http.route import Picture, Query, Request
 from service.pictures import SAMPLES
 
+Dataset = Literal["mnist", "fashion-mnist"]
 Label = Annotated[int, Field(ge=0, le=9)]
 
 
@@ -17,10 +24,71 @@ class SampleQuery(Query):
     """Of `/samples/{label}.png`."""
 
     label: Label = Field(examples=[7])
-    dataset: Literal["mnist", "fashion-mnist"] = Field("mnist", description="As in a manifest.")
+    dataset: Dataset = Field("mnist", description="As in a manifest.")
+
+
+class SampleFileQuery(ModelQuery):
+    """Of `/models/{name}/samples/{file}`."""
+
+    file: str = Field(examples=["7.png"])
+
+
+class SampleReport(Report):
+    """What is known of a sample."""
+
+    file: str
+    label: int | None = Field(
+        description="Null where the picture shows none of the classes, or several."
+    )
+    class_name: str = Field(description="What is to be seen.")
+    licence: str
+    source: str = Field(description="Who made it, or the data set that it is from.")
+
+
+class SamplesAnswer(BaseModel):
+    """The samples of one bundle, at most ten."""
+
+    model: str
+    samples: list[SampleReport]
 
 
 async def show_sample(_request: Request, query: SampleQuery) -> FileResponse:
     """Get a sample image of a class."""
     folder = SAMPLES if query.dataset == "mnist" else SAMPLES / query.dataset
     return FileResponse(folder / f"{query.label}.png")
+
+
+async def list_samples(request: Request, query: ModelQuery) -> SamplesAnswer:
+    """List the sample images of a model.
+
+    They are the bundle's own or, where it has none, those of its data set.
+    """
+    samples = [SampleReport.model_validate(one) for one in _samples(request, query.name)]
+    return SamplesAnswer(model=query.name, samples=samples)
+
+
+async def show_sample_of(request: Request, query: SampleFileQuery) -> Picture:
+    """Get a sample image of a model.
+
+    Raises:
+        InvalidParameter: there is none of that name.
+    """
+    samples = {one.file: one.png for one in _samples(request, query.name)}
+    if query.file not in samples:
+        known = ", ".join(samples) or "none"
+        raise InvalidParameter(f"no sample {query.file!r}; samples: {known}", parameter="file")
+    return Picture(samples[query.file])
+
+
+def _samples(request: Request, name: str) -> Sequence[Sample]:
+    manifest = request.pipeline.manifest(name)
+    own = request.pipeline.engine.samples.get(name)
+    return own or _of_dataset(manifest.dataset)
+
+
+@cache
+def _of_dataset(dataset: str) -> Sequence[Sample]:
+    """Those that come with the service."""
+    if dataset not in get_args(Dataset):
+        return ()
+    return read_samples(SAMPLES if dataset == "mnist" else SAMPLES / dataset, num_classes=10)

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from model.bundle import Manifest
+from model.bundle.samples import Sample
 from model.preprocess import Floats
 from model.runtime import Array, DeviceLostError, Runtime
 from service.inference.batcher import Batcher, BatchReport, Results, Runner, RunnerLost
@@ -46,6 +47,8 @@ class Loaded(NamedTuple):
     """By name."""
     provider: str
     """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
+    samples: Mapping[str, Sequence[Sample]] = {}
+    """Of the bundles that bring some, by name."""
 
     @property
     def digest(self) -> str:
@@ -59,7 +62,7 @@ class Engine:
 
     def __init__(self, backend: Backend, loaded: Loaded) -> None:
         self.backend, self.loaded = backend, loaded
-        self.manifests, self.provider = loaded
+        self.manifests, self.provider, self.samples = loaded
 
     def __repr__(self) -> str:
         return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.backend!r})"
@@ -114,7 +117,8 @@ def open_engine(
     )
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.bundle.manifest for name, runtime in runtimes.items()}
-    return Engine(batcher, Loaded(manifests, providers))
+    samples = {name: runtime.bundle.samples for name, runtime in runtimes.items()}
+    return Engine(batcher, Loaded(manifests, providers, samples))
 
 
 def _row_s(runtime: Runtime, graph: str) -> float | None:

@@ -42,6 +42,7 @@ CALLS: dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any], dict[str, Any]
     ),
     "models": ("GET", "/models", (), {}, {}),
     "model": ("GET", "/models/mnist-compact", ("mnist-compact",), {}, {}),
+    "samples": ("GET", "/models/mnist-compact/samples", ("mnist-compact",), {}, {}),
 }
 """Method and path of the route, the call, and names that Python keeps for itself."""
 
@@ -144,6 +145,13 @@ def test_samples_are_overlaid_and_taken_apart(capsnet: CapsNet) -> None:
     assert {3, 5} == {one.label for one in capsnet.segment(pair).segments}
 
 
+def test_samples_of_a_bundle_are_listed_and_sent(capsnet: CapsNet) -> None:
+    """The file that the list names is an image of the class that it names."""
+    seven = capsnet.samples("mnist-compact").samples[7]
+    image = capsnet.sample_of("mnist-compact", seven.file)
+    assert seven.class_name == capsnet.classify(image).class_name
+
+
 def test_all_kinds_of_image_are_answered_alike(capsnet: CapsNet) -> None:
     """A path, its bytes, an open file, a Pillow image and arrays."""
     picture = Image.open(FOUR)
@@ -240,6 +248,11 @@ BAD: dict[str, tuple[Callable[[CapsNet], Any], str, str | None]] = {
     "pose": (lambda one: one.decode([0.1] * 3, label=4), "invalid-parameter", "pose"),
     "unknown manifest": (lambda one: one.model("nobody"), "unknown-model", "model"),
     "sample": (lambda one: one.sample(11), "invalid-parameter", "label"),
+    "sample of": (
+        lambda one: one.sample_of("mnist-compact", "11.png"),
+        "invalid-parameter",
+        "file",
+    ),
 }
 
 

@@ -32,6 +32,8 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "equivariance": ((IMAGE,), {}),
     "overlay": ((IMAGE, IMAGE), {}),
     "sample": ((3,), {}),
+    "samples": (("mnist",), {}),
+    "sample_of": (("mnist", "3.png"), {}),
     "models": ((), {}),
     "model": (("mnist",), {}),
     "reload": ((), {}),

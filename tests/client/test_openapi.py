@@ -25,6 +25,8 @@ METHODS = {
     "equivariance": "equivariance",
     "overlay_images": "overlay",
     "show_sample": "sample",
+    "list_samples": "samples",
+    "show_sample_of": "sample_of",
     "list_models": "models",
     "show_model": "model",
     "reload_models": "reload",
@@ -73,7 +75,7 @@ def test_parameters_are_those_of_the_document(
         for one in operations[operation].get("parameters", ())
     }
     png = "image/png" in operations[operation]["responses"]["200"].get("content", {})
-    if png and method not in ("overlay", "sample"):
+    if png and method not in ("overlay", "sample", "sample_of"):
         documented.pop("scale", None)  # of `draw`
     signature = inspect.signature(getattr(calls, method)).parameters
     taken = {

@@ -20,6 +20,23 @@ def test_sample_digits_are_answered_right(
     assert digit == answer.json()["predictions"][0]["label"]
 
 
+def test_every_bundle_has_samples(service: httpx.Client) -> None:
+    """Each with licence and source; those of one class are read as that class."""
+    for model in service.get("/models").json()["models"]:
+        name = model["name"]
+        samples = service.get(f"/models/{name}/samples").json()["samples"]
+        assert 5 <= len(samples) <= 10
+        assert all(one["licence"] and one["source"] for one in samples)
+        files = [service.get(f"/models/{name}/samples/{one['file']}").content for one in samples]
+        sent = [("file", png) for png in files]
+        answer = service.post("/classify", params={"model": name}, files=sent).json()
+        assert {one["file"]: one["label"] for one in samples if one["label"] is not None} == {
+            one["file"]: read["label"]
+            for one, read in zip(samples, answer["predictions"], strict=True)
+            if one["label"] is not None
+        }
+
+
 def test_reconstructions_resemble_the_samples(bundle_name: str, service: httpx.Client) -> None:
     """What a network draws of a digit is read as that digit by `mnist`.
 

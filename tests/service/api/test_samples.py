@@ -1,12 +1,19 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from service.app import create_app
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
 from service.pictures import SAMPLES
+from service.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -37,3 +44,51 @@ def test_what_there_is_no_picture_of(client: TestClient, path: str, parameter: s
     answer = client.get(path)
     assert 422 == answer.status_code
     assert parameter == answer.json()["parameter"]
+
+
+def test_a_bundle_without_samples_has_those_of_its_data_set(client: TestClient) -> None:
+    """Ten digits, in order, each with its licence."""
+    answer = client.get("/models/mnist/samples").json()
+    assert "mnist" == answer["model"]
+    assert [(f"{label}.png", label, str(label), "CC BY-SA 3.0") for label in range(10)] == [
+        (one["file"], one["label"], one["class_name"], one["licence"]) for one in answer["samples"]
+    ]
+    assert (SAMPLES / "7.png").read_bytes() == client.get("/models/mnist/samples/7.png").content
+
+
+def test_a_bundle_s_own_samples_come_first(
+    settings: Settings, bundle_path: Path, tmp_path: Path
+) -> None:
+    """They are listed and served, and nothing else of its folder."""
+    folder = Path(shutil.copytree(bundle_path, tmp_path / "mnist")) / "samples"
+    folder.mkdir()
+    shutil.copy(SAMPLES / "7.png", folder / "seven.png")
+    known = {"label": None, "class_name": "a 7", "licence": "mine", "source": "drawn"}
+    (folder / "samples.json").write_text(json.dumps([{"file": "seven.png", **known}]))
+    own = settings.model_copy(update={"bundles": tmp_path})
+    with TestClient(create_app(own, open_engine(load_runtimes(own)))) as client:
+        answer = client.get("/models/mnist/samples").json()
+        assert [{"file": "seven.png", **known}] == answer["samples"]
+        picture = client.get("/models/mnist/samples/seven.png")
+        assert ("image/png", (folder / "seven.png").read_bytes()) == (
+            picture.headers["content-type"],
+            picture.content,
+        )
+        for file in ("7.png", "samples.json", "..%2Fmanifest.json"):
+            assert client.get(f"/models/mnist/samples/{file}").status_code in (404, 422)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "parameter"),
+    [
+        ("/models/nobody/samples", 404, "model"),
+        ("/models/nobody/samples/7.png", 404, "model"),
+        ("/models/mnist/samples/77.png", 422, "file"),
+    ],
+)
+def test_samples_that_are_not_there(
+    path: str, status: int, parameter: str, client: TestClient
+) -> None:
+    """The answer says whether the model or the file is unknown."""
+    answer = client.get(path)
+    assert (status, parameter) == (answer.status_code, answer.json()["parameter"])

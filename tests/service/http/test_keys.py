@@ -251,7 +251,7 @@ def test_the_route_that_is_checked_is_the_one_that_answers(client: TestClient) -
     assert isinstance(app, FastAPI)
     for route in app.routes:
         for method in getattr(route, "methods", None) or {"GET"}:
-            path = getattr(route, "path", "").format(name="mnist", label=7, version=1)
+            path = getattr(route, "path", "").format(name="mnist", label=7, file="7.png", version=1)
             if isinstance(route, Mount):
                 path += "/file"
             scope = {"type": "http", "method": method, "path": path, "app": app}

@@ -314,7 +314,7 @@ def test_a_wrong_method_is_told_the_documented_ones(
     methods = {one.upper() for one in document["paths"][path]}
     methods |= {"HEAD"} if "GET" in methods else set()
     methods |= {"GET", "HEAD"} if path == "/models/reload" else set()  # it is /models/{name} too
-    address = prefix + path.format(name="mnist", label=7)
+    address = prefix + path.format(name="mnist", label=7, file="7.png")
     answer = client.put(address, headers={"X-API-Key": ADMIN_KEY})
     assert (405, ", ".join(sorted(methods))) == (answer.status_code, answer.headers["allow"])
 

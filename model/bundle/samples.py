@@ -1,0 +1,69 @@
+"""Sample pictures: a folder of up to ten PNGs, and what is known of each in `samples.json`.
+
+A bundle may have such a folder, `samples`; its manifest says nothing of it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SAMPLES = "samples"
+INDEX = "samples.json"
+MOST_SAMPLES = 10
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One picture to try a network on."""
+
+    file: str
+    """Its name in the folder, `00-cat.png`."""
+    label: int | None
+    """Of its class; None where the picture shows none of the classes, or several."""
+    class_name: str
+    """What is to be seen."""
+    licence: str
+    source: str
+    """Who made it, or the data set that it is from."""
+    png: bytes = field(repr=False)
+
+
+def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
+    """The samples of a network with so many classes, in the order of the index.
+
+    None where there is no index.
+
+    Raises:
+        ValueError: the index or a picture cannot be read, or is something else.
+    """
+    try:
+        values = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{INDEX} cannot be read: {error}") from error
+    if not isinstance(values, list) or len(values) > MOST_SAMPLES:
+        raise ValueError(f"{INDEX} is no list of at most {MOST_SAMPLES} samples")
+    return tuple(_read_sample(folder, one, num_classes) for one in values)
+
+
+def _read_sample(folder: Path, values: Any, num_classes: int) -> Sample:
+    texts = ("file", "class_name", "licence", "source")
+    if not isinstance(values, dict) or values.keys() != {*texts, "label"}:
+        raise ValueError(f"{INDEX}: a sample has {', '.join(sorted({*texts, 'label'}))}")
+    file, label = values["file"], values["label"]
+    if not all(isinstance(values[one], str) for one in texts) or Path(file).name != file:
+        raise ValueError(f"{INDEX}: {file!r} is no file of the folder, or has no words")
+    if label is not None and (type(label) is not int or not 0 <= label < num_classes):
+        raise ValueError(f"{INDEX}: {file}: {label!r} is no label of the network")
+    try:
+        png = (folder / file).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}") from error
+    if not png.startswith(_PNG):
+        raise ValueError(f"{file} is no PNG")
+    return Sample(**values, png=png)

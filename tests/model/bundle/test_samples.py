@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.bundle import Bundle, BundleError
+from model.bundle.samples import INDEX, MOST_SAMPLES, Sample
+from service.pictures import SAMPLES
+
+SEVEN = {"file": "7.png", "label": 7, "class_name": "7", "licence": "mine", "source": "drawn"}
+
+
+@pytest.fixture
+def copy(bundle_path: Path, tmp_path: Path) -> Path:
+    """A bundle with a folder of one picture."""
+    copy = Path(shutil.copytree(bundle_path, tmp_path / "copy"))
+    (copy / "samples").mkdir()
+    shutil.copy(SAMPLES / "7.png", copy / "samples")
+    return copy
+
+
+def write(bundle: Path, index: Any) -> None:
+    (bundle / "samples" / INDEX).write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize("label", [7, None], ids=["of a class", "of none"])
+def test_a_bundle_brings_its_samples(label: int | None, copy: Path) -> None:
+    """Each with what its index tells, and its file as it is."""
+    write(copy, [{**SEVEN, "label": label}])
+    png = (SAMPLES / "7.png").read_bytes()
+    expected = Sample("7.png", label, "7", licence="mine", source="drawn", png=png)
+    assert (expected,) == Bundle.open(copy).samples
+
+
+@pytest.mark.parametrize("emptied", [True, False], ids=["no index", "no folder"])
+def test_a_bundle_may_have_no_samples(copy: Path, *, emptied: bool) -> None:
+    """Bundles of before have none; pictures without an index are none."""
+    if not emptied:
+        shutil.rmtree(copy / "samples")
+    assert () == Bundle.open(copy).samples
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ({}, "no list of at most 10 samples"),
+        ((MOST_SAMPLES + 1) * [SEVEN], "no list of at most 10 samples"),
+        (["7.png"], "a sample has class_name, file, label, licence, source"),
+        ([{**SEVEN, "author": "me"}], "a sample has class_name, file, label, licence, source"),
+        ([{**SEVEN, "licence": None}], "'7.png' is no file of the folder, or has no words"),
+        ([{**SEVEN, "file": "../CARD.md"}], "'../CARD.md' is no file of the folder"),
+        ([{**SEVEN, "label": 10}], "7.png: 10 is no label of the network"),
+        ([{**SEVEN, "label": True}], "7.png: True is no label of the network"),
+        ([{**SEVEN, "file": "8.png"}], "8.png cannot be read: No such file"),
+        ([{**SEVEN, "file": INDEX}], "samples.json is no PNG"),
+    ],
+)
+def test_a_damaged_folder_is_named(index: Any, message: str, copy: Path) -> None:
+    """The bundle is refused in a sentence that says what is wrong with which sample."""
+    write(copy, index)
+    with pytest.raises(BundleError, match=f"samples: .*{message}"):
+        Bundle.open(copy)
+
+
+def test_an_index_that_is_no_json_is_named(copy: Path) -> None:
+    """As any file that somebody wrote by hand."""
+    (copy / "samples" / INDEX).write_text("[")
+    with pytest.raises(BundleError, match=r"samples: samples.json cannot be read"):
+        Bundle.open(copy)
