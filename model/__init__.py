@@ -4,6 +4,7 @@ In a notebook, numpy in and numpy out:
 
     import model
     mnist = model.load("mnist")
+    label, name, presence, pose = mnist.classify("digit.png")
     image = mnist.prepare("digit.png")                 # (1, 1, 28, 28)
     presence, poses = mnist.encode(image)              # (1, 10), (1, 10, 16)
 """
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from model.runtime import Device, Runtime
+    from model.bundle import Bundle
+    from model.loaded import LoadedBundle
+    from model.runtime import Device
 
 # onnxruntime's wheels report to their maker (Privacy.md in them) unless this is set before import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -24,7 +27,7 @@ SHIPPED = Path(__file__).parent / "bundles"
 """The bundles that ship."""
 
 
-def load(name: str | Path, *, device: Device = "auto") -> Runtime:
+def load(name: str | Path, *, device: Device = "auto") -> LoadedBundle:
     """Load a bundle that ships, by name, or any other, by its folder.
 
     Args:
@@ -35,10 +38,25 @@ def load(name: str | Path, *, device: Device = "auto") -> Runtime:
         model.bundle.BundleError: there is no such bundle, or it is incomplete or altered.
         model.runtime.DeviceError: CUDA was asked for and does not work.
     """
-    from model.bundle import Bundle  # noqa: PLC0415  importing `model` alone loads no onnxruntime
-    from model.runtime import Runtime  # noqa: PLC0415  as above
+    from model.loaded import LoadedBundle  # noqa: PLC0415  `model` alone loads no onnxruntime
 
-    return Runtime(Bundle.open(find(name)), device=device)
+    return LoadedBundle(open_bundle(name), device=device)
+
+
+def open_bundle(name: str | Path) -> Bundle:
+    """A bundle that ships, by name, or any other, by its folder; not loaded yet.
+
+    Raises:
+        model.bundle.BundleError: there is no such bundle, or it is incomplete or altered.
+    """
+    from model.bundle import MANIFEST, Bundle, BundleError  # noqa: PLC0415  imports nothing large
+
+    if not (find(name) / MANIFEST).is_file():
+        ships = ", ".join(sorted(path.parent.name for path in SHIPPED.glob(f"*/{MANIFEST}")))
+        raise BundleError(
+            f"{str(name)!r} is neither a folder with a bundle nor one that ships: {ships}"
+        )
+    return Bundle.open(find(name))
 
 
 def find(name: str | Path) -> Path:

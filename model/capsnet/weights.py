@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from model import find
+from model import open_bundle
 from model.bundle import WEIGHTS, Bundle, BundleError
 from model.capsnet.families import build, config_from_dict
 from model.capsnet.network import Network
@@ -21,7 +21,7 @@ def load(bundle: Bundle | Path | str) -> Network:
     Raises:
         BundleError: it cannot be read, or its weights do not fit its recipe.
     """
-    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(find(bundle))
+    opened = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
     try:
         network = build(config_from_dict(opened.manifest.training["recipe"]["network"]))
         network.load_state_dict(read(opened))

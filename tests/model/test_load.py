@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from PIL import Image
 
 import model
 from model.bundle import BundleError
+from model.capsnet import load
+from model.loaded import LoadedBundle
 from model.runtime import NotOffered
 from service.pictures import SAMPLES
 
@@ -63,10 +67,11 @@ def test_what_a_network_does_not_offer_is_said(family_bundles: Path) -> None:
 def test_a_name_that_is_none_is_said(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it looks like a bundle's name or like a folder."""
+    """Whether it looks like a bundle's name or like a folder, with the names that there are."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BundleError, match=r"manifest\.json cannot be read"):
-        model.load(name)
+    for ask in (model.load, load):
+        with pytest.raises(BundleError, match=f"{name!r} is neither .* ships: cifar10, .*, mnist-"):
+            ask(name)
 
 
 def test_a_bundle_here_is_loaded(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,3 +81,125 @@ def test_a_bundle_here_is_loaded(bundle_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(bundle_path.parent)
     assert bundle_path.name == "mnist"
     assert Path("strokes") == model.find("strokes")
+
+
+@pytest.fixture(scope="module")
+def strokes(bundle_path: Path) -> LoadedBundle:
+    """An untrained network of grey images, 28x28 pixels, ten classes, poses of 16 numbers."""
+    return model.load(bundle_path, device="cpu")
+
+
+def test_a_picture_is_classified_in_one_call() -> None:
+    """Label, name, presence and pose are those of the most present capsule."""
+    mnist = model.load("mnist-attention", device="cpu")
+    label, name, presence, pose = mnist.classify(SAMPLES / "4.png")
+    lengths, poses = mnist.encode(mnist.prepare(SAMPLES / "4.png"))
+    assert (4, "4", lengths.max()) == (label, name, presence)
+    np.testing.assert_array_equal(poses[0, 4], pose)
+
+
+def test_a_network_without_poses_classifies(family_bundles: Path) -> None:
+    """Its pose is empty."""
+    baseline = model.load(family_bundles / "tiny-baseline", device="cpu")
+    assert (0,) == baseline.classify(SAMPLES / "3.png").pose.shape
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["path", "text", "bytes", "bytearray", "file", "uint8", "int64", "floats", "truth", "channels"],
+)
+def test_pictures_come_as_people_have_them(strokes: LoadedBundle, kind: str) -> None:
+    """Every unmistakable kind is prepared as the file is."""
+    path = SAMPLES / "3.png"
+    pixels = np.asarray(Image.open(path).convert("L"))
+    kinds: dict[str, Any] = {
+        "path": path,
+        "text": str(path),
+        "bytes": path.read_bytes(),
+        "bytearray": bytearray(path.read_bytes()),
+        "file": io.BytesIO(path.read_bytes()),
+        "uint8": pixels,
+        "int64": pixels.astype(np.int64),
+        "floats": pixels / 255,
+        "truth": pixels > 127,
+        "channels": np.stack([pixels] * 3),
+    }
+    wanted: Any = Image.fromarray((pixels > 127).astype(np.uint8) * 255)
+    expected = strokes.prepare(wanted if kind == "truth" else path)
+    np.testing.assert_allclose(strokes.prepare(kinds[kind]), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("picture", "error", "message"),
+    [
+        (7, TypeError, "a picture is a path, .* or an array, not int"),
+        (b"no picture", ValueError, "cannot identify image file"),
+        (np.full((28, 28), 255.0), ValueError, "float64 has values from 0 to 1, not 255 .*uint8"),
+        (np.full((28, 28), 256), ValueError, "int64 has values from 0 to 255, not 256 to 256$"),
+        (np.full((28, 28), np.nan), ValueError, "from 0 to 1, not nan"),
+        (np.zeros((1, 1, 28, 28)), ValueError, r"\(C, H, W\), not \(1, 1, 28, 28\)"),
+        (np.zeros(28), ValueError, r"not \(28,\)"),
+        (np.array([["a"]]), TypeError, "an array of numbers, not of <U1"),
+    ],
+    ids=str,
+)
+def test_what_is_no_picture_is_refused(
+    strokes: LoadedBundle, picture: Any, error: type[Exception], message: str
+) -> None:
+    """With a sentence that says what is wanted."""
+    for ask in (strokes.prepare, strokes.classify):
+        with pytest.raises(error, match=message):
+            ask(picture)
+
+
+@pytest.mark.parametrize(
+    ("images", "error", "message"),
+    [
+        (np.zeros((1, 1, 28, 28), np.uint8), TypeError, "floats, not of uint8; divide by 255"),
+        (np.full((1, 1, 28, 28), 255.0), ValueError, r"lie in \[0, 1\], these from 255 to 255"),
+        (np.full((1, 1, 28, 28), -1.0), ValueError, "these from -1 to -1"),
+        (np.full((1, 1, 28, 28), np.nan), ValueError, "these from nan to nan"),
+        (np.zeros((28, 28)), ValueError, r"must be \(N, 1, 28, 28\), not \(28, 28\); `prepare`"),
+        (np.zeros((1, 28, 28)), ValueError, r"not \(1, 28, 28\)"),
+        (np.zeros((1, 3, 28, 28)), ValueError, r"not \(1, 3, 28, 28\)"),
+        (np.zeros((0, 1, 28, 28)), ValueError, r"not \(0, 1, 28, 28\)"),
+        ("7.png", TypeError, "an array of floats, not of <U5"),
+    ],
+    ids=str,
+)
+def test_what_are_no_images_is_refused(
+    strokes: LoadedBundle, images: Any, error: type[Exception], message: str
+) -> None:
+    """By `encode` and `trace` alike, before onnxruntime sees it."""
+    for ask in (strokes.encode, strokes.trace):
+        with pytest.raises(error, match=message):
+            ask(images)
+
+
+def test_floats_of_any_width_are_encoded(strokes: LoadedBundle) -> None:
+    """What numpy computes with is float64; rounding may carry it just beyond 1."""
+    images = np.full((2, 1, 28, 28), 1.0001)
+    expected = strokes.encode(images.astype(np.float32)).presence
+    np.testing.assert_array_equal(expected, strokes.encode(images).presence)
+
+
+@pytest.mark.parametrize(
+    ("poses", "classes", "error", "message"),
+    [
+        (np.zeros((1, 16)), [3, 4], ValueError, r"1 poses need classes of shape \(1,\), not \(2,"),
+        (np.zeros((2, 16)), 3, ValueError, r"2 poses need classes of shape \(2,\), not \(\)"),
+        (np.zeros((1, 16)), [-1], ValueError, r"classes are 0 to 9, not \[-1\]"),
+        (np.zeros((1, 16)), [10], ValueError, r"classes are 0 to 9, not \[10\]"),
+        (np.zeros((1, 16)), [3.0], TypeError, "classes are whole numbers, not float64"),
+        (np.zeros((1, 8)), [3], ValueError, r"poses must be \(M, 16\), not \(1, 8\)"),
+        (np.zeros(16), [3], ValueError, r"poses must be \(M, 16\), not \(16,\)"),
+        (np.zeros((1, 16), int), [3], TypeError, "poses are an array of floats, not of int64"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_drawn_is_refused(
+    strokes: LoadedBundle, poses: Any, classes: Any, error: type[Exception], message: str
+) -> None:
+    """Nothing is drawn of a class that there is not, or for labels without poses."""
+    with pytest.raises(error, match=message):
+        strokes.decode(poses, classes)
