@@ -22,13 +22,15 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help serve test test-cuda check docs pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve test test-cuda check docs pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 serve: $(VENV)/.serve ## Serve the shipped bundles on http://HOST:PORT.
 	CAPSNET_HOST=$(HOST) CAPSNET_PORT=$(PORT) $(BIN)/python -m service
+
+install-training: $(VENV)/.dev ## Install what `python -m training` and development need.
 
 test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \

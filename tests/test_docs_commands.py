@@ -39,6 +39,7 @@ NOT_RUN = {
     "kubectl ": "needs a cluster; tests/deploy renders what is applied",
     "BUNDLES_DIR=bundles docker compose": "needs Docker",
     ".venv/bin/python -m pip install": "needs a package index",
+    ". .venv/bin/activate": "changes the reader's shell",
     "pip install ./client": "needs a package index",
     "CAPSNET_OTEL=true": "needs a collector; tests/service/telemetry has one",
     "mv bundles/mnist": "is what tests/e2e/test_reload.py does",
