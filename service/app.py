@@ -62,6 +62,7 @@ def create_app(
     open_engine: OpenEngine | None = None,
     reload: Callable[[], Awaitable[Any]] = refuse_reload,
     board: Board | None = None,
+    gather_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
     """Wire the service: it loads the bundles while it already answers probes.
 
@@ -73,6 +74,7 @@ def create_app(
         open_engine: loads it, if not from the bundles in this process.
         reload: has all workers load the bundles anew; what they have loaded then.
         board: of the supervisor, for the metrics and `/readyz`.
+        gather_metrics: answers `/metrics`, where this process is one of several without a board.
 
     Raises:
         service.settings.SettingsError: a setting is wrong, the API keys cannot be used, or traces
@@ -133,6 +135,7 @@ def create_app(
     app.state.settings, app.state.health, app.state.board = settings, health, board
     app.state.load, app.state.reload = load, reload
     app.state.admission, app.state.metrics = admission, metrics
+    app.state.gather_metrics = gather_metrics
     app.state.preparation, app.state.drawing = preparation, drawing
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
     pages = [

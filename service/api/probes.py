@@ -51,4 +51,6 @@ async def readyz(request: Request) -> Readiness:
 
 async def metrics(request: Request) -> PlainTextResponse:
     """Get the metrics in Prometheus' text format."""
-    return PlainTextResponse(request.app.state.metrics.render(), media_type=CONTENT_TYPE)
+    state = request.app.state
+    page = await state.gather_metrics() if state.gather_metrics else state.metrics.render()
+    return PlainTextResponse(page, media_type=CONTENT_TYPE)

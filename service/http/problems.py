@@ -58,6 +58,11 @@ def respond(scope: Scope, error: Exception, metrics: Metrics) -> JSONResponse:
     release(error)
     if isinstance(problem, _REJECTIONS) and getattr(scope.get("route"), "path", "") not in PROBES:
         metrics.note_rejection(problem.slug)
+    return to_response(problem, scope, request_id)
+
+
+def to_response(problem: Problem, scope: Scope, request_id: str) -> JSONResponse:
+    """A problem in the shape that this path's clients expect."""
     if scope["path"].removeprefix(scope.get("root_path", "")).startswith(PROTOCOL):
         return JSONResponse({"error": problem.detail}, problem.status, headers=problem.headers)
     members = {**problem.to_dict(), "request_id": request_id}

@@ -6,8 +6,10 @@ import json
 import logging
 import sys
 import warnings
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 
 LogFormat = Literal["text", "json"]
@@ -21,13 +23,18 @@ ACCESS = logging.getLogger("service.access")
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(context)s"
 
 
-def configure(log_format: LogFormat, *, access_log: bool = True) -> None:
+def configure(
+    log_format: LogFormat, *, access_log: bool = True, fields: Mapping[str, str] | None = None
+) -> None:
     """Write all logs of this process to standard error.
 
-    Without an access log, requests are logged only if they are refused for their key.
+    Without an access log, requests are logged only if they are refused for their key. Each event
+    has the `fields` of this process.
     """
     ACCESS.setLevel(logging.INFO if access_log else logging.WARNING)
     handler = logging.StreamHandler(sys.stderr)
+    if fields:
+        handler.addFilter(partial(_add, fields))
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(_TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # What no format shows need not be found out for every event (Python's Logging HOWTO).
@@ -36,6 +43,11 @@ def configure(log_format: LogFormat, *, access_log: bool = True) -> None:
     logging.logAsyncioTasks = False  # type: ignore[attr-defined]  # from Python 3.12 on
     logging.captureWarnings(capture=True)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # one for each odd tag of a picture
+
+
+def _add(fields: Mapping[str, str], record: logging.LogRecord) -> bool:
+    record.fields = {**getattr(record, "fields", {}), **fields}
+    return True
 
 
 def _context(record: logging.LogRecord) -> dict[str, Any]:

@@ -121,6 +121,11 @@ class Metrics:
         self._waiting.set(self._waiting_rows())
         return generate_latest(self._shown)
 
+    def collect(self) -> list[Metric]:
+        """All metrics."""
+        self._waiting.set(self._waiting_rows())
+        return list(self._shown.collect())
+
 
 def _children(
     make: Callable[..., Any], registry: CollectorRegistry, name: str, text: str, labels: Any = ()

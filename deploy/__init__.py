@@ -1,0 +1,1 @@
+"""How the service runs on more than one machine: Ray, Kubernetes, KServe."""

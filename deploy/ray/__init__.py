@@ -1,0 +1,10 @@
+"""Ray Serve runs replicas of the service; Ray Data scores many pictures."""
+
+from __future__ import annotations
+
+import os
+
+# Ray reports to its maker unless this is set before it starts.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# The only way to tell Ray's proxies, which inherit it from whoever starts Ray on their machine.
+os.environ.setdefault("RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH", "deploy.ray.proxy:middlewares")
