@@ -11,6 +11,7 @@ ARGS ?=
 SEEDS ?= 1 2 3
 RESULTS ?= runs/gpu/results
 KSERVE ?= runs/kserve
+REPLICAS ?= 1
 ENGINE ?= $(notdir $(shell command -v docker || command -v podman || echo docker))
 BASE ?= docker.io/library/python:3.13-slim
 TARGET ?= cpu
@@ -22,7 +23,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve test test-cuda check docs pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve ray test ray-test test-cuda check docs pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -32,9 +33,15 @@ serve: $(VENV)/.serve ## Serve the shipped bundles on http://HOST:PORT.
 
 install-training: $(VENV)/.dev ## Install what `python -m training` and development need.
 
+ray: $(VENV)/.ray ## Serve with REPLICAS replicas on Ray Serve (ARGS="--model mnist ...").
+	$(BIN)/python -m deploy.ray --host $(HOST) --port $(PORT) --replicas $(REPLICAS) $(ARGS)
+
 test: $(VENV)/.dev ## Run all tests; CAPSNET_DATA_DIR=... adds those that need data sets.
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
 		--no-loadscope-reorder --timeout 300 $(ARGS)
+
+ray-test: $(VENV)/.dev ## Kill, roll out and resume on clusters of Ray; ten minutes.
+	$(BIN)/python -m pytest -m ray $(ARGS)
 
 test-cuda: $(VENV)/.dev ## Run the tests that need a CUDA device; fails where there is none.
 	$(BIN)/python -c "from model.runtime.cuda import CudaDevice, CudaOptions; CudaDevice(CudaOptions())"
@@ -120,6 +127,10 @@ $(VENV)/.serve: pyproject.toml client/pyproject.toml constraints.txt tools/choos
 	@extra=$$(sh tools/choose_extra.sh) && \
 		$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$$extra]" \
 		--editable ./client
+	@touch $@
+
+$(VENV)/.ray: $(VENV)/.serve
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ray]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.serve

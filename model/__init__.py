@@ -27,12 +27,13 @@ SHIPPED = Path(__file__).parent / "bundles"
 """The bundles that ship."""
 
 
-def load(name: str | Path, *, device: Device = "auto") -> LoadedBundle:
+def load(name: str | Path, *, device: Device = "auto", threads: int = 0) -> LoadedBundle:
     """Load a bundle that ships, by name, or any other, by its folder.
 
     Args:
         name: `mnist`, or a folder that `training export` wrote.
         device: `cuda` fails rather than falling back; `auto` takes CUDA where it works.
+        threads: of one inference on the CPU; by default the CPU quota of this process.
 
     Raises:
         model.bundle.BundleError: there is no such bundle, or it is incomplete or altered.
@@ -40,7 +41,7 @@ def load(name: str | Path, *, device: Device = "auto") -> LoadedBundle:
     """
     from model.loaded import LoadedBundle  # noqa: PLC0415  `model` alone loads no onnxruntime
 
-    return LoadedBundle(open_bundle(name), device=device)
+    return LoadedBundle(open_bundle(name), device=device, threads=threads)
 
 
 def open_bundle(name: str | Path) -> Bundle:

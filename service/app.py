@@ -133,9 +133,8 @@ def create_app(
         telemetry=telemetry(settings),
     )
     app.state.settings, app.state.health, app.state.board = settings, health, board
-    app.state.load, app.state.reload = load, reload
+    app.state.load, app.state.reload, app.state.gather_metrics = load, reload, gather_metrics
     app.state.admission, app.state.metrics = admission, metrics
-    app.state.gather_metrics = gather_metrics
     app.state.preparation, app.state.drawing = preparation, drawing
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
     pages = [

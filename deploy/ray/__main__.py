@@ -25,7 +25,11 @@ def main() -> None:
     wanted = _parse(sys.argv[1:])
     share = cpu_quota() / wanted.replicas
     arguments = Arguments(
-        model=wanted.model, replicas=wanted.replicas, cpus=int(share) or share, gpus=wanted.gpus
+        model=wanted.model,
+        replicas=wanted.replicas,
+        max_replicas=0,
+        cpus=int(share) or share,
+        gpus=wanted.gpus,
     )
     try:
         settings, application = Settings.from_environment(), app(arguments)

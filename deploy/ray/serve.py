@@ -4,7 +4,6 @@ Ray's proxies pass HTTP requests to replicas; each has the whole service with it
 """
 # Ray reads the annotation of `app` as a class: no `from __future__ import annotations` here.
 
-import asyncio
 import math
 from typing import Any
 
@@ -69,8 +68,9 @@ def app(arguments: Arguments) -> Application:
         SettingsError: a setting of this process is wrong.
     """
     settings = arguments.settings()
-    deployment = serve.deployment(serve.ingress()(Replica))
-    return deployment.options(name=NAME, **options(arguments, settings)).bind(arguments)
+    deploy = serve.deployment(name=NAME, **options(arguments, settings))
+    built: Application = deploy(serve.ingress()(Replica)).bind(arguments)
+    return built
 
 
 def options(arguments: Arguments, settings: Settings) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Replica:
         RuntimeError: the bundles cannot be loaded.
     """
 
-    async def __init__(self, arguments: Arguments) -> None:
+    async def __init__(self, arguments: Arguments) -> None:  # type: ignore[misc]  # Ray awaits it
         context = serve.get_replica_context()
         self._id = context.replica_tag
         settings = arguments.settings()
