@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -121,6 +122,37 @@ def nginx(folder: Path, *, upstream: int, config: Path = NGINX_CONFIG) -> Iterat
     finally:
         process.terminate()
         process.wait(timeout=30)
+
+
+@contextmanager
+def prometheus_of(target: str, folder: Path, *, labels: dict[str, str]) -> Iterator[httpx.Client]:
+    """A Prometheus of its own that scrapes `target`, HOST:PORT, every second.
+
+    Skips the test where there is none.
+    """
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("needs the program prometheus: install Debian's package of that name")
+    port, targets = free_port(), {"targets": [target], "labels": labels}
+    scraping = {"job_name": "capsnet", "static_configs": [targets]}
+    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scraping]}
+    (folder / "config.yml").write_text(json.dumps(config))
+    process = subprocess.Popen(
+        [
+            program,
+            f"--config.file={folder / 'config.yml'}",
+            f"--storage.tsdb.path={folder / 'storage'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--log.level=warn",
+        ]
+    )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            wait_until_ok(client, process, "/-/ready")
+            yield client
+    finally:
+        process.terminate()
+        process.wait(timeout=PATIENCE_S)
 
 
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")

@@ -8,3 +8,5 @@ import os
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # The only way to tell Ray's proxies, which inherit it from whoever starts Ray on their machine.
 os.environ.setdefault("RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH", "deploy.ray.proxy:middlewares")
+# Lines of the log that look alike are no repetitions.
+os.environ.setdefault("RAY_DEDUP_LOGS", "0")

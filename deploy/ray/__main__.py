@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 import threading
@@ -35,8 +34,12 @@ def main() -> None:
         settings, application = Settings.from_environment(), app(arguments)
     except SettingsError as error:
         sys.exit(f"deploy.ray: {error}")
-    os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # else lines of the log that look alike are lost
-    ray.init(num_cpus=cpu_quota(), include_dashboard=False, object_store_memory=_STORE_BYTES)
+    ray.init(
+        "local",  # not another's cluster that runs here
+        num_cpus=cpu_quota(),
+        include_dashboard=False,
+        object_store_memory=_STORE_BYTES,
+    )
     try:
         _serve(application, wanted, settings.drain_grace_s)
     finally:

@@ -11,6 +11,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,43 +78,51 @@ def _block(paths: list[str]) -> list[pa.Table]:
     return [pa.table({PATH: paths})]
 
 
-def read(source: Path) -> Dataset:
-    """A folder of pictures or of Parquet files, a Parquet file, or a text file of paths.
+class Pictures(NamedTuple):
+    """What is scored."""
 
-    Rows of Parquet have a path, or any other name that none else has, and bytes.
+    paths: list[str]
+    """Of pictures or, `in_tables`, of Parquet files."""
+    in_tables: bool = False
 
-    Raises:
-        InputError: there is nothing to score.
-    """
-    if not source.exists():
-        raise InputError(f"there is no {source}")
-    tables = [source] if source.suffix == ".parquet" else sorted(source.rglob("*.parquet"))
-    if tables:
-        names = pq.read_schema(tables[0]).names
-        if missing := {PATH, BYTES} - set(names):
-            raise InputError(f"{tables[0]} has no column {' and no column '.join(sorted(missing))}")
-        files = list(map(str, tables))
-        rows: Dataset = ray.data.read_parquet(files, columns=[PATH, BYTES], num_cpus=0.5)
+    @classmethod
+    def find(cls, source: Path) -> Self:
+        """A folder of pictures or of Parquet files, a Parquet file, or a text file of paths.
+
+        Parquet has columns of paths, or other names that are all different, and of bytes.
+
+        Raises:
+            InputError: there is nothing to score.
+        """
+        if not source.exists():
+            raise InputError(f"there is no {source}")
+        tables = [source] if source.suffix == ".parquet" else sorted(source.rglob("*.parquet"))
+        if tables:
+            if missing := {PATH, BYTES} - set(pq.read_schema(tables[0]).names):
+                names = " and no column ".join(sorted(missing))
+                raise InputError(f"{tables[0]} has no column {names}")
+            return cls(list(map(str, tables)), in_tables=True)
+        if source.is_dir():
+            files = (Path(folder, name) for folder, _, names in os.walk(source) for name in names)
+            paths = sorted(str(path) for path in files if path.suffix.lower() in SUFFIXES)
+        else:
+            paths = [line for line in source.read_text().splitlines() if line.strip()]
+        if not paths:
+            raise InputError(f"there is no picture in {source}")
+        return cls(paths)
+
+    def read(self) -> Dataset:
+        """As rows, which Ray reads when they are needed."""
+        rows: Dataset
+        if self.in_tables:
+            rows = ray.data.read_parquet(self.paths, columns=[PATH, BYTES], num_cpus=0.5)
+        else:
+            rows = ray.data.read_datasource(Paths(self.paths), ray_remote_args={"num_cpus": 0.5})
         return rows
-    if source.is_dir():
-        found = (Path(folder, name) for folder, _, names in os.walk(source) for name in names)
-        paths = sorted(str(path) for path in found if path.suffix.lower() in SUFFIXES)
-    else:
-        paths = [line for line in source.read_text().splitlines() if line.strip()]
-    if not paths:
-        raise InputError(f"there is no picture in {source}")
-    listed: Dataset = ray.data.read_datasource(Paths(paths), ray_remote_args={"num_cpus": 0.5})
-    return listed
 
 
 def score(pictures: Dataset, output: Path, wanted: Wanted, *, actors: int = 0) -> None:
-    """Write the rows of all pictures that the output does not have yet.
-
-    Raises:
-        BundleError: there is no such bundle, or it cannot do what is wanted.
-        InputError: the output is another job's.
-    """
-    claim(output, wanted)
+    """Write the rows of all pictures that the output does not have yet."""
     gpu, there = wanted.device == "cuda", ray.cluster_resources()
     count = int(there.get("GPU", 0) if gpu else there["CPU"] - _OTHERS)
     pictures.context.checkpoint_config = CheckpointConfig(
@@ -172,6 +181,7 @@ def start(address: str | None) -> None:
         ray.init(address=address)
         return
     ray.init(
+        "local",
         num_cpus=cpu_quota() + _OTHERS,
         include_dashboard=False,
         object_store_memory=_STORE_BYTES,
@@ -181,7 +191,7 @@ def start(address: str | None) -> None:
 def main() -> None:
     """Score, and say how many rows have errors."""
     parser = argparse.ArgumentParser("python -m deploy.ray.score", description=__doc__)
-    parser.add_argument("input", type=Path, metavar="IN", help=read.__doc__)
+    parser.add_argument("input", type=Path, metavar="IN", help="folder, Parquet or list of paths")
     parser.add_argument("output", type=Path, metavar="OUT", help="folder of Parquet files")
     parser.add_argument("--model", default="mnist", help="bundle that ships, or a folder")
     parser.add_argument("--poses", action="store_true", help="write poses too")
@@ -193,10 +203,13 @@ def main() -> None:
     device: Device = "cuda" if given.gpu else "cpu"
     wanted = Wanted(given.model, poses=given.poses, novelty=given.novelty, device=device)
     try:
-        start(given.address)
-        score(read(given.input), given.output, wanted, actors=given.actors)
+        pictures = Pictures.find(given.input)
+        claim(given.output, wanted)
     except (BundleError, InputError) as error:
         sys.exit(f"deploy.ray.score: {error}")
+    start(given.address)
+    try:
+        score(pictures.read(), given.output, wanted, actors=given.actors)
     finally:
         ray.shutdown()
     print(summary(given.output))

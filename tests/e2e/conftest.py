@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ import pytest
 
 from model.bundle import MANIFEST
 from service.settings import Settings
-from tests.processes import PATIENCE_S, SOURCE, Command, free_port, running, wait_until_ok
+from tests.processes import PATIENCE_S, SOURCE, Command, prometheus_of, running
 from training.data.datasets import DATASETS, Examples, hold_out, load
 
 SHIPPED = (
@@ -162,28 +161,7 @@ def prometheus(
     service: httpx.Client, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[httpx.Client]:
     """A Prometheus of its own that scrapes the service every second; skips where there is none."""
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("needs the program prometheus: install Debian's package of that name")
-    folder, port = tmp_path_factory.mktemp("prometheus"), free_port()
     labels = {"namespace": "capsnet", "pod": "capsnet-predictor-0"}  # an operator's, of a pod
-    target = {"targets": [service.base_url.netloc], "labels": labels}
-    scraping = {"job_name": "capsnet", "static_configs": [target]}
-    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scraping]}
-    (folder / "config.yml").write_text(json.dumps(config, default=bytes.decode))
-    process = subprocess.Popen(
-        [
-            program,
-            f"--config.file={folder / 'config.yml'}",
-            f"--storage.tsdb.path={folder / 'storage'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--log.level=warn",
-        ]
-    )
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
-            wait_until_ok(client, process, "/-/ready")
-            yield client
-    finally:
-        process.terminate()
-        process.wait(timeout=PATIENCE_S)
+    folder = tmp_path_factory.mktemp("prometheus")
+    with prometheus_of(service.base_url.netloc.decode(), folder, labels=labels) as client:
+        yield client

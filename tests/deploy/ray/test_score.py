@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deploy.ray.score import InputError, Paths, Pictures, claim, main
+from deploy.ray.scorer import Scorer, Wanted
+from model.bundle import Bundle, BundleError
+from model.runtime import Runtime
+from service.pictures import SAMPLES
+
+COMPACT = "mnist-compact"
+EVERYTHING = Wanted(COMPACT, poses=True, novelty=True)
+DIGITS = [SAMPLES / f"{label}.png" for label in range(10)]
+
+
+@pytest.fixture(scope="module")
+def scorer() -> Iterator[Scorer]:
+    """What an actor holds."""
+    scorer = Scorer(EVERYTHING)
+    yield scorer
+    scorer.close()
+
+
+def test_rows_are_what_the_bundle_says(scorer: Scorer) -> None:
+    """Labels, presence and poses of each file, in order."""
+    runtime = Runtime(Bundle.open(SAMPLES.parents[1] / "model" / "bundles" / COMPACT), device="cpu")
+    encoding = runtime.encode(np.concatenate([runtime.prepare(path) for path in DIGITS]))
+    rows = scorer(pa.table({"path": list(map(str, DIGITS))}))
+    assert EVERYTHING.schema == rows.schema
+    assert list(range(10)) == rows["label"].to_pylist()
+    assert encoding.presence == pytest.approx(np.array(rows["presence"].to_pylist()), abs=1e-5)
+    assert encoding.poses == pytest.approx(np.array(rows["poses"].to_pylist()), abs=1e-5)
+    assert all(0 <= score <= 1 for score in rows["novelty"].to_pylist())
+    assert [None] * 10 == rows["error"].to_pylist()
+
+
+def test_a_broken_picture_is_an_error_in_its_row(scorer: Scorer, tmp_path: Path) -> None:
+    """Whatever is wrong with it; its neighbours are scored."""
+    (tmp_path / "cut.png").write_bytes(DIGITS[7].read_bytes()[:150])
+    (tmp_path / "text.png").write_text("no picture")
+    (tmp_path / "bomb.png").write_bytes(_bomb(DIGITS[7].read_bytes()))
+    paths = [DIGITS[3], *sorted(tmp_path.iterdir()), tmp_path / "missing.png", DIGITS[5]]
+    rows = scorer(pa.table({"path": list(map(str, paths))})).to_pylist()
+    assert [3, None, None, None, None, 5] == [row["label"] for row in rows]
+    errors = {Path(row["path"]).stem: row["error"] for row in rows if row["error"]}
+    assert {"bomb", "cut", "text", "missing"} == errors.keys()
+    assert "25,000,000 pixels" in errors["bomb"]
+    assert "cannot be read: No such file" in errors["missing"]
+
+
+def _bomb(png: bytes) -> bytes:
+    """The same file, which announces 30,000 pixels a side."""
+    return png[:16] + (30_000).to_bytes(4) * 2 + png[24:]
+
+
+def test_bytes_are_scored_without_a_file(scorer: Scorer) -> None:
+    """As Parquet has them; nothing there is an error too."""
+    files = [DIGITS[4].read_bytes(), None, b"", DIGITS[2].read_bytes()]
+    rows = scorer(pa.table({"path": list("abcd"), "bytes": files})).to_pylist()
+    assert [4, None, None, 2] == [row["label"] for row in rows]
+    assert list("abcd") == [row["path"] for row in rows]
+    assert [False, True, True, False] == [bool(row["error"]) for row in rows]
+
+
+def test_each_read_makes_one_output_file() -> None:
+    """Of so many paths that little is lost if a job is killed."""
+    tasks = Paths([f"{number}.png" for number in range(2500)]).get_read_tasks(2)
+    sizes = [table.num_rows for task in tasks for table in task()]
+    assert [1000, 1000, 500] == sizes
+
+
+def test_nothing_to_score_is_said(tmp_path: Path) -> None:
+    """Before anything is started."""
+    with pytest.raises(InputError, match="there is no picture in"):
+        Pictures.find(tmp_path)
+    with pytest.raises(InputError, match=r"there is no \S+/away"):
+        Pictures.find(tmp_path / "away")
+    table = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"picture": [b""]}), table)
+    with pytest.raises(InputError, match="has no column bytes and no column path"):
+        Pictures.find(table)
+
+
+def test_an_output_has_the_rows_of_one_job(tmp_path: Path) -> None:
+    """Two bundles, or two schemas, are not mixed in it."""
+    claim(tmp_path, Wanted(COMPACT))
+    claim(tmp_path, Wanted(COMPACT))
+    for other in (Wanted("mnist-attention"), Wanted(COMPACT, poses=True)):
+        with pytest.raises(InputError, match="rows of another job"):
+            claim(tmp_path, other)
+    with pytest.raises(BundleError):
+        claim(tmp_path, Wanted("nothing"))
+    assert COMPACT == json.loads((tmp_path / "_job.json").read_text())["model"]
+
+
+def test_a_wrong_call_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no cluster is started for it."""
+    monkeypatch.setattr("sys.argv", ["score", str(tmp_path), str(tmp_path / "out")])
+    monkeypatch.setattr("deploy.ray.score.start", lambda _: pytest.fail("Ray was started"))
+    with pytest.raises(SystemExit, match="there is no picture"):
+        main()
