@@ -23,7 +23,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve ray test ray-test test-cuda check docs pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve ray test ray-test test-cuda check docs docs-reference pictures train train-seeds gpu-run export evaluate faults release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,6 +56,9 @@ check: $(VENV)/.dev ## Lint, types, architecture and known vulnerabilities.
 
 docs: $(VENV)/.dev ## Build the documentation in site/; broken links and missing pages fail.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+docs-reference: $(VENV)/.dev ## Write the lists of routes, commands, the client and cards in docs/reference.
+	$(BIN)/python -m tools.docs_reference docs/reference
 
 pictures: $(VENV)/.dev ## Draw the documentation's diagrams and figures anew.
 	$(BIN)/python -m tools.diagrams docs/pictures

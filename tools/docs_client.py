@@ -33,7 +33,7 @@ def _methods(kind: type) -> Iterator[str]:
             continue
         signature = inspect.signature((get_overloads(method) or [method])[-1])
         shown = f"{name}{_shape(signature)}".replace("'", "")
-        yield from (f"#### `{name}`", "", "```python", shown, "```", "", *_prose(method))
+        yield from (f"#### `{name}`", "", "```py", shown, "```", "", *_prose(method))
 
 
 def _shape(signature: inspect.Signature) -> str:

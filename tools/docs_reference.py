@@ -1,0 +1,161 @@
+"""The reference pages that code writes: `python -m tools.docs_reference docs/reference`.
+
+Each page keeps what is written by hand, up to a marker; what follows the marker is generated. A
+test writes all anew and compares.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from capsnet.command.app import app as capsnet_app
+from service.app import create_app
+from service.settings import Settings
+from tools.docs_client import describe_client
+from tools.docs_table import table
+
+ROOT = Path(__file__).parent.parent
+MARKER = "<!-- `make docs-reference` writes what follows. -->"
+_COMMON = 4
+"""Routes that must share a parameter for it to be described once."""
+
+
+def write_page(page: str, generated: Iterable[str]) -> str:
+    """A page with its generated part replaced."""
+    by_hand, marker, _ = page.partition(MARKER)
+    if not marker:
+        raise ValueError(f"the page has no line {MARKER}")
+    text = "\n".join([by_hand + marker, "", *generated])
+    return "\n".join(line.rstrip() for line in text.splitlines()).rstrip() + "\n"
+
+
+def list_cards() -> Iterator[str]:
+    """Links to the cards of the bundles that ship, from a page of the reference."""
+    for card in sorted((ROOT / "model" / "bundles").glob("*/CARD.md")):
+        yield f"- [{card.parent.name}](../../{card.relative_to(ROOT).as_posix()})"
+
+
+def describe_routes() -> Iterator[str]:
+    """Markdown of every route, from the OpenAPI document."""
+    app = create_app(Settings(admin_keys=(SecretStr("the-docs-need-no-key"),)))
+    document = app.openapi()
+    operations = [
+        (f"{method.upper()} {path}", operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    used = Counter(_row(one) for _, it in operations for one in it.get("parameters", ()))
+    common = {row for row, count in used.items() if count >= _COMMON}
+    yield from ("## Parameters of many routes", "")
+    yield from table(("parameter", "values", ""), [row for row in used if row in common])
+    for name, operation in operations:
+        parameters = [_row(one) for one in operation.get("parameters", ())]
+        many = [row[0] for row in parameters if row in common]
+        own = [row for row in parameters if row not in common]
+        words = [f"{operation['summary']}.", operation.get("description", "")]
+        yield from (f"## `{name}`", "", " ".join(words), "")
+        if own:
+            yield from table(("parameter", "values", ""), own)
+        if many:
+            yield from (f"Also {', '.join(many)}.", "")
+        answer = operation["responses"]["200"].get("content", {})
+        schema = answer.get("application/json", {}).get("schema")
+        if schema:
+            yield from table(("response field", "type", ""), _members(schema, document))
+        if "image/png" in answer:
+            yield from (f"PNG: {answer['image/png']['schema']['description']}", "")
+
+
+def _options(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+
+
+def _row(parameter: dict[str, Any]) -> tuple[str, ...]:
+    schema = parameter["schema"]
+    words = [_values(_options(schema)[0])]
+    if schema.get("default") is not None:
+        default = json.dumps(schema["default"]).strip('"')
+        words.append(f"default `{default}`")
+    return f"`{parameter['name']}`", ", ".join(words), parameter.get("description", "")
+
+
+def _values(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum")
+    bounds = f" {low} to {high}" if high is not None else f" from {low}" if low is not None else ""
+    return str(schema.get("type", "")) + bounds
+
+
+def _members(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The members of an answer, and those of the objects in it by their path."""
+    rows = []
+    name = schema.get("$ref", "").rpartition("/")[2]
+    whole = document["components"]["schemas"].get(name, schema)
+    for member, value in whole.get("properties", {}).items():
+        (inner, *_), brackets = _options(value), ""
+        while "items" in inner:
+            inner, brackets = inner["items"], brackets + "[]"
+        objects = [one for one in _options(inner) if "$ref" in one]
+        kinds = [one["$ref"].rpartition("/")[2] for one in objects] or [inner.get("type", "object")]
+        kind = f"({' or '.join(kinds)})" if len(kinds) > 1 else kinds[0]
+        rows.append((f"`{member}`", kind + brackets, value.get("description", "")))
+        for one in objects:
+            found = _members(one, document) if "ProblemDetails" not in one["$ref"] else []
+            rows += [(f"`{member}{brackets}.{name[1:]}", *rest) for name, *rest in found]
+    return rows
+
+
+def describe_commands() -> Iterator[str]:
+    """Markdown of every command of `capsnet` and of `python -m training`."""
+    from typer.main import get_command  # noqa: PLC0415  torch is slow to import
+
+    from training.__main__ import app  # noqa: PLC0415
+
+    yield from _commands(get_command(capsnet_app), "capsnet")
+    yield from _commands(get_command(app), "python -m training")
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:
+    if hasattr(command, "commands"):
+        for child in command.commands.values():
+            yield from _commands(child, f"{name} {child.name}")
+        return
+    yield from (f"## `{name}`", "", (command.help or "").split("\f")[0], "")
+    rows = []
+    for one in command.params:
+        given = ", ".join(f"`{option}`" for option in one.opts)
+        if one.param_type_name == "argument":
+            given = f"`{str(one.name).upper()}`"
+        plain = one.default is None or one.default is False or callable(one.default)
+        default = "" if plain else f"`{one.default}`"
+        rows.append((given, default, getattr(one, "help", None) or ""))
+    yield from table(("option", "default", ""), rows)
+
+
+GENERATED = {
+    "bundle.md": list_cards,
+    "client.md": describe_client,
+    "command-line.md": describe_commands,
+    "routes.md": describe_routes,
+}
+"""What writes the end of each page."""
+
+
+def main(folder: Path) -> None:
+    """Write every page anew."""
+    for name, generate in GENERATED.items():
+        page = folder / name
+        page.write_text(write_page(page.read_text(), generate()))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
