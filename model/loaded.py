@@ -70,7 +70,7 @@ class LoadedBundle(Runtime):
             TypeError: these are no floats.
             ValueError: they have another shape or lie outside [0, 1].
         """
-        return super().encode(self._images(images))
+        return super().encode(self._images(images, any_size=self.bundle.manifest.any_size))
 
     def decode(self, poses: ArrayLike, classes: ArrayLike) -> Floats:
         """Draw poses (M, D) of classes (M,) as images (M, C, H, W) in [0, 1].
@@ -106,10 +106,17 @@ class LoadedBundle(Runtime):
         """
         return super().trace(self._images(images))
 
-    def _images(self, images: ArrayLike) -> Floats:
+    def _images(self, images: ArrayLike, *, any_size: bool = False) -> Floats:
         channels, height, width = self.bundle.manifest.image_shape
         numbers = _floats("images", images, hint="; divide by 255, or let `prepare` read a picture")
-        if numbers.shape[1:] != (channels, height, width) or not len(numbers):
+        least, sizes = (channels, height, width), numbers.shape[1:]
+        larger = (
+            any_size
+            and len(sizes) == 3
+            and sizes[0] == channels
+            and min(size - own for size, own in zip(sizes, least, strict=True)) >= 0
+        )
+        if not (sizes == least or larger) or not len(numbers):
             raise ValueError(
                 f"images must be (N, {channels}, {height}, {width}), not {numbers.shape}; "
                 "`prepare` makes one of a picture"
