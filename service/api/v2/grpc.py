@@ -146,17 +146,13 @@ async def _check(
     app: ASGIApp, response: Any, request: Any, context: Any, *, path: str, field: str
 ) -> Any:
     """Whether the server or a model is there."""
-    answer = await _ask(app, context, "GET", _path(request) + path)
-    if answer.status not in (200, 404, 503):
-        await _abort(context, answer)
+    answer = await _ask(app, context, "GET", _path(request) + path, expected=(200, 404, 503))
     return response(**{field: answer.status == 200})
 
 
 async def _describe(app: ASGIApp, response: Any, request: Any, context: Any, *, path: str) -> Any:
     """The metadata of the server or of a model."""
     answer = await _ask(app, context, "GET", _path(request) + path)
-    if answer.status != 200:
-        await _abort(context, answer)
     return ParseDict(answer.json(), response())
 
 
@@ -171,8 +167,6 @@ async def _infer(app: ASGIApp, response: Any, request: Any, context: Any) -> Any
         headers={TENSOR_HEADER: str(len(head))},
         body=b"".join((head, *tensors)),
     )
-    if answer.status != 200:
-        await _abort(context, answer)
     return _to_message(answer, response)
 
 
@@ -237,13 +231,6 @@ def _to_message(answer: Answer, response: Any) -> Any:
     return message
 
 
-async def _abort(context: Any, answer: Answer) -> None:
-    """End a call with the error of an answer."""
-    code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
-    told = tuple((name, answer.headers[name]) for name in _TOLD if name in answer.headers)
-    await context.abort(code, answer.json()["error"], told)
-
-
 async def _ask(
     app: ASGIApp,
     context: Any,
@@ -252,8 +239,12 @@ async def _ask(
     *,
     headers: dict[str, str] | None = None,
     body: bytes = b"",
+    expected: tuple[int, ...] = (200,),
 ) -> Answer:
-    """The app's answer to a request; a call that is cancelled is a client that has left."""
+    """The app's answer to a request; one with another status than expected ends the call.
+
+    A call that is cancelled is a client that has left.
+    """
     left, sent = asyncio.Event(), False
     start: Message = {}
     parts: list[bytes] = []
@@ -280,7 +271,12 @@ async def _ask(
         left.set()
         raise
     told = {name.decode().lower(): value.decode() for name, value in start["headers"]}
-    return Answer(start["status"], told, b"".join(parts))
+    answer = Answer(start["status"], told, b"".join(parts))
+    if answer.status not in expected:
+        code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
+        trailing = tuple((name, told[name]) for name in _TOLD if name in told)
+        await context.abort(code, answer.json()["error"], trailing)
+    return answer
 
 
 def _client(peer: str) -> tuple[str, int]:
