@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -23,17 +23,6 @@ Fit: TypeAlias = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 Polarity: TypeAlias = Literal["auto", "light-on-dark", "dark-on-light"]
 Transform: TypeAlias = Literal["shift-x", "shift-y", "turn", "scale"]
 JSON, PNG = "application/json", "image/png"
-
-
-class ClassifyOptions(TypedDict, total=False):
-    """What the clients' `classify` takes beside images."""
-
-    model: str | None
-    fit: Fit | None
-    polarity: Polarity | None
-    poses: bool
-    novelty: bool
-    timeout_s: float | None
 
 
 @dataclass(frozen=True)

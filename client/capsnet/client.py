@@ -13,11 +13,11 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 import httpx
 import stamina
 from PIL import Image
-from typing_extensions import Self, Unpack
+from typing_extensions import Self
 
 from capsnet import calls
 from capsnet.answers import FailedPrediction, Limits, Prediction
-from capsnet.calls import Call, ClassifyOptions
+from capsnet.calls import Call, Fit, Polarity
 from capsnet.deadline import Deadline
 from capsnet.errors import Problem
 from capsnet.images import ImageLike, is_one, read_image
@@ -137,12 +137,28 @@ class CapsNet:
 
     @overload
     def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
-        self, images: ImageLike, **options: Unpack[ClassifyOptions]
+        self,
+        images: ImageLike,
+        *,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        poses: bool = False,
+        novelty: bool = False,
+        timeout_s: float | None = None,
     ) -> Prediction: ...
 
     @overload
     def classify(
-        self, images: Iterable[ImageLike], **options: Unpack[ClassifyOptions]
+        self,
+        images: Iterable[ImageLike],
+        *,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        poses: bool = False,
+        novelty: bool = False,
+        timeout_s: float | None = None,
     ) -> list[Outcome]: ...
 
     def classify(self, images: Any, **options: Any) -> Prediction | list[Outcome]:
@@ -164,9 +180,7 @@ class CapsNet:
             return only(self._send(calls.classify([read_image(images)], **options)))
         return list(self.classify_each(images, **options))
 
-    def classify_each(
-        self, images: Iterable[ImageLike], **options: Unpack[ClassifyOptions]
-    ) -> Iterator[Outcome]:
+    def classify_each(self, images: Iterable[ImageLike], **options: Any) -> Iterator[Outcome]:
         """Classify any number of images, which are read while answers come: see `classify`.
 
         They are sent in requests of a size that the service accepts, side by side.
@@ -208,7 +222,7 @@ class CapsNet:
         """
         return Drawings(self, scale)
 
-    def _classify(self, images: list[bytes], options: ClassifyOptions) -> list[Outcome]:
+    def _classify(self, images: list[bytes], options: dict[str, Any]) -> list[Outcome]:
         try:
             return self._send(calls.classify(images, **options))
         except Problem as problem:
@@ -266,12 +280,28 @@ class AsyncCapsNet:
 
     @overload
     async def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
-        self, images: ImageLike, **options: Unpack[ClassifyOptions]
+        self,
+        images: ImageLike,
+        *,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        poses: bool = False,
+        novelty: bool = False,
+        timeout_s: float | None = None,
     ) -> Prediction: ...
 
     @overload
     async def classify(
-        self, images: Iterable[ImageLike], **options: Unpack[ClassifyOptions]
+        self,
+        images: Iterable[ImageLike],
+        *,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        poses: bool = False,
+        novelty: bool = False,
+        timeout_s: float | None = None,
     ) -> list[Outcome]: ...
 
     async def classify(self, images: Any, **options: Any) -> Prediction | list[Outcome]:
@@ -281,7 +311,7 @@ class AsyncCapsNet:
         return [one async for one in self.classify_each(images, **options)]
 
     async def classify_each(
-        self, images: Iterable[ImageLike], **options: Unpack[ClassifyOptions]
+        self, images: Iterable[ImageLike], **options: Any
     ) -> AsyncIterator[Outcome]:
         """Classify any number of images: see `CapsNet.classify_each`."""
         self._limits = self._limits or (await self.models()).limits
@@ -319,7 +349,7 @@ class AsyncCapsNet:
         """Pictures instead of numbers: see `CapsNet.draw`."""
         return AsyncDrawings(self, scale)
 
-    async def _classify(self, images: list[bytes], options: ClassifyOptions) -> list[Outcome]:
+    async def _classify(self, images: list[bytes], options: dict[str, Any]) -> list[Outcome]:
         try:
             return await self._send(calls.classify(images, **options))
         except Problem as problem:
