@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -24,6 +25,8 @@ Command = Callable[[dict[str, str]], list[str]]
 """Gives what starts the service with some settings."""
 NGINX_CONFIG = Path(__file__).parents[1] / "docker" / "nginx.conf"
 SOURCE = [sys.executable, "-m", "service"]
+PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For clients of services without TLS: reading certificates takes 20 ms for each client."""
 _IN_WORKERS = """
 import sys
 if "service.processes.worker" in sys.orig_argv:
@@ -49,12 +52,17 @@ def running(
     settings = {"CAPSNET_DRAIN_GRACE_S": "0", "CAPSNET_PORT": str(port), **environment}
     process = subprocess.Popen(command(settings), env={**os.environ, **settings}, **more)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+        with open_client(port) as client:
             wait_until_ok(client, process, probe)
             yield process, client
     finally:
         process.terminate()
         process.wait(timeout=PATIENCE_S)
+
+
+def open_client(port: int, *, timeout: float = PATIENCE_S) -> httpx.Client:
+    """A patient client of a port of this machine."""
+    return httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=timeout, verify=PLAIN)
 
 
 def wait_until_ok(client: httpx.Client, process: subprocess.Popen[bytes], probe: str) -> None:
@@ -116,7 +124,7 @@ def nginx(folder: Path, *, upstream: int, config: Path = NGINX_CONFIG) -> Iterat
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        with open_client(port, timeout=60) as client:
             _wait_until_listening(port, process)
             yield client
     finally:

@@ -28,7 +28,7 @@ from tests.e2e.test_workers import (
     notes,
     wait_for,
 )
-from tests.processes import PATIENCE_S, SOURCE, free_port, wait_until_ok
+from tests.processes import PATIENCE_S, PLAIN, SOURCE, free_port, open_client, wait_until_ok
 
 __all__ = ["bundles"]
 WORKER, ENGINE = "service.processes.worker", "service.processes.engine"
@@ -70,7 +70,8 @@ def workers(process: subprocess.Popen[bytes]) -> list[int]:
 def ready_workers(client: httpx.Client) -> int:
     """How many workers the service says are ready."""
     with contextlib.suppress(httpx.TransportError):
-        text = httpx.get(f"{client.base_url}/metrics", headers={"X-API-Key": KEY}).text
+        url = f"{client.base_url}/metrics"
+        text = httpx.get(url, headers={"X-API-Key": KEY}, verify=PLAIN).text
         lines = [line for line in text.splitlines() if 'capsnet_workers{state="ready"}' in line]
         return int(float(lines[0].split()[1])) if lines else 0
     return 0
@@ -79,7 +80,7 @@ def ready_workers(client: httpx.Client) -> int:
 def detail(client: httpx.Client) -> str:
     """What `/readyz` says beside that it is ready, asked over a connection of its own."""
     with contextlib.suppress(httpx.TransportError):
-        return str(httpx.get(f"{client.base_url}/readyz").json().get("detail") or "")
+        return str(httpx.get(f"{client.base_url}/readyz", verify=PLAIN).json().get("detail") or "")
     return ""
 
 
@@ -310,7 +311,7 @@ def starting(settings: dict[str, str]) -> Iterator[tuple[subprocess.Popen[bytes]
     own = {"CAPSNET_PORT": str(port), "CAPSNET_DRAIN_GRACE_S": "0"}
     process = subprocess.Popen(SOURCE, env={**plain, **settings, **own})
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+        with open_client(port) as client:
             yield process, client
     finally:
         process.kill()

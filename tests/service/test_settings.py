@@ -110,6 +110,21 @@ def test_a_wrong_value_is_refused_by_name(variable: str, value: str, read: Read)
         read(**{variable: value})
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("CAPSNET_MODELS", "mnist", "CAPSNET_MODELS: a JSON list is needed"),
+        ("CAPSNET_PORT", "70000", "CAPSNET_PORT: Input should be less than or equal to 65535"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_would_be_right(
+    variable: str, value: str, message: str, read: Read
+) -> None:
+    """Whoever reads the message can mend it."""
+    with pytest.raises(SettingsError, match=message):
+        read(**{variable: value})
+
+
 def test_settings_of_cuda_are_gathered(read: Read) -> None:
     """Every option of CUDA has its setting; what is not set has the options' own default."""
     assert CudaOptions() == read().cuda
