@@ -184,7 +184,7 @@ def test_bad_start_is_one_message_and_a_failure(
     message: str,
 ) -> None:
     """What keeps the service from starting is said, without a traceback."""
-    result = run_service(**environment)
+    result = run_service(**{**QUICK, **environment})
     assert result.returncode == 1
     assert message in result.stderr
     assert "Traceback" not in result.stderr
@@ -195,7 +195,7 @@ def test_probes_do_not_hold_up_the_end_of_a_bad_start(
 ) -> None:
     """Nobody is accepted by a worker that failed: it need not wait for those who keep asking."""
     port = free_port()
-    settings = {"CAPSNET_DEFAULT_MODEL": "nothing", "CAPSNET_PORT": str(port)}
+    settings = {**QUICK, "CAPSNET_DEFAULT_MODEL": "nothing", "CAPSNET_PORT": str(port)}
     began = time.monotonic()
     with subprocess.Popen(command(settings), env={**os.environ, **settings}) as process:
         with open_client(port) as client:

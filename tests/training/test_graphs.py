@@ -240,7 +240,8 @@ def test_a_decoder_draws_with_its_own_weights(
 
 def test_a_folded_weight_is_not_taken_for_the_stored_one(tmp_path: Path) -> None:
     """The exporter folds batch normalisation into the convolution before it, under its name."""
-    network = MatrixCapsNet(MatrixConfig(stem=(Conv(16, 5, 2),), primary_types=4, conv_caps=(2,)))
+    sizes = {"primary_types": 4, "conv_caps": (2,), "routing_iterations": 1}
+    network = MatrixCapsNet(MatrixConfig(stem=(Conv(16, 5, 2),), **sizes))
     norm = network.primary.norm
     assert norm is not None
     assert network.primary.conv.weight.numel() >= LARGE
