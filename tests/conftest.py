@@ -21,10 +21,7 @@ import torch
 from model.bundle import Bundle, write_manifest
 from model.capsnet import Network, NetworkConfig, build
 from model.capsnet.attention import AttentionConfig
-from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
-from model.capsnet.matrix import MatrixConfig
-from model.capsnet.shared import SharedConfig
 from model.capsnet.stem import Conv
 from model.runtime import Runtime
 from service.app import create_app
@@ -32,6 +29,7 @@ from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
+from tests.model.capsnet.networks import TINY
 from tests.store import Store
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
@@ -43,25 +41,6 @@ from training.state import Plan
 from training.trainer import Trainer
 
 ROOT = Path(__file__).parent.parent
-TINY: dict[str, NetworkConfig] = {
-    "dynamic": DynamicConfig(stem=(Conv(8, 9),), primary_types=2, decoder_hidden=(16, 16)),
-    "attention": AttentionConfig(
-        stem=(Conv(8, 5, 2), Conv(16, 5, 2)), primary="spatial", decoder_hidden=(16, 16)
-    ),
-    "shared": SharedConfig(
-        stem=(Conv(8, 5, 2), Conv(16, 3, pool=2)), rounds=2, decoder_hidden=(16, 16)
-    ),
-    "matrix": MatrixConfig(
-        stem=(Conv(4, 5, 2),),
-        primary_types=2,
-        conv_caps=(3, 2),
-        routing_iterations=2,
-        inverse_temperature=0.1,
-        decoder_hidden=(16, 16),
-    ),
-    "baseline": BaselineConfig(convs=(4,), kernels=(5,), pooling=True, hidden=(8,)),
-}
-"""A network of each family, small enough to be exported in seconds."""
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette would rather have httpx2; httpx does the same

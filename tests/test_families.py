@@ -1,10 +1,12 @@
-"""docs/tutorial/add-family.md, executed: a family that trains, exports and serves."""
+"""docs/tutorial/add-family.md, executed: a family that trains, exports, serves and is tested."""
 
 from __future__ import annotations
 
 import io
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,11 +27,12 @@ from service.app import create_app
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.settings import Settings
-from tests.model.capsnet.networks import count_encoder
+from tests.model.capsnet.networks import SMALL, TINY, count_encoder
 from training.__main__ import app
 from training.recipes import PRESETS
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 PAGE = DOCS / "tutorial" / "add-family.md"
 REGISTERED = tuple(FAMILIES)
 """The families of the product, without that of the page."""
@@ -56,7 +59,7 @@ def draw_shapes(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def page() -> Iterator[dict[str, Any]]:
     """What the page's Python defines; afterwards its family and its preset are gone."""
-    registries: tuple[dict[str, Any], ...] = (FAMILIES, PRESETS)
+    registries: tuple[dict[str, Any], ...] = (FAMILIES, PRESETS, SMALL, TINY)
     before = [dict(registry) for registry in registries]
     module = ModuleType("families_of_the_page")
     sys.modules[module.__name__] = module
@@ -153,3 +156,70 @@ def test_the_registry_is_as_it_was() -> None:
         for name in REGISTERED
     }
     assert expected == said
+
+
+@pytest.fixture(scope="module")
+def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources in which the page was followed."""
+    copy = tmp_path_factory.mktemp("edited")
+    for name in ("client", "deploy", "docs", "model", "service", "tests", "tools", "training"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.onnx", "*.safetensors")
+        shutil.copytree(ROOT / name, copy / name, ignore=ignored)
+    for file in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / file, copy)
+    for text, language, block in re.findall(
+        r"^((?:.+\n)+)\n```(python|markdown)\n([\s\S]*?)^```$", PAGE.read_text(), re.MULTILINE
+    ):
+        name = re.findall(r"`([\w/-]+\.(?:py|md))`", text)[0]
+        (add_rows if language == "markdown" else add_code)(copy / name, block)
+    return copy
+
+
+def add_code(file: Path, block: str) -> None:
+    """Make a module, or append to one all but the block's import, and import `Linear...` there."""
+    if not file.exists():
+        file.write_text(block)
+        return
+    before = "from model.capsnet.matrix import"
+    body = block.partition("\n\n")[2]
+    names = ", ".join(sorted(set(re.findall(r"\bLinear\w+", body))))
+    lines = f"from model.capsnet.linear import {names}\n{before}"
+    source = file.read_text()
+    assert before in source
+    file.write_text(f"{source.replace(before, lines, 1)}\n{body}")
+
+
+def add_rows(file: Path, row: str) -> None:
+    """Add to the first table."""
+    table = re.search(r"(?:^\|.*\n)+", page := file.read_text(), re.MULTILINE)
+    assert table
+    file.write_text(page[: table.end()] + row + page[table.end() :])
+
+
+def check(folder: Path, *arguments: str) -> None:
+    """Run one of the tools that the project is held to in a folder; it must find nothing."""
+    command = [sys.executable, "-m", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_the_page_leaves_lint_green(edited: Path) -> None:
+    """Its code is written as the project's is."""
+    changed = ("model/capsnet", "training/recipes.py", "tests/model/capsnet/networks.py")
+    check(edited, "ruff", "format", *changed)
+    check(edited, "ruff", "check", *changed)
+
+
+def test_the_page_leaves_tests_green(edited: Path) -> None:
+    """Those of networks, recipes and documentation; `make slow` runs those of exported graphs."""
+    tests = ("tests/model/capsnet", "tests/training/test_recipes.py", "tests/test_docs.py")
+    registry = "tests/test_families.py::test_the_registry_is_as_it_was"
+    words = "(linear or registered or registry) and not loaded"
+    check(edited, "pytest", "-q", "-p", "no:xdist", "-k", words, *tests, registry)
+
+
+@pytest.mark.slow
+def test_the_page_leaves_all_tests_green(edited: Path) -> None:
+    """Types, and every test that takes the families in turn."""
+    check(edited, "mypy")
+    check(edited, "pytest", "-q", "-p", "no:xdist", "-k", "linear", "tests/model", "tests/training")

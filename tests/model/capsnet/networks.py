@@ -47,6 +47,26 @@ SMALL: dict[str, NetworkConfig] = {
 }
 """A network of each family, and both kinds of primary capsules of self-attention."""
 
+TINY: dict[str, NetworkConfig] = {
+    "dynamic": DynamicConfig(stem=(Conv(8, 9),), primary_types=2, decoder_hidden=(16, 16)),
+    "attention": AttentionConfig(
+        stem=(Conv(8, 5, 2), Conv(16, 5, 2)), primary="spatial", decoder_hidden=(16, 16)
+    ),
+    "shared": SharedConfig(
+        stem=(Conv(8, 5, 2), Conv(16, 3, pool=2)), rounds=2, decoder_hidden=(16, 16)
+    ),
+    "matrix": MatrixConfig(
+        stem=(Conv(4, 5, 2),),
+        primary_types=2,
+        conv_caps=(3, 2),
+        routing_iterations=2,
+        inverse_temperature=0.1,
+        decoder_hidden=(16, 16),
+    ),
+    "baseline": BaselineConfig(convs=(4,), kernels=(5,), pooling=True, hidden=(8,)),
+}
+"""A network of each family for 28x28 digits, small enough to be exported in seconds."""
+
 
 def lively(config: NetworkConfig) -> Network:
     """A network in evaluation mode, drawn so that its answers differ from image to image."""

@@ -35,9 +35,20 @@ def any_runtime(request: pytest.FixtureRequest, family_bundles: Path) -> Runtime
     return Runtime(bundle, device="cpu", threads=1)
 
 
-@pytest.fixture(scope="module", params=[name for name in FAMILIES if FAMILIES[name].offers])
+@pytest.fixture(
+    scope="module", params=[name for name in FAMILIES if "decode" in FAMILIES[name].offers]
+)
+def drawing(request: pytest.FixtureRequest, family_bundles: Path) -> Runtime:
+    """The same, of those families that have a decoder."""
+    bundle = Bundle.open(family_bundles / f"tiny-{request.param}")
+    return Runtime(bundle, device="cpu", threads=1)
+
+
+@pytest.fixture(
+    scope="module", params=[name for name in FAMILIES if "trace" in FAMILIES[name].offers]
+)
 def routed(request: pytest.FixtureRequest, family_bundles: Path) -> Runtime:
-    """The same, of those families that have routing and a decoder."""
+    """The same, of those families that have routing."""
     bundle = Bundle.open(family_bundles / f"tiny-{request.param}")
     return Runtime(bundle, device="cpu", threads=1)
 
@@ -53,9 +64,9 @@ def test_encoding_has_its_shapes(count: int, any_runtime: Runtime, images: Float
 
 
 @BATCHES
-def test_drawings_have_their_shape(count: int, routed: Runtime) -> None:
+def test_drawings_have_their_shape(count: int, drawing: Runtime) -> None:
     """Images (M, C, H, W) in [0, 1], for any M."""
-    drawn = routed.decode(np.full((count, 16), 9, np.float32), np.zeros(count, np.int64))
+    drawn = drawing.decode(np.full((count, 16), 9, np.float32), np.zeros(count, np.int64))
     assert ((count, 1, 28, 28), np.float32) == (drawn.shape, drawn.dtype)
     assert 0 <= drawn.min() < drawn.max() <= 1
 

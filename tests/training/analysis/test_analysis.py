@@ -11,7 +11,7 @@ from PIL import Image
 from model.bundle import CARD, Bundle
 from model.capsnet import Network, build
 from model.runtime import Runtime
-from tests.conftest import TINY
+from tests.model.capsnet.networks import TINY
 from tests.training.published import HELD_OUT, RUN, say_training, write_toys
 from training.analysis.bundle import (
     ITERATIONS,
