@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from rich.table import Table
 
-from model.bundle import Bundle, Manifest, write_manifest
-from model.capsnet import Network
+from model.bundle import Bundle, BundleError, Manifest, write_manifest
+from model.capsnet import FAMILIES, Network
 from model.interpret.masks import INK, find_masks
 from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
@@ -106,24 +106,32 @@ def evaluate(
         folder: of the pictures by class, if the network was trained on such a folder.
 
     Raises:
-        DatasetError: there is no such split, or its images are not the published ones.
+        DatasetError: there is no such split, its images are not the published ones, or all
+            training images were trained on.
+        BundleError: the network is of a family that is not known here.
         training.provenance.ProvenanceError: the record of test reads is broken.
         OSError: the read cannot be recorded.
     """
     manifest = bundle.manifest
-    recipe, runs = manifest.training["recipe"], runs_of(manifest.training)
-    published = DATASETS.get(recipe["dataset"])
+    recipe, runs = recipe_of(bundle), runs_of(manifest.training)
+    published = DATASETS.get(recipe.dataset)
     if split == "validation":
+        if not unseen_by(runs):
+            raise DatasetError(
+                f"{manifest.name} was trained on all training images (--final): none is held out, "
+                "and errors on images that were trained on say nothing of new ones"
+            )
         examples = held_out(bundle, data_dir, folder=folder)
-        seen = seen_or_not(manifest)
-        which = f"{len(examples.labels):,} held-out training images, which were {seen}"
+        which = f"{len(examples.labels):,} held-out training images, which were not trained on"
+        if runs[-1].kept_step:
+            which += f", but chose the weights of step {runs[-1].kept_step:,}"
     elif published is None:
-        raise DatasetError(f"{recipe['dataset']} has no test split, but held-out images")
+        raise DatasetError(f"{recipe.dataset} has no test split, but held-out images: --validation")
     else:
         reads_of(bundle.path.parent, runs)  # a broken record is noticed before the read
         examples = load(published, "test", data_dir)
         which = "the published test split"
-    score = score_pairs if recipe["task"] == "pairs" else score_single
+    score = score_pairs if recipe.task == "pairs" else score_single
     scores = score(Runtime(bundle), examples, split=split, which=which)
     if split == "test":
         read = TestRead(
@@ -157,7 +165,23 @@ def held_out(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> E
             name = bundle.manifest.name
             raise DatasetError(f"{name} was trained on a folder of pictures: say where it is")
         pictures = replace(pictures, folder=str(folder or pictures.folder))
-    return load_again(Recipe.from_dict(training["recipe"]), pictures, data_dir).validation
+    return load_again(recipe_of(bundle), pictures, data_dir).validation
+
+
+def recipe_of(bundle: Bundle) -> Recipe:
+    """The recipe of a bundle's network.
+
+    Raises:
+        BundleError: its family, or one of its settings, is not known here.
+    """
+    family = bundle.manifest.family
+    if family not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise BundleError(f"{bundle.path}: the family {family} is none of {known}")
+    try:
+        return Recipe.from_dict(bundle.manifest.training["recipe"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise BundleError(f"{bundle.path}: its recipe cannot be read: {error}") from error
 
 
 def seen_or_not(manifest: Manifest) -> str:

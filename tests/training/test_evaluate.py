@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from model.bundle import CARD, Bundle, write_manifest
+from model.bundle import CARD, Bundle, BundleError, write_manifest
 from model.bundle.novelty import NoveltyRule
 from model.capsnet import Network
 from model.interpret.masks import find_masks
@@ -21,6 +21,7 @@ from training.data.datasets import DATASETS, digest, load
 from training.data.pairs import TEST_DIGESTS, PairSet, fixed_pairs
 from training.data.source import DatasetError
 from training.evaluate import (
+    Split,
     choose_threshold,
     evaluate,
     held_out,
@@ -131,12 +132,40 @@ def test_held_out_images_may_be_read_without_one(bundle: Bundle, data_dir: Path)
     assert not (bundle.path.parent / TEST_READS).exists()
 
 
-def test_held_out_images_that_were_trained_on_are_called_so(
-    bundle_path: Path, data_dir: Path
-) -> None:
-    """A network that was trained with --final has seen them."""
-    final = say_training(bundle_path, data_dir / "final", runs=(replace(RUN, held_out=0),))
-    assert "which were trained on" in evaluate(final, data_dir, split="validation").protocol
+def test_images_that_were_trained_on_are_not_scored(bundle_path: Path, data_dir: Path) -> None:
+    """A network that was trained with --final has seen them all; so has one that follows."""
+    final, own = replace(RUN, held_out=0), replace(RUN, id="another")
+    for name, runs in (("final", (final,)), ("after", (final, own))):
+        bundle = say_training(bundle_path, data_dir / name, runs=runs)
+        with pytest.raises(
+            DatasetError, match=r"mnist was trained on all training images \(--final"
+        ):
+            evaluate(bundle, data_dir, split="validation")
+
+
+def test_images_that_chose_the_weights_are_called_so(bundle_path: Path, data_dir: Path) -> None:
+    """A score on them is better than one on new images."""
+    best = say_training(bundle_path, data_dir / "best", runs=(replace(RUN, kept_step=75),))
+    scores = evaluate(best, data_dir, split="validation")
+    assert "not trained on, but chose the weights of step 75" in scores.protocol
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_an_unknown_family_is_a_sentence(bundle: Bundle, data_dir: Path, split: Split) -> None:
+    """Nothing is read or recorded; the families that there are are named."""
+    write_manifest(bundle.path, replace(bundle.manifest, family="linear"))
+    with pytest.raises(BundleError, match="the family linear is none of dynamic, "):
+        evaluate(Bundle.open(bundle.path), data_dir, split=split)
+    assert not (bundle.path.parent / TEST_READS).exists()
+
+
+def test_an_unknown_setting_is_a_sentence(bundle: Bundle, data_dir: Path) -> None:
+    """As of a bundle that a later version wrote."""
+    training = bundle.manifest.training
+    later = {**training, "recipe": {**training["recipe"], "colour": "red"}}
+    write_manifest(bundle.path, replace(bundle.manifest, training=later))
+    with pytest.raises(BundleError, match="cannot be read: unknown recipe settings: colour"):
+        evaluate(Bundle.open(bundle.path), data_dir)
 
 
 @pytest.fixture
@@ -169,8 +198,8 @@ def test_a_folder_of_pictures_is_scored_on_the_held_out_ones(
     """Its only scores are kept, under a name of their own."""
     evaluate(shades, tmp_path, split="validation")
     metrics = Bundle.open(shades.path).manifest.metrics
-    assert 4 == metrics["validation_images"]
-    assert "of 4 held-out images" in (shades.path / CARD).read_text()
+    assert 8 == metrics["validation_images"]
+    assert "of 8 held-out images" in (shades.path / CARD).read_text()
 
 
 def test_a_folder_of_pictures_has_no_test_split(shades: Bundle, tmp_path: Path) -> None:
@@ -184,7 +213,7 @@ def test_a_folder_that_moved_is_named(shades: Bundle, pictures: Path, tmp_path: 
     pictures.rename(tmp_path / "moved")
     with pytest.raises(DatasetError):
         held_out(shades, tmp_path)
-    assert 4 == len(held_out(shades, tmp_path, folder=tmp_path / "moved").labels)
+    assert 8 == len(held_out(shades, tmp_path, folder=tmp_path / "moved").labels)
 
 
 def test_scores_of_pairs_are_means_over_digits(
