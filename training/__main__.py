@@ -15,7 +15,9 @@ from rich.table import Table
 
 from model.bundle import Bundle, BundleError
 from model.capsnet import build, family_of
+from training.conclusion import conclude
 from training.data.datasets import DATASETS, load
+from training.data.folder import count_pictures
 from training.data.pairs import validation_pairs
 from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, device_name, joined_processes
@@ -23,8 +25,9 @@ from training.experiments import DataDir
 from training.experiments import app as experiments
 from training.gpu_run import RUNS, GpuRun, preset_of
 from training.learning_set import for_pictures, load_pictures, load_published
+from training.preview import PREVIEW
 from training.provenance import ProvenanceError
-from training.recipes import PRESETS, Recipe, SettingError, override
+from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override
 from training.speed import measure_options
 from training.state import Plan, TrainingError, starting_point
 from training.trainer import Trainer, stop_signals
@@ -98,7 +101,7 @@ def train(
     if data is None and (size or channels):
         raise typer.BadParameter("--size and --channels are for --data")
     sizes = [f"network.{side}={size}" for side in ("height", "width") if size]
-    recipe = _recipe(preset, sizes + (settings or []), pictures=data is not None)
+    recipe = _recipe(preset, sizes + (settings or []), folder=data)
     where = choose_device(device, threads=threads)
     with joined_processes(where) as processes:
         with processes.leader_first():
@@ -129,8 +132,12 @@ def train(
                 taken = trainer.state.start_from(other, fitting=transfer is not None)
                 anew = [name for name in trainer.network.state_dict() if name not in taken]
                 tell(f"from {source}: {', '.join(taken)}; anew: {', '.join(anew) or 'nothing'}")
+            if learns.pictures and not trainer.done_steps:
+                tell(_describe(trainer))
             if trainer.run(max_minutes=max_minutes):
                 tell(f"{name} is trained: {plan.checkpoint_path}")
+                for sentence in conclude(trainer.state, held_out, trainer.error_percent):
+                    tell(sentence)
             else:
                 tell(f"stopped at step {trainer.done_steps}; --resume goes on")
 
@@ -174,6 +181,8 @@ def run_gpu(
     for run in (chosen := runs or list(RUNS)):
         if preset_of(run) not in PRESETS or not run.rpartition("-")[2].isdecimal():
             raise typer.BadParameter(f"{run} is not PRESET-SEED, as mnist-1 is")
+        if PRESETS[preset_of(run)].dataset == FOLDER:
+            raise typer.BadParameter(f"{run} learns from a folder: `train` takes one")
     with stop_signals() as stopped:
         call = GpuRun(
             results=results,
@@ -199,6 +208,7 @@ def presets() -> None:
             count = sum(weight.numel() for weight in build(recipe.network).parameters())
         family = family_of(recipe.network).name
         dataset = f"{'pairs of ' * (recipe.task == 'pairs')}{recipe.dataset}"
+        dataset = "--data FOLDER" if recipe.dataset == FOLDER else dataset
         table.add_row(recipe.name, family, dataset, f"{recipe.epochs:g}", f"{count:,}")
     console.print(table)
 
@@ -293,16 +303,31 @@ def main() -> None:
         raise SystemExit(1) from error
 
 
-def _recipe(preset: str, settings: list[str], *, pictures: bool = False) -> Recipe:
-    """The preset with other settings; first those that suit pictures, where it learns some."""
+def _recipe(preset: str, settings: list[str], *, folder: Path | None = None) -> Recipe:
+    """The preset with other settings; first those that suit the pictures in the folder."""
     if preset not in PRESETS:
         raise typer.BadParameter(f"{preset} is none of {', '.join(PRESETS)}")
     recipe = PRESETS[preset]
-    fixed = {"name", "dataset", "task", "channels", "num_classes"} if pictures else set()
+    fixed = {"name", "dataset", "task", "channels", "num_classes"} if folder else set()
     try:
-        return override(for_pictures(recipe) if pictures else recipe, settings, fixed=fixed)
+        own = override(recipe, settings, fixed=fixed)
+        if folder is None:
+            return own
+        return override(for_pictures(recipe, count_pictures(folder)), settings, fixed=fixed)
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def _describe(trainer: Trainer) -> str:
+    """What is about to happen with a folder of pictures."""
+    plan = trainer.plan
+    network = plan.recipe.network
+    return (
+        f"{len(plan.training.labels):,} pictures of {network.num_classes} classes to learn from, "
+        f"{plan.held_out:,} held out, seen at {network.width}x{network.height} px: "
+        f"{trainer.total_steps:,} steps of {plan.recipe.batch_size}; {plan.directory / PREVIEW} "
+        "shows what the network draws"
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from model.bundle.dimensions import PoseDimension
 from model.capsnet import FAMILIES, build
 from training.answers import interval
 from training.data.datasets import DATASETS
+from training.data.folder import FEW
 from training.figures import MOST_WRONG
 from training.learning_set import fit_to, for_pictures
 from training.provenance import Run, TestRead, images_of, runs_of, unseen_by
@@ -117,7 +118,7 @@ def _facts(bundle: Bundle) -> str:
         "parameters": _parameters(manifest),
         "weights": f"{size_mb:.1f} MB, version {manifest.version}",
         "offers": ", ".join(["classify", *(offers[offer] for offer in manifest.offers)]),
-        "error": _error(manifest.metrics),
+        "error": _error(manifest),
     }
     return "\n".join(
         ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
@@ -134,8 +135,10 @@ def _parameters(manifest: Manifest) -> str:
     return f"{total - decoder:,} in the encoder, {decoder:,} in the decoder"
 
 
-def _error(metrics: dict[str, Any]) -> str:
+def _error(manifest: Manifest) -> str:
     """Of the split that was scored, with its interval."""
+    metrics, runs = manifest.metrics, runs_of(manifest.training)
+    dataset, held_out = runs[-1].dataset, unseen_by(runs)
     for split, name in (("test", "test"), ("validation", "held-out")):
         if f"{split}_errors" in metrics:
             errors, images = metrics[f"{split}_errors"], metrics[f"{split}_images"]
@@ -144,14 +147,17 @@ def _error(metrics: dict[str, Any]) -> str:
                 f"{100 * errors / images:.2f} % of {images:,} {name} images "
                 f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong)"
             )
+    if dataset not in DATASETS and not held_out:
+        return "not measured: trained on all pictures of the folder"
     return "not measured yet: `python -m training evaluate`"
 
 
 def _training(manifest: Manifest) -> Iterator[str]:
     *before, own = runs = runs_of(manifest.training)
     recipe, examples = Recipe.from_dict(manifest.training["recipe"]), manifest.training["examples"]
-    yield f"    {_command(recipe, runs)}"
-    epochs, planned = own.images / examples, recipe.epochs
+    yield f"    {_command(recipe, runs, manifest.training.get('pictures', {}).get('count', FEW))}"
+    planned = recipe.epochs
+    epochs = min(own.images / examples, planned)
     hours = sum(run.seconds for run in runs) / 3600
     devices = dict.fromkeys(device for run in runs for device in run.devices)
     images = "pairs" if recipe.task == "pairs" else "images"
@@ -167,6 +173,7 @@ def _training(manifest: Manifest) -> Iterator[str]:
         f"{examples:,}), seed {own.seed}, {hours:.2f} hours in all on "
         f"{' and '.join(devices)}{_precision(own)}."
         + (f" Started from the weights of {start}." if start else "")
+        + f" Kept are the weights of step {own.kept_step:,}." * (own.kept_step > 0)
         + f"{again} The whole recipe is in `manifest.json`, the log in `metrics.jsonl`."
     )
 
@@ -175,12 +182,16 @@ def _precision(run: Run) -> str:
     return f", convolutions in {' and '.join(run.convolutions)}" if run.convolutions else ""
 
 
-def _command(recipe: Recipe, runs: list[Run]) -> str:
-    """What trains such a network again, as long as the preset is what it is."""
+def _command(recipe: Recipe, runs: list[Run], count: int) -> str:
+    """What trains such a network again, as long as the preset is what it is.
+
+    Args:
+        count: pictures in its folder, if it learnt from one.
+    """
     *before, own = runs
     preset = PRESETS.get(own.preset)
     if preset and own.dataset not in DATASETS:
-        preset = fit_to(for_pictures(preset), own.dataset, recipe.network)
+        preset = fit_to(for_pictures(preset, count), own.dataset, recipe.network)
     if preset is None or preset.network != recipe.network:
         return f"# no preset makes this network: its recipe, {own.preset}, is in manifest.json"
     words = [f"python -m training train {own.preset} --seed {own.seed}"]
@@ -202,7 +213,7 @@ def _shell(value: Any) -> str:
 
 def _scores(manifest: Manifest) -> Iterator[str]:
     metrics, rounding = manifest.metrics, manifest.rounding
-    yield f"{_sentence(_error(metrics))} {_sentence(metrics.get('protocol', ''))}".strip()
+    yield f"{_sentence(_error(manifest))} {_sentence(metrics.get('protocol', ''))}".strip()
     if shifts := metrics.get("shifts"):
         head = (
             "| shift | pairs wrong | digits missed | squared error of a digit | IoU of masks | "

@@ -25,11 +25,13 @@ from training.analysis.bundle import analyse
 from training.answers import Labelled, answer, is_wrong, measure_presence
 from training.card import CURVES
 from training.data.pairs import validation_pairs
+from training.evaluate import evaluate, seen_or_not
 from training.figures import draw_curves
 from training.graphs import OPSET, ExportError, round_weights, write_graphs
 from training.learning_set import load_again
 from training.metrics import METRICS
-from training.provenance import reads_of
+from training.provenance import reads_of, unseen_by
+from training.samples import SAMPLES, write_samples
 from training.state import CHECKPOINT, Checkpoint
 
 PARITY_BATCHES = (1, 2, 7, 32)
@@ -92,7 +94,14 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         draw_curves(run_dir / METRICS, folder / CURVES, title=name)
         shutil.copy(run_dir / METRICS, folder / METRICS)
         where = Path(pictures.folder) if pictures else None
-        analyse(bundle, data_dir, folder=where)
+        bundle = analyse(bundle, data_dir, folder=where)
+        if pictures:
+            seen = seen_or_not(manifest)
+            source = f"a picture of the folder {recipe.dataset}, {seen}"
+            names = manifest.class_names
+            write_samples(learnt.validation, names, folder / SAMPLES, source=source)
+            if unseen_by(runs):
+                evaluate(bundle, data_dir, split="validation", folder=where)
     return Bundle.open(target)
 
 

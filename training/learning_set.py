@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -10,9 +11,14 @@ import numpy as np
 
 from model.capsnet.network import NetworkConfig
 from training.data.datasets import DATASETS, Dataset, Examples, hold_out, load
-from training.data.folder import load_folder
+from training.data.folder import FEW, load_folder
 from training.data.source import DatasetError
-from training.recipes import Recipe
+from training.recipes import FOLDER, Recipe
+
+_FEW_BATCH, _FEW_STEPS = 16, 1000
+_FEW_RECONSTRUCTION = 0.005
+"""At least the weight of the reconstruction: less draws much the same blob of a class's pictures,
+more (0.05) costs answers."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,11 @@ def load_published(recipe: Recipe, data_dir: Path) -> LearningSet:
             not the published one.
         training.data.source.DownloadError: no mirror gave a file.
     """
+    if recipe.dataset == FOLDER:
+        raise DatasetError(
+            f"{recipe.name} learns from a folder of your own pictures, with a subfolder for each "
+            "class: say where it is with --data FOLDER"
+        )
     if recipe.dataset not in DATASETS:
         known = ", ".join(DATASETS)
         raise DatasetError(f"{recipe.dataset} is no published data set ({known}); --data FOLDER?")
@@ -81,15 +92,34 @@ def load_published(recipe: Recipe, data_dir: Path) -> LearningSet:
     return LearningSet(recipe, dataset, *hold_out(examples, dataset.held_out))
 
 
-def for_pictures(recipe: Recipe) -> Recipe:
-    """The recipe as it suits photographs: no strokes to bend, no black around them.
+def for_pictures(recipe: Recipe, count: int) -> Recipe:
+    """The recipe as it suits so many pictures of any kind: no strokes to bend, no black around.
+
+    Few are learnt in smaller batches for at least _FEW_STEPS steps; warm-up and averaging of
+    weights shorten with the run by themselves. The best weights on held-out images are kept.
+    Pictures are turned and scaled a little rather than mirrored, as letters may not be.
 
     Raises:
         DatasetError: it is for pairs of digits.
     """
     if recipe.task != "single":
         raise DatasetError(f"{recipe.name} learns {recipe.task}, not single pictures of a folder")
-    return replace(recipe, flip=True, pad="reflect", affine=0.0, elastic_px=0.0)
+    suited = replace(recipe, flip=True, pad="reflect", affine=0.0, elastic_px=0.0)
+    if count >= FEW:
+        return suited
+    batch_size = min(_FEW_BATCH, recipe.batch_size)
+    steps = max(_FEW_STEPS, recipe.epochs * count / recipe.batch_size)
+    weight = recipe.reconstruction_weight
+    return replace(
+        suited,
+        flip=False,
+        affine=0.5,
+        batch_size=batch_size,
+        epochs=round(steps * batch_size / count, 1),
+        spread_steps=min(recipe.spread_steps, math.ceil(steps / 10)),
+        reconstruction_weight=weight and max(weight, _FEW_RECONSTRUCTION),
+        keep="best",
+    )
 
 
 def load_pictures(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,23 @@ from training.state import TrainingError
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
+STEPS = "steps"
 LOSS = "_loss"
 """Ends the names of mean losses in metrics."""
 VALIDATION_ERROR = "validation_error_percent"
 
 
 class Meter:
-    """Mean losses and speed since it was last read. Adding does not wait for the device."""
+    """Mean losses and speed since it was last read. Adding does not wait for the device.
 
-    def __init__(self, processes: Processes, now: float) -> None:
-        self._processes = processes
+    Args:
+        before: what `sums` said when the run was stopped.
+    """
+
+    def __init__(
+        self, processes: Processes, now: float, before: Mapping[str, float] | None = None
+    ) -> None:
+        self._processes, self._before = processes, dict(before or {})
         self._sums: Tensor | None = None
         self._steps, self._since = 0, now
 
@@ -40,17 +47,28 @@ class Meter:
         self._sums = values if self._sums is None else self._sums + values
         self._steps += 1
 
+    def sums(self) -> dict[str, float]:
+        """Summed losses over all processes, by term, and the number of `steps`.
+
+        Waits until the device has done all steps.
+        """
+        if self._sums is None:
+            return self._before
+        total = self._sums.double()
+        self._processes.add_up([total])
+        sums = dict(zip([*self._terms, STEPS], [*total.tolist(), self._steps], strict=True))
+        return {name: value + self._before.get(name, 0) for name, value in sums.items()}
+
     def means(self) -> dict[str, float]:
         """Mean losses over all processes; waits until the device has done all steps."""
-        assert self._sums is not None
-        self._processes.add_up([self._sums])
-        means = (self._sums / self._steps).tolist()
-        return {f"{name}{LOSS}": mean for name, mean in zip(self._terms, means, strict=True)}
+        sums = self.sums()
+        steps = sums.pop(STEPS)
+        return {f"{name}{LOSS}": value / steps for name, value in sums.items()}
 
     def restart(self, now: float) -> float:
-        """Steps a second; starts anew."""
+        """Steps a second of this process; starts anew."""
         rate = self._steps / max(now - self._since, 1e-9)
-        self._sums, self._steps, self._since = None, 0, now
+        self._sums, self._steps, self._since, self._before = None, 0, now, {}
         return rate
 
 

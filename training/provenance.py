@@ -41,6 +41,8 @@ class Run:
     """CPU, or names of GPUs."""
     convolutions: tuple[str, ...] = ()
     """What they were computed in, float32 or bfloat16; empty where that was not recorded."""
+    kept_step: int = 0
+    """Step whose weights were kept as the best ones on held-out images; 0 if the last ones were."""
     taken: tuple[str, ...] = ()
     """Names of the weights that the next run took from it; empty if it took all."""
 

@@ -25,7 +25,10 @@ TaskName = Literal["single", "pairs"]
 LossName = Literal["margin", "spread", "cross-entropy"]
 Schedule = Literal["exponential", "cosine"]
 Precision = Literal["float32", "bfloat16"]
+Kept = Literal["last", "best"]
 
+FOLDER = "folder"
+"""What a preset names as its data set that learns a folder of one's own pictures alone."""
 RECONSTRUCTION_TEXT = 0.0005
 """Weight of the summed squared error beside the margin loss, in the text of Sabour 2017."""
 RECONSTRUCTION_CODE = 0.01
@@ -33,7 +36,7 @@ RECONSTRUCTION_CODE = 0.01
 classes too, so that its reconstruction weighs twenty times as much."""
 _CHOICES = (
     *(("task", TaskName), ("loss", LossName), ("schedule", Schedule), ("pad", Pad)),
-    *(("convolutions", Precision), ("votes", Precision)),
+    *(("convolutions", Precision), ("votes", Precision), ("keep", Kept)),
 )
 
 
@@ -84,6 +87,10 @@ class Recipe(Augmentation):
     average_decay: float = 0.0
     """Decay of the exponential moving average of the weights (lower in the first steps), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""
+
+    keep: Kept = "last"
+    """Which weights are exported: those of the last step, or the latest of those with the fewest
+    errors on held-out images, where some are held out."""
 
     def __post_init__(self) -> None:
         if not 0 < self.epochs < math.inf or self.batch_size < 1 or self.learning_rate <= 0:
@@ -254,7 +261,7 @@ _PICTURE_NETWORK = AttentionConfig(
 )
 _PICTURES = Recipe(
     "pictures",
-    dataset="cifar-10",
+    dataset=FOLDER,
     network=_PICTURE_NETWORK,
     epochs=30,
     learning_rate=2e-3,
@@ -307,6 +314,7 @@ _PRESETS = (
     replace(
         _PICTURES,
         name="cifar10",
+        dataset="cifar-10",
         network=replace(
             _PICTURE_NETWORK, stem=(*_PICTURE_STEM, Conv(96, 3, 2)), decoder_hidden=(256, 64)
         ),

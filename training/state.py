@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import secrets
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ class CheckpointError(TrainingError):
     """A checkpoint is missing, corrupt or of another run."""
 
 
+@dataclass(frozen=True)
+class Best:
+    """The weights with the fewest errors on held-out images so far; of equals the latest."""
+
+    error_percent: float
+    step: int
+    weights: dict[str, Any]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """Where a run stands: enough to continue it as if it had never stopped, and to export it."""
@@ -67,6 +77,10 @@ class Checkpoint:
     """The trained weights, where `network` has their average."""
     optimiser: dict[str, Any]
     """Its state; empty where the run is complete and nothing goes on, or where it was cut."""
+    best: Best | None = None
+    """Where the recipe keeps the best weights, and the run goes on."""
+    unlogged: dict[str, float] = field(default_factory=dict)
+    """Sums of the losses of steps since the last line of metrics, by name, and how many `steps`."""
 
     @property
     def run(self) -> Run:
@@ -83,14 +97,15 @@ class Checkpoint:
             name: tensor.half() if tensor.numel() >= LARGE else tensor
             for name, tensor in self.network.items()
         }
-        return replace(self, network=network, trained=None, optimiser={})
+        return replace(self, network=network, trained=None, optimiser={}, best=None)
 
     def save(self, path: Path) -> None:
         """Write to `path` in one step, so that a kill leaves the old file or the new one."""
         recipe = json.loads(json.dumps(self.recipe.to_dict()))  # plain lists: torch loads no others
         runs, pictures = [run.to_dict() for run in self.runs], self.pictures
         described = {"recipe": recipe, "runs": runs, "pictures": pictures and pictures.to_dict()}
-        values = {**self.__dict__, **described, "version": _VERSION}
+        best = self.best and vars(self.best)
+        values = {**self.__dict__, **described, "best": best, "version": _VERSION}
         with replacing(path) as file:
             torch.save(values, file)
 
@@ -114,6 +129,7 @@ class Checkpoint:
                 "recipe": Recipe.from_dict(values["recipe"]),
                 "pictures": values["pictures"] and Pictures.from_dict(values["pictures"]),
                 "runs": tuple(Run.from_dict(run) for run in values["runs"]),
+                "best": Best(**best) if (best := values.get("best")) else None,
             }
             return Checkpoint(**{**values, **typed})
         except _UNREADABLE as error:
@@ -213,6 +229,8 @@ class TrainingState:
             held_out=plan.held_out,
         )
         self._before: tuple[Run, ...] = ()
+        self.best: Best | None = None
+        self.unlogged: dict[str, float] = {}
 
     @property
     def result(self) -> Network:
@@ -241,6 +259,14 @@ class TrainingState:
             devices=tuple(dict.fromkeys((*run.devices, self._device_name))),
             convolutions=tuple(dict.fromkeys((*run.convolutions, self._precision))),
         )
+
+    def compare(self, error_percent: float) -> None:
+        """Keep the result where the recipe says so and no earlier one had fewer errors."""
+        least = math.inf if self.best is None else self.best.error_percent
+        if self._plan.recipe.keep == "best" and error_percent <= least:
+            weights = self.result.state_dict()
+            copies = {name: weight.to("cpu", copy=True) for name, weight in weights.items()}
+            self.best = Best(error_percent, self.run.steps, copies)
 
     def start_from(self, other: Checkpoint, *, fitting: bool = False) -> tuple[str, ...]:
         """Take the weights of another run; this one's recipe and steps start anew.
@@ -285,16 +311,22 @@ class TrainingState:
 
         Args:
             examples: in an epoch.
-            complete: whether nothing goes on from here; then the result alone is kept.
+            complete: whether nothing goes on from here; then the result alone is kept, or the
+                best one.
         """
+        best, network = self.best, self.result.state_dict()
+        if complete and best:
+            network, self.run = best.weights, replace(self.run, kept_step=best.step)
         Checkpoint(
             recipe=self._plan.recipe,
             pictures=self._plan.pictures,
             examples=examples,
             runs=(*self._before, self.run),
-            network=self.result.state_dict(),
+            network=network,
             trained=None if complete or self._average is None else self.network.state_dict(),
             optimiser={} if complete else self.optimiser.state_dict(),
+            best=None if complete else best,
+            unlogged=self.unlogged,
         ).save(self._plan.checkpoint_path)
 
     def restore(self) -> None:
@@ -324,6 +356,7 @@ class TrainingState:
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} does not fit: {error}") from error
         self.run, self._before = run, tuple(before)
+        self.best, self.unlogged = saved.best, saved.unlogged
 
 
 class RunningAverage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from training.data.datasets import Examples
 from training.data.pairs import PairStream, validation_pairs
 from training.device import convolution_precision
 from training.losses import Losses, classification_loss, reconstruction_loss
+from training.preview import draw_preview
 from training.recipes import Recipe, TaskName
 
 
@@ -23,7 +25,7 @@ class Task(ABC):
     def __init__(
         self, recipe: Recipe, training: Examples, *, seed: int, device: torch.device
     ) -> None:
-        self._recipe = recipe
+        self._recipe, self._training = recipe, training
         self.batches = self._stream(training, seed=seed, device=device)
         self._device = device
         self._classify = classification_loss(recipe)
@@ -41,6 +43,11 @@ class Task(ABC):
     @abstractmethod
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
         """Metrics on held-out images, `validation_error_percent` among them."""
+
+    def draw(  # noqa: B027  pairs have none
+        self, network: Network, held_out: Examples | None, target: Path
+    ) -> None:
+        """Draw a preview of reconstructions, where the network decodes single images."""
 
     def losses(self, network: Network, rows: Tensor, step: Tensor) -> Losses:
         """Loss terms of a batch, or of this process's rows of it; `step` is a scalar tensor.
@@ -79,6 +86,14 @@ class Single(Task):
         """How often the most present class is not the label."""
         error = error_percent(network, validation, self._device)
         return {"validation_error_percent": error}
+
+    def draw(self, network: Network, held_out: Examples | None, target: Path) -> None:
+        """Some held-out images, or else images that are trained on, and below what is drawn."""
+        if (
+            self._recipe.reconstruction_weight
+            and "decode" in family_of(self._recipe.network).offers
+        ):
+            draw_preview(network, held_out or self._training, self._device, target)
 
 
 class Pairs(Task):

@@ -16,11 +16,14 @@ from torch import Tensor
 from model.capsnet import Network
 from training.device import CudaGraph, Processes
 from training.losses import Losses, total_loss
-from training.metrics import Meter, RunLog
+from training.metrics import VALIDATION_ERROR, Meter, RunLog
+from training.preview import PREVIEW
 from training.recipes import Recipe
 from training.state import Plan, TrainingError, TrainingState
 from training.tasks import TASKS
 
+LEAST_STEPS = 25
+"""From one validation to the next, where the best weights are kept: short epochs are of fewer."""
 _ALONE = Processes()
 
 
@@ -73,6 +76,9 @@ class Trainer:
         self._compute: Callable[[Sequence[Tensor]], Losses] = self._descend
         if device.type == "cuda":
             self._compute = CudaGraph(self._descend, buffers=list(self.network.buffers()))
+        self._meter: Meter | None = None
+        self.error_percent: float | None = None
+        """Of held-out images, when they were last looked at."""
         kind = TASKS[plan.recipe.task]
         self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
 
@@ -122,7 +128,8 @@ class Trainer:
             TrainingError: the loss is no longer finite; the last checkpoint is kept.
         """
         start = saved = clock()
-        before, meter = self.state.run.seconds, Meter(self.processes, start)
+        before = self.state.run.seconds
+        meter = self._meter = Meter(self.processes, start, self.state.unlogged)
         name, done = self.plan.recipe.name, self.done_steps
         shown = self._log.shown(name, total=self.total_steps, done=done)
         with stop_signals() as stopped, shown:
@@ -170,6 +177,8 @@ class Trainer:
         Raises:
             TrainingError: a weight is not finite; the last checkpoint is kept.
         """
+        if self._meter:
+            self.state.unlogged = self._meter.sums()
         if not all(weight.isfinite().all() for weight in self.network.parameters()):
             raise TrainingError(
                 f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
@@ -188,7 +197,9 @@ class Trainer:
 
     @property
     def _epoch(self) -> float:
-        return self.done_steps * self.plan.recipe.batch_size / len(self.task.batches)
+        """Of the recipe's, which the last batch may exceed."""
+        done = self.done_steps * self.plan.recipe.batch_size / len(self.task.batches)
+        return min(done, self.plan.recipe.epochs)
 
     def _add_losses(self, losses: dict[str, float], steps_per_s: float) -> None:
         if not math.isfinite(sum(losses.values())):
@@ -207,11 +218,18 @@ class Trainer:
     def _validate(self, every: int | None) -> None:
         """Measure the error on what is held out, where that is due and this process leads."""
         held_out = self.plan.validation
-        every = every or math.ceil(len(self.task.batches) / self.plan.recipe.batch_size)
+        if not every:
+            every = math.ceil(len(self.task.batches) / self.plan.recipe.batch_size)
+            every = max(every, LEAST_STEPS) if self.plan.recipe.keep == "best" else every
         due = self.done_steps % every == 0 or self.complete
-        if due and held_out and self.processes.leads:
+        if not due or not self.processes.leads:
+            return
+        if held_out:
             errors = self.task.errors(self.state.result, held_out)
+            self.error_percent = errors[VALIDATION_ERROR]
             self._log.add(step=self.done_steps, epoch=self._epoch, **errors)
+            self.state.compare(self.error_percent)
+        self.task.draw(self.state.result, held_out, self.plan.directory / PREVIEW)
 
 
 def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from training import __main__
 from training.data.datasets import Examples
+from training.preview import PREVIEW
 from training.recipes import PRESETS, Recipe
 from training.state import CHECKPOINT, Checkpoint, Plan
 
@@ -115,14 +116,20 @@ def test_a_folder_of_pictures_is_learnt(train: Train, tmp_path: Path, pets: Path
     """The checkpoint has what export needs of it, and the recipe what suits photographs."""
     run_dir = tmp_path / "run"
     options = ("--data", str(pets), "--set", "affine=0.1")
-    assert 0 == train(run_dir, *options).exit_code
+    result = train(run_dir, *options)
+    assert 0 == result.exit_code
+    assert (
+        "10 pictures of 2 classes to learn from, 2 held out, seen at 28x28 px: 834 steps of 8;"
+        in (plain(result))
+    )
     checkpoint = saved(run_dir)
     recipe, pictures = checkpoint.recipe, checkpoint.pictures
-    assert ("pets", True, "reflect", 0.1) == (
+    assert ("pets", False, "reflect", 0.1, "best") == (
         recipe.dataset,
         recipe.flip,
         recipe.pad,
         recipe.affine,
+        recipe.keep,
     )
     assert ((3, 28, 28), 2) == (recipe.network.image_shape, recipe.network.num_classes)
     assert pictures is not None
@@ -187,9 +194,38 @@ def test_speeds_are_told_and_written(train: Train, tmp_path: Path) -> None:
     assert "batch_size=16 votes=bfloat16" in json.loads(file.read_text())
 
 
+def test_a_run_tells_what_it_kept_and_what_to_do(tmp_path: Path, pets: Path) -> None:
+    """Of noise hardly anything is learnt: the advice says what the error of guessing is."""
+    run_dir = tmp_path / "run"
+    options = ["--set", "epochs=5", "--data", str(pets), "--run-dir", str(run_dir)]
+    sizes = ["--set", "stem=[[4,5,2,1],[8,3,2,1]]", "--set", "decoder_hidden=8,8"]
+    network = ["--set", "flip=false", "--set", "primary_dim=4"]
+    arguments = ["train", "mnist-attention", *options, *sizes, *network, "--device=cpu"]
+    result = CliRunner().invoke(__main__.app, arguments)
+    text = plain(result)
+    assert 0 == result.exit_code, text
+    kept = re.search(r"kept are the weights of step (\d+), the best .*: (\S+) % validation", text)
+    assert kept
+    assert int(kept[1]) == saved(run_dir).run.kept_step
+    assert ("hardly better than guessing (50 %)" in text) == (float(kept[2]) >= 40)
+    assert (run_dir / PREVIEW).is_file()
+
+
+def test_pictures_need_a_folder(tmp_path: Path) -> None:
+    """Nothing is downloaded and no run begins in place of it."""
+    run_dir = tmp_path / "run"
+    arguments = ["train", "pictures", "--run-dir", str(run_dir), "--data-dir", str(tmp_path)]
+    result = CliRunner().invoke(__main__.app, arguments)
+    assert "with a subfolder for each class: say where it is" in str(result.exception)
+    assert not run_dir.exists()
+    refused = CliRunner().invoke(__main__.app, ["gpu-run", str(tmp_path / "out"), "pictures-1"])
+    assert "pictures-1 learns from a folder" in plain(refused)
+
+
 def test_presets_are_listed() -> None:
     """With family, data set, epochs and parameters."""
     lines = CliRunner().invoke(__main__.app, ["presets"]).output.splitlines()
+    assert any(re.match(r" *pictures +attention +--data FOLDER +30 ", line) for line in lines)
     assert ["mnist", "dynamic", "mnist", "120", "8,215,568"] in [line.split() for line in lines]
     assert len(PRESETS) == len(lines) - 1
 

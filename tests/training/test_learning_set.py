@@ -37,7 +37,7 @@ def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
     network = learns.recipe.network
     assert ((3, 28, 32), 3) == (network.image_shape, network.num_classes)
     assert "pets" == learns.recipe.dataset == learns.dataset.name
-    assert (27, 3) == (len(learns.training.labels), len(learns.validation.labels))
+    assert (24, 6) == (len(learns.training.labels), len(learns.validation.labels))
     assert 30 == len(learns.all.images)
 
 
@@ -59,15 +59,33 @@ def test_a_folder_is_not_taken_for_a_published_data_set(folder: Folder, tiny: Re
 
 
 def test_pictures_have_no_strokes(tiny: Recipe) -> None:
-    """They are mirrored, and reflected at their edges, but not bent."""
-    recipe = for_pictures(replace(tiny, affine=0.5, elastic_px=1))
-    assert (True, "reflect", 0, 0) == (recipe.flip, recipe.pad, recipe.affine, recipe.elastic_px)
+    """They are mirrored, and reflected at their edges, but not bent; all else is the preset's."""
+    recipe = for_pictures(replace(tiny, affine=0.5, elastic_px=1), 2000)
+    assert replace(tiny, flip=True, pad="reflect") == recipe
+
+
+@pytest.mark.parametrize("name", ["pictures", "mnist-compact", "mnist-matrix", "mnist-baseline"])
+@pytest.mark.parametrize("count", [10, 40, 400, 1999])
+def test_few_pictures_are_learnt_for_enough_steps(name: str, count: int) -> None:
+    """In small batches, not mirrored, drawn more closely; the best weights are kept."""
+    preset = PRESETS[name]
+    recipe = for_pictures(preset, count)
+    steps = recipe.epochs * count / recipe.batch_size
+    assert steps == pytest.approx(max(1000, preset.epochs * count / preset.batch_size), rel=0.01)
+    assert (16, False, "best") == (recipe.batch_size, recipe.flip, recipe.keep)
+    assert 0.005 == recipe.reconstruction_weight
+    assert recipe.spread_steps <= max(1000, steps) / 9
+
+
+def test_few_pictures_do_not_make_a_decoder(tiny: Recipe) -> None:
+    """A recipe that trains none trains none."""
+    assert 0 == for_pictures(replace(tiny, reconstruction_weight=0), 40).reconstruction_weight
 
 
 def test_pairs_are_of_digits() -> None:
     """A recipe for pairs learns no folder."""
     with pytest.raises(DatasetError, match="multimnist learns pairs"):
-        for_pictures(PRESETS["multimnist"])
+        for_pictures(PRESETS["multimnist"], 40)
 
 
 def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
@@ -106,6 +124,7 @@ def test_a_moved_folder_is_the_same(folder: Folder, tiny: Recipe, tmp_path: Path
     ("change", "message"),
     [
         ("dataset", "letters is no published data set"),
+        ("folder", "pictures learns from a folder of your own .*: say where it is with --data"),
         ("classes", "--set network.num_classes=10"),
         ("size", "--set network.height=28"),
     ],
@@ -115,6 +134,7 @@ def test_a_recipe_and_its_data_set_do_not_fit(tmp_path: Path, change: str, messa
     mnist = PRESETS["mnist-attention"]
     recipe = {
         "dataset": replace(mnist, dataset="letters"),
+        "folder": PRESETS["pictures"],
         "classes": replace(mnist, network=replace(mnist.network, num_classes=3)),
         "size": replace(mnist, network=replace(mnist.network, height=36)),
     }[change]

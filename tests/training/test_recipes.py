@@ -129,7 +129,7 @@ def test_a_preset_knows_its_name(name: str) -> None:
     assert name == PRESETS[name].name
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", sorted(PRESETS.keys() - {"pictures"}))
 def test_a_preset_fits_its_data_set(name: str) -> None:
     """A preset's network has a capsule for each class, and images of its data set's channels."""
     dataset, network = DATASETS[PRESETS[name].dataset], PRESETS[name].network

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from training.data.datasets import Examples
+from training.losses import Losses
 from training.recipes import Recipe
 from training.state import Checkpoint, CheckpointError, TrainingError
+from training.tasks import Single
 from training.trainer import Trainer
 
 MakeTrainer = Callable[..., Trainer]
@@ -206,3 +210,74 @@ def test_nothing_to_resume_is_an_error(make_trainer: MakeTrainer) -> None:
     """Resuming a run that never was does not start one."""
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
         make_trainer(resume=True)
+
+
+@pytest.mark.parametrize("interrupt", [1, 3, 5])
+def test_a_resumed_run_prints_the_same_losses(make_trainer: MakeTrainer, interrupt: int) -> None:
+    """A line's means are over all steps since the line before, also those before the stop."""
+    through = make_trainer("through")
+    through.run(log_every=4)
+    make_trainer().run(max_minutes=interrupt - 0.5, log_every=4, clock=minutes())
+    resumed = make_trainer(resume=True)
+    resumed.run(log_every=4)
+    assert losses(through) == pytest.approx(losses(resumed))
+
+
+def losses(trainer: Trainer) -> dict[tuple[int, str], float]:
+    """By step and term."""
+    lines = (trainer.plan.directory / "metrics.jsonl").read_text().splitlines()
+    found = [(line["step"], name, line[name]) for line in map(json.loads, lines) for name in line]
+    return {(step, name): value for step, name, value in found if name.endswith("_loss")}
+
+
+def test_the_last_epoch_is_the_recipes(make_trainer: MakeTrainer, tiny: Recipe) -> None:
+    """The last batch may be of a few images more: 2 epochs of 24 images in batches of 7."""
+    trainer = make_trainer(recipe=replace(tiny, batch_size=7))
+    trainer.run(log_every=1)
+    lines = (trainer.plan.directory / "metrics.jsonl").read_text().splitlines()
+    assert [7 / 24, 2] == [json.loads(lines[0])["epoch"], json.loads(lines[-1])["epoch"]]
+
+
+@pytest.fixture
+def wavering(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Errors on held-out images, as the trainer finds them one after the other."""
+    errors = [50.0, 25.0, 25.0, 75.0]
+    told = iter(errors)
+    monkeypatch.setattr(Single, "errors", lambda *_: {"validation_error_percent": next(told)})
+    return errors
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_best_weights_are_kept(
+    make_trainer: MakeTrainer, bars: Examples, tiny: Recipe, wavering: list[float], *, stopped: bool
+) -> None:
+    """Those of step 75, the latest with the fewest errors, also if the run was stopped later."""
+    recipe = replace(tiny, epochs=100 / 3, keep="best")
+    options: dict[str, Any] = {"validation": bars, "recipe": recipe}
+    trainer = make_trainer(**options)
+    kept: dict[int, Tensor] = {}
+    step = trainer.step
+
+    def watch() -> Losses:
+        done = step()
+        kept[trainer.done_steps] = trainer.network.decoder.pixels.weight.detach().clone()
+        return done
+
+    trainer.step = watch  # type: ignore[method-assign]
+    trainer.run(max_minutes=79.5 if stopped else math.inf, clock=minutes())
+    if stopped:
+        trainer = make_trainer(resume=True, **options)
+        trainer.run()
+    saved = Checkpoint.load(trainer.plan.checkpoint_path)
+    assert (75, 100, None) == (saved.run.kept_step, saved.run.steps, saved.best)
+    torch.testing.assert_close(kept[75], saved.network["decoder.pixels.weight"], rtol=0, atol=0)
+    assert wavering[-1] == trainer.error_percent
+
+
+def test_the_last_weights_are_kept_where_nothing_is_held_out(
+    make_trainer: MakeTrainer, tiny: Recipe
+) -> None:
+    """There is nothing to tell which are best."""
+    trainer = make_trainer(recipe=replace(tiny, keep="best"))
+    trainer.run()
+    assert 0 == Checkpoint.load(trainer.plan.checkpoint_path).run.kept_step

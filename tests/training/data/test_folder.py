@@ -10,7 +10,7 @@ from PIL import Image
 
 from model.preprocess import crop
 from training.data import folder as folders
-from training.data.folder import Folder, load_folder
+from training.data.folder import Folder, count_pictures, load_folder
 from training.data.source import DatasetError
 
 RED, GREEN, GREY = (200, 10, 30), (10, 200, 30), (90, 90, 90)
@@ -58,7 +58,7 @@ def test_classes_are_the_folders_in_order(fruit: Path) -> None:
 def test_a_folder_is_described_as_published_data_sets_are(fruit: Path) -> None:
     """Its name suits a bundle."""
     dataset = load(fruit, seed=7).dataset
-    assert ("our-fruit", (3, 30, 40), "crop", 3) == (
+    assert ("our-fruit", (3, 30, 40), "crop", 6) == (
         dataset.name,
         dataset.image_shape,
         dataset.preprocess,
@@ -85,13 +85,21 @@ def test_types_are_those_of_examples(fruit: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "apples", "pears"), [(0.1, 2, 1), (0.25, 5, 2), (0.001, 1, 1), (0.999, 19, 9)]
+    ("share", "apples", "pears"), [(0.1, 4, 2), (0.25, 5, 2), (0.001, 4, 2), (0.999, 19, 9)]
 )
 def test_each_class_gives_its_share(fruit: Path, share: float, apples: int, pears: int) -> None:
-    """One picture at least is held out, and one at least is not."""
+    """Of few pictures a fifth, up to four; one at least is not held out."""
     _, training, validation = load(fruit, held_out=share)
     assert [apples, pears] == np.bincount(validation.labels).tolist()
     assert [20 - apples, 10 - pears] == np.bincount(training.labels).tolist()
+
+
+def test_pictures_are_counted_before_they_are_opened(fruit: Path) -> None:
+    """Broken ones too, but a folder of nothing is an error."""
+    (fruit / "pear" / "broken.png").write_bytes(b"no picture")
+    assert 31 == count_pictures(fruit)
+    with pytest.raises(DatasetError, match="nowhere is not a folder"):
+        count_pictures(fruit / "nowhere")
 
 
 def test_nothing_need_be_held_out(fruit: Path) -> None:
@@ -127,10 +135,10 @@ def test_other_classes_do_not_change_what_is_held_out(fruit: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "keep_size", "expected"),
     [
-        pytest.param((64, 20), True, (20, 64), id="small"),
-        pytest.param((65, 20), True, (28, 28), id="too wide"),
-        pytest.param((20, 65), True, (28, 28), id="too high"),
-        pytest.param((64, 20), False, (28, 28), id="not wanted"),
+        pytest.param((40, 20), True, (20, 40), id="small"),
+        pytest.param((41, 20), True, (28, 28), id="too wide"),
+        pytest.param((20, 41), True, (28, 28), id="too high"),
+        pytest.param((40, 20), False, (28, 28), id="not wanted"),
     ],
 )
 def test_small_pictures_of_one_size_keep_it(
@@ -141,6 +149,20 @@ def test_small_pictures_of_one_size_keep_it(
         paint(tmp_path, name, [RED] * 2, size=size)
     dataset = load(tmp_path, keep_size=keep_size).dataset
     assert (3, *expected) == dataset.image_shape
+
+
+@pytest.mark.parametrize(("size", "expected"), [((64, 20), (20, 64)), ((65, 20), (28, 28))])
+def test_many_pictures_may_be_larger(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+    expected: tuple[int, int],
+) -> None:
+    """There is enough to learn from."""
+    monkeypatch.setattr(folders, "FEW", 4)
+    for name in "ab":
+        paint(tmp_path, name, [RED] * 2, size=size)
+    assert (3, *expected) == load(tmp_path).dataset.image_shape
 
 
 def test_pictures_of_several_sizes_get_the_callers(fruit: Path) -> None:

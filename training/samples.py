@@ -1,0 +1,49 @@
+"""Pictures of one's own that go into a bundle, so that people have something to try it on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from model.canvas import enlarge, png
+from model.preprocess import scale
+from training.data.datasets import Examples
+
+SAMPLES, INDEX = "samples", "samples.json"
+MOST_SAMPLES = 10
+
+
+def write_samples(
+    examples: Examples, class_names: Sequence[str], folder: Path, *, source: str
+) -> None:
+    """Up to ten images as the network sees them, one class after the other, and what they are."""
+    folder.mkdir()
+    index = []
+    for number, row in enumerate(_choose(examples)):
+        label = int(examples.labels[row])
+        words = re.findall(r"[a-z0-9]+", class_names[label].lower()) or [f"class-{label}"]
+        file = f"{number:02}-{'-'.join(words)}.png"
+        (folder / file).write_bytes(png(enlarge(scale(examples.images[row]), 1)))
+        index.append(
+            {
+                "file": file,
+                "label": label,
+                "class_name": class_names[label],
+                "licence": "yours",
+                "source": source,
+            }
+        )
+    (folder / INDEX).write_text(f"{json.dumps(index, indent=2, ensure_ascii=False)}\n")
+
+
+def _choose(examples: Examples) -> list[int]:
+    """Rows of the first image of each class, then of the second, while there is room; by class."""
+    labels = examples.labels
+    by_class = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
+    turns = [row for rows in zip_longest(*by_class) for row in rows if row is not None]
+    return sorted(turns[:MOST_SAMPLES], key=lambda row: (examples.labels[row], row))
