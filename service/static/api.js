@@ -4,8 +4,9 @@ const KEY = "capsnet-api-key";
 /** What a header can hold. */
 const WRITABLE = /^[!-~]+$/;
 const WAITING = new Set([429, 503]);
+const UNREACHED_S = 3;
 
-/** RFC 9457 problem details, or what stands for them where the service was not reached. */
+/** RFC 9457 problem details, or what stands for them where the service was not reached: status 0. */
 export class Problem extends Error {
   constructor(status, { title, detail, parameter }) {
     super(detail ?? title);
@@ -35,7 +36,7 @@ export const listener = {
 };
 
 /**
- * Ask the service; tries again for as long as it says when to, with the key where it wants one.
+ * Ask the service; tries again while it says when to or does not answer, with the key where it wants one.
  *
  * @param {string} path
  * @param {{query?: object, body?: FormData | object, accept?: string, wanted?: () => boolean}} [options]
@@ -45,8 +46,17 @@ export const listener = {
 export async function ask(path, { query = {}, body, accept = "application/json", wanted = () => true } = {}) {
   const url = `${path}${search(query)}`;
   let waited = false;
+  const wait = async (problem, seconds) => {
+    await listener.waiting(problem, seconds, wanted);
+    if (!wanted()) throw new Overtaken(problem.title);
+    waited = true;
+  };
   for (;;) {
-    const answer = await send(url, body, accept);
+    const answer = await send(url, body, accept).catch(() => null);
+    if (!answer) {
+      await wait(new Problem(0, { title: "The service does not answer." }), UNREACHED_S);
+      continue;
+    }
     if (answer.ok) {
       if (waited) listener.served();
       return accept === "application/json" ? answer.json() : answer.blob();
@@ -56,27 +66,21 @@ export async function ask(path, { query = {}, body, accept = "application/json",
     if (answer.status === 401) {
       sessionStorage.setItem(KEY, await listener.askForKey(problem));
     } else if (WAITING.has(answer.status) && seconds) {
-      await listener.waiting(problem, seconds, wanted);
-      if (!wanted()) throw new Overtaken(problem.title);
-      waited = true;
+      await wait(problem, seconds);
     } else {
       throw problem;
     }
   }
 }
 
-async function send(url, body, accept) {
+function send(url, body, accept) {
   const headers = { Accept: accept };
   const key = sessionStorage.getItem(KEY);
   if (key && WRITABLE.test(key)) headers["X-API-Key"] = key;
   const form = body instanceof FormData;
   if (body && !form) headers["Content-Type"] = "application/json";
   const content = body && !form ? JSON.stringify(body) : body;
-  try {
-    return await fetch(url, { method: body ? "POST" : "GET", headers, body: content });
-  } catch {
-    throw new Problem(0, { title: "The service does not answer.", detail: "Is it running?" });
-  }
+  return fetch(url, { method: body ? "POST" : "GET", headers, body: content });
 }
 
 async function read(answer) {

@@ -125,10 +125,14 @@ def test_a_service_that_starts_is_waited_for(browser: Browser, tmp_path: Path) -
         assert all("503" in complaint for complaint in playground.complaints)
 
 
-def test_a_service_that_is_gone_is_named(playground: Playground) -> None:
-    """No answer at all is said in words, too."""
+def test_a_service_that_is_gone_is_named_until_it_is_back(playground: Playground) -> None:
+    """No answer at all is said in words, too; what was asked for is answered after a restart."""
     playground.page.route("**/classify*", lambda route: route.abort())
-    playground.take_sample(3)
-    playground.page.get_by_role("status").filter(has_text="does not answer").wait_for()
+    playground.page.locator("#pad").get_by_role("button", name="Sample 3").click()
+    notice = playground.page.get_by_role("status")
+    notice.filter(has_text="The service does not answer. Trying again in").wait_for()
+    playground.page.unroute("**/classify*")
+    playground.page.locator("#verdict strong", has_text="3").wait_for()
+    assert "" == playground.page.locator("#notice").inner_text()
     assert all("ERR_FAILED" in complaint for complaint in playground.complaints)
     playground.complaints.clear()
