@@ -14,12 +14,20 @@ export function takeDrops(pad) {
   });
 }
 
-/** Pictures that are pasted go to the pad that is pointed at, else to an empty one in view. */
-export function takePastes(pads) {
-  document.addEventListener("paste", (event) => {
-    const [file] = event.clipboardData.files;
+/** Pictures that are pasted, or dropped beside a pad, go to the one that is pointed at, else to an empty one in view. */
+export function takeStrays(pads) {
+  const take = ([file]) => {
     const inView = pads.filter((one) => one.paper.offsetParent !== null);
     const pad = inView.find((one) => one.pointedAt) ?? inView.find((one) => one.empty) ?? inView[0];
     if (file && pad) pad.take(file);
+  };
+  document.addEventListener("paste", (event) => take(event.clipboardData.files));
+  document.addEventListener("dragover", (event) => {
+    if (event.dataTransfer.types.includes("Files")) event.preventDefault(); // else the browser opens the file
+  });
+  document.addEventListener("drop", (event) => {
+    if (event.defaultPrevented || !event.dataTransfer.types.includes("Files")) return; // a pad's, or no file
+    event.preventDefault();
+    take(event.dataTransfer.files);
   });
 }

@@ -4,7 +4,7 @@ import { onTravel, recall, remember } from "./address.js";
 import { pause } from "./api.js";
 import { offerModels, pad, restoreDigit } from "./digit.js";
 import { find } from "./dom.js";
-import { takePastes } from "./handover.js";
+import { takeStrays } from "./handover.js";
 import "./help.js";
 import { forPairs, loadModels } from "./models.js";
 import { calm, complain } from "./notice.js";
@@ -43,7 +43,7 @@ async function startUntilItWorks() {
 }
 
 const { pads, restorePair } = pairPads(find("pair"), { models: startUntilItWorks(), fail: complain });
-takePastes([pad, ...pads]);
+takeStrays([pad, ...pads]);
 onTravel(() => {
   tasks.open(recall("tab"));
   restoreDigit();

@@ -21,8 +21,11 @@ HAND_OVER = """([kind, bytes]) => {
   if (kind === "paste") {
     document.dispatchEvent(new ClipboardEvent(kind, { ...options, clipboardData: transfer }));
   } else {
-    const pad = document.querySelector("#pad .pad");
-    pad.dispatchEvent(new DragEvent(kind, { ...options, dataTransfer: transfer }));
+    const place = document.querySelector(kind === "drop" ? "#pad .pad" : "#lengths");
+    for (const event of ["dragover", "drop"]) {
+      const drag = new DragEvent(event, { ...options, dataTransfer: transfer });
+      if (place.dispatchEvent(drag)) throw new Error(`the browser opens the file: ${event}`);
+    }
   }
 }"""
 
@@ -57,9 +60,9 @@ def test_every_control_has_a_name(playground: Playground) -> None:
         assert name.strip()
 
 
-@pytest.mark.parametrize("kind", ["drop", "paste"])
+@pytest.mark.parametrize("kind", ["drop", "drop beside the pad", "paste"])
 def test_pictures_are_taken_from_elsewhere(kind: str, playground: Playground) -> None:
-    """A file that is dropped on the pad or pasted into the page is read."""
+    """A file that is dropped on the page or pasted into it is read, and the page stays."""
     content = list((SAMPLES / "7.png").read_bytes())
     playground.page.evaluate(HAND_OVER, [kind, content])
     playground.settle()
