@@ -16,7 +16,6 @@ import { sweepTable } from "./sweep.js";
  * @returns {Promise<Node[]>}
  */
 export async function drawCompare(scene, others, wanted) {
-  if (!others.length) return [make("p", { class: "quiet" }, "This service has no other network for these classes.")];
   const result = make("div", { class: "compare" });
   const choice = make("select", { id: "other" }, ...others.map(({ name }) => make("option", { value: name }, name)));
   choice.value = (others.find(({ name }) => name === recall("other")) ?? others[0]).name;

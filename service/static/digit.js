@@ -31,8 +31,7 @@ const lenses = {
   sweep: lens(find("sweep"), drawSweep),
   routing: lens(find("routing"), drawRouting),
   walk: lens(find("walk"), drawWalk),
-  compare: lens(find("compare"), (shown, wanted) =>
-    drawCompare(shown, models.filter((one) => comparable(one, shown.model)), wanted)),
+  compare: lens(find("compare"), (shown, wanted) => drawCompare(shown, others(shown.model), wanted)),
 };
 const decode = decoder((image, { scene: moved }) => {
   calm();
@@ -106,6 +105,11 @@ function placeSliders() {
   showPose(prediction.poses[target], dimensionMeanings(model, target), draw);
 }
 
+/** The networks that a network can be compared with. */
+function others(model) {
+  return models.filter((one) => comparable(one, model));
+}
+
 function chosenModel() {
   return models.find((model) => model.name === modelChoice.value);
 }
@@ -150,7 +154,7 @@ function showModel() {
   find("missing").textContent = missing(model);
   find("reconstructed").hidden = !offers(model, "decode");
   const needs = { pose: "decode", sweep: "decode", routing: "trace" };
-  views.offer((panel) => !needs[panel] || offers(model, needs[panel]));
+  views.offer((panel) => (panel === "compare" ? others(model).length : !needs[panel] || offers(model, needs[panel])));
   whole.classList.toggle("photos", forPhotos(model));
   whole.style.setProperty("--ratio", `${model.width} / ${model.height}`);
   pad.takesDrawings(!forPhotos(model));

@@ -15,18 +15,20 @@ import { offerTour } from "./tour.js";
 
 const RETRY_S = 3;
 
-const tasks = tabs(document.querySelector(".top [role=tablist]"), (panel, picked) => {
+const taskList = find("tasks");
+const tasks = tabs(taskList, (panel, picked) => {
   for (const part of [find("model"), find("model-label")]) part.hidden = panel !== "digit";
   if (picked) remember({ tab: panel });
 });
 
 async function start() {
   const models = await loadModels();
-  const single = models.filter((model) => !forPairs(model));
-  find("tab-digit").hidden = !single.length;
+  const found = { digit: models.filter((model) => !forPairs(model)), pair: models.filter(forPairs) };
+  taskList.hidden = Object.values(found).some((some) => !some.length);
+  tasks.offer((panel) => found[panel].length);
   tasks.open(recall("tab"));
-  await offerModels(single);
-  return models.filter(forPairs);
+  await offerModels(found.digit);
+  return found.pair;
 }
 
 async function startUntilItWorks() {

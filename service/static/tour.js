@@ -23,17 +23,18 @@ const STEPS = [
   {
     at: "#pose",
     title: "Pose dimensions",
-    text: "A pose is a vector. Move one of its dimensions and watch the reconstruction. Many dimensions change one "
-      + "property, such as thickness or slant, and are named after it.",
+    text: "A pose is a vector. Move one of its dimensions and watch the reconstruction. Dimensions that change one "
+      + "property, such as thickness or slant, are named after it and come first.",
     act: click("#tab-pose"),
     needs: "tab-pose",
   },
   {
     at: "#routing",
     title: "Routing",
-    text: "Places in the picture vote for classes, and votes that agree get more weight. Move the slider back to "
+    text: "Capsules vote for classes, and votes that agree get more weight. If there is a slider, move it back to "
       + "iteration 1 to see how the weights change. Orange supports the class, blue opposes it.",
     act: click("#tab-routing"),
+    needs: "tab-routing",
     needs: "tab-routing",
   },
   {
@@ -46,6 +47,7 @@ const STEPS = [
       takeSample("#pair section:nth-of-type(1)", 3)();
       takeSample("#pair section:nth-of-type(2)", 5)();
     },
+    needs: "tab-pair",
   },
 ];
 const card = find("tour");
@@ -56,19 +58,22 @@ let place = 0;
 function takeSample(pad, label) {
   return () => {
     const empty = document.querySelector(`${pad} .tools button + button:disabled`); // nothing to clear
-    if (empty) document.querySelectorAll(`${pad} .samples button`)[label]?.click();
+    const samples = document.querySelectorAll(`${pad} .samples button`);
+    if (empty) (samples[label] ?? samples[0])?.click();
   };
 }
 
 /** Offer the tour to who has neither seen nor dismissed it. */
 export function offerTour() {
   if (stored()) return;
-  const text = "New here? Five steps show what to look for.";
-  show("Guided tour", text, [button("Start the tour", begin, "primary"), button("No, thanks", end)]);
+  const text = "A few steps show what to look for.";
+  show("New here?", text, [button("Start the tour", begin, "primary"), button("No, thanks", end)]);
+  card.classList.add("offer");
 }
 
 function begin() {
-  steps = STEPS.filter(({ needs }) => !needs || !find(needs).hidden);
+  card.classList.remove("offer");
+  steps = STEPS.filter(({ needs }) => !find(needs).hidden);
   go(0);
 }
 

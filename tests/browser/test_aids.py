@@ -42,16 +42,20 @@ def test_a_digit_is_drawn_by_keyboard(playground: Playground) -> None:
 
 
 def test_the_tour_is_offered_until_it_was_taken(browser: Browser, service_url: str) -> None:
-    """It leads through five parts of the page; after that only the button starts it."""
+    """Beside the page, not over it; it leads through the parts that there are, on request again."""
     with open_playground(browser, service_url, first_visit=True) as playground:
         page = playground.page
+        offer, main = page.locator("#tour").bounding_box(), page.locator("main").bounding_box()
+        assert offer is not None
+        assert main is not None
+        assert offer["y"] + offer["height"] <= main["y"]
         page.get_by_role("button", name="Start the tour").click()
-        for place in range(1, 5):
-            page.get_by_role("heading", name=f"{place} of 5").wait_for()
+        for place in range(1, 4):
+            page.get_by_role("heading", name=f"{place} of 4").wait_for()
             playground.settle()
             assert page.locator(".pointed").is_visible()
             page.get_by_role("button", name="Next").click()
-        assert page.locator("#pair.pointed").is_visible()
+        assert page.locator("#routing.pointed").is_visible()
         page.get_by_role("button", name="Finish").click()
         assert not page.locator("#tour").is_visible()
         assert "open-tour" == page.locator(":focus").get_attribute("id")
@@ -85,4 +89,6 @@ def test_two_networks_are_compared(browser: Browser) -> None:
         assert images[0] == page.locator("#reconstruction").get_attribute("src")
         assert images[0] != images[1]
         assert 32 == page.locator("#compare .sweep tbody tr").count()
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert 360 == page.evaluate("document.documentElement.scrollWidth")
         assert [] == playground.complaints

@@ -82,8 +82,12 @@ def test_what_fails_leaves_nothing_of_the_picture_before(playground: Playground)
     playground.page.locator("#routing").get_by_text("support for 3").wait_for()
 
 
-def test_without_a_network_for_pairs_the_tab_says_so(playground: Playground) -> None:
-    """Nothing is offered that the service cannot do."""
-    playground.open_tab("Two digits")
-    playground.page.get_by_text("This service has no network for two digits").wait_for()
-    assert not playground.page.locator("#pair canvas").first.is_visible()
+def test_one_network_alone_has_no_empty_tabs(playground: Playground, service_url: str) -> None:
+    """Nothing is offered that the service cannot do, whatever a link says."""
+    page = playground.page
+    page.goto(f"{service_url}/#tab=pair&view=compare")
+    page.reload()
+    page.locator("#lengths li").first.wait_for()
+    for name in ("One digit", "Two digits", "Compare"):
+        assert not page.get_by_role("tab", name=name).is_visible()
+    assert page.locator("#pose").is_visible()

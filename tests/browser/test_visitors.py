@@ -39,7 +39,7 @@ def test_tabs_and_sliders_by_keyboard(playground: Playground) -> None:
     assert "Sweep" == playground.page.locator(":focus").inner_text()
     assert playground.page.locator("#sweep").is_visible()
     keyboard.press("End")
-    assert playground.page.locator("#compare").is_visible()
+    assert playground.page.locator("#walk").is_visible()
     keyboard.press("Home")
     before = playground.page.locator("#reconstruction").get_attribute("src")
     keyboard.press("Tab")
@@ -88,7 +88,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service_url: str)
     options = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
     with open_playground(browser, service_url, **options) as playground:
         playground.take_sample(6)
-        for tab in ("Pose", "Sweep", "Routing", "Transform", "Compare", "Two digits"):
+        for tab in ("Pose", "Sweep", "Routing", "Transform"):
             playground.open_tab(tab)
             assert 360 == playground.page.evaluate("document.documentElement.scrollWidth")
         assert [] == playground.complaints
