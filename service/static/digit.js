@@ -10,7 +10,7 @@ import { lens } from "./lens.js";
 import { comparable, describe, dimensionMeanings, forPhotos, missing, offers } from "./models.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
-import { decoder, hidePose, showMini, showPose } from "./pose.js";
+import { decoder, hidePose, showEnds, showMini, showPose } from "./pose.js";
 import { drawRouting } from "./routing.js";
 import { drawSweep } from "./sweep.js";
 import { tabs } from "./tabs.js";
@@ -27,7 +27,7 @@ const fitted = /** @type {HTMLImageElement} */ (find("fitted"));
 
 export const pad = new Pad(find("pad"), { name: "Digit", fail: complain });
 const lenses = {
-  pose: { show: () => {} }, // its sliders come with every scene
+  pose: { show: showEnds }, // its sliders come with every scene
   sweep: lens(find("sweep"), drawSweep),
   routing: lens(find("routing"), drawRouting),
   walk: lens(find("walk"), drawWalk),
@@ -84,7 +84,7 @@ function showScene(next, settled = true) {
   const { decoded } = scene ?? {};
   showReconstruction(decoded?.reconstruction, decoded && `reconstruction of class ${decoded.class_name}`);
   show(fitted, decoded?.input, "the network input");
-  find("error").textContent = decoded ? `mean squared error ${decoded.error.toFixed(3)}` : "";
+  tellError(decoded);
   targetChoice.disabled = !scene;
   if (scene) targetChoice.value = String(scene.target);
   if (!settled) return;
@@ -97,11 +97,19 @@ function showReconstruction(image, alt) {
   showMini(image);
 }
 
+/** How far the reconstruction is from the network's input; nothing of one whose pose was moved. */
+function tellError(decoded) {
+  find("error").textContent = decoded ? `mean squared error ${decoded.error.toFixed(3)}` : "";
+}
+
 function placeSliders() {
   if (!scene?.decoded) return hidePose();
   const shown = scene;
   const { model, prediction, target } = shown;
-  const draw = (pose) => decode({ model: model.name, label: target, pose, scene: shown });
+  const draw = (pose, moved) => {
+    tellError(moved ? null : shown.decoded);
+    decode({ model: model.name, label: target, pose, scene: shown });
+  };
   showPose(prediction.poses[target], dimensionMeanings(model, target), draw);
 }
 

@@ -4,8 +4,11 @@ import { recall, remember } from "./address.js";
 import { ask } from "./api.js";
 import { find, make, NOTHING_YET, show } from "./dom.js";
 import { latest } from "./latest.js";
+import { complain } from "./notice.js";
 
 const REACH = 0.5; // of a slider, each way; the paper goes to 0.25
+/** Pictures that one request decodes. */
+const MOST = 256;
 const panel = find("pose");
 const mini = make("img", { class: "pixels", alt: "", hidden: true });
 const grid = make("div", { class: "sliders" });
@@ -14,30 +17,52 @@ panel.append(
   make(
     "div",
     { class: "lead" },
-    make("p", {}, "Each slider changes one dimension of the pose. Where its effect is known, the line below names what moving right does, and the share of the change that this explains."),
+    make("p", {}, "Each slider changes one dimension of the pose. The line below says what moving right does, and the share of the change that this explains; where none was found, pictures at both ends show it."),
     reset,
   ),
   make("div", { class: "paper mini" }, mini),
   grid,
 );
 
-/** @type {{draw: (pose: number[]) => void, pose: number[]}} */
+/** @type {{draw: (pose: number[], moved: boolean) => void, pose: number[], inputs: HTMLInputElement[]}} */
 let current = null;
 
 /**
- * Put the sliders on a pose, and move those that the address tells of.
+ * Put the sliders on a pose, named dimensions first, and move those that the address tells of.
  *
  * @param {number[]} pose
  * @param {{name: string, effect: string, strength: number}[]} meanings by dimension
- * @param {(pose: number[]) => void} draw called with every moved pose
+ * @param {(pose: number[], moved: boolean) => void} draw called with every pose that is set, and whether it is moved
  */
 export function showPose(pose, meanings, draw) {
-  current = { pose, draw };
   const moved = readMoved(recall("pose"));
-  grid.replaceChildren(...pose.map((_, dim) => slider(dim, meanings[dim], moved.get(dim) ?? 0)));
+  const sliders = pose.map((_, dim) => slider(dim, meanings[dim], moved.get(dim) ?? 0));
+  current = { pose, draw, inputs: sliders.map((one) => one.querySelector("input")) };
+  const order = sliders.map((_, dim) => dim).sort((one, other) => rank(meanings[one]) - rank(meanings[other]));
+  grid.replaceChildren(...order.map((dim) => sliders[dim]));
   update();
-  if (!reset.disabled) current.draw(movedPose());
+  if (!reset.disabled) current.draw(movedPose(), true);
 }
+
+/** Dimensions with a direction come first, those that explain most before others. */
+function rank(meaning) {
+  if (meaning?.sign) return -meaning.strength;
+  return isNamed(meaning) ? 1 : 2;
+}
+
+function isNamed(meaning) {
+  return Boolean(meaning) && meaning.name !== "none";
+}
+
+/** Show what dimensions without a direction do: the picture at both ends of their sliders. */
+export const showEnds = latest(async (scene, wanted) => {
+  const ends = [...grid.querySelectorAll("img[data-dim][hidden]")].slice(0, MOST);
+  if (!scene?.decoded || !ends.length) return;
+  const { model, target } = scene;
+  const poses = ends.map(({ dataset }) => current.pose.map((start, dim) => start + (dim === Number(dataset.dim) ? Number(dataset.end) : 0)));
+  const { images } = await ask("/decode", { query: { model: model.name }, body: { poses, label: target }, wanted });
+  ends.forEach((image, place) => show(image, images[place]));
+}, complain);
 
 /** Dimensions and hundredths, as in "4_12.7_-5": dimension 4 by 0.12 and 7 by -0.05. */
 function readMoved(text = "") {
@@ -70,7 +95,11 @@ function slider(dim, meaning, moved) {
   const input = make("input", { ...attributes, oninput: () => move(), "aria-valuetext": "0" });
   input.setAttribute("aria-describedby", effect.id);
   const name = make("label", { for: id }, ...title(meaning, dim));
-  return make("div", { class: "slider" }, name, value, input, effect);
+  const [low, high] = [-REACH, REACH].map((end) =>
+    make("img", { class: "pixels", alt: "", hidden: true, "data-dim": dim, "data-end": end }),
+  );
+  const track = meaning?.sign ? input : make("div", { class: "ends" }, low, input, high);
+  return make("div", { class: "slider" }, name, value, track, effect);
 }
 
 /** What the picture does as the dimension grows, and how much of the change that explains; or nothing. */
@@ -80,19 +109,18 @@ function tellEffect(meaning) {
 
 /** What a dimension was found to do, if anything, and its number. */
 export function title(meaning, dim) {
-  const named = meaning && meaning.name !== "none";
-  return [make("span", {}, named ? meaning.name : "dimension"), make("span", { class: "number" }, String(dim))];
+  return [make("span", {}, isNamed(meaning) ? meaning.name : "dimension"), make("span", { class: "number" }, String(dim))];
 }
 
 function move() {
   update();
   remember({ pose: writeMoved() }, { replace: true });
-  current.draw(movedPose());
+  current.draw(movedPose(), !reset.disabled);
 }
 
 /** Say the sliders' values. */
 function update() {
-  for (const input of grid.querySelectorAll("input")) {
+  for (const input of current.inputs) {
     const text = signed(Number(input.value));
     grid.querySelector(`output[for=${input.id}]`).textContent = text;
     input.setAttribute("aria-valuetext", text);
@@ -101,7 +129,7 @@ function update() {
 }
 
 function resetPose() {
-  for (const input of grid.querySelectorAll("input")) input.value = "0";
+  for (const input of current.inputs) input.value = "0";
   move();
   grid.querySelector("input")?.focus();
 }
@@ -112,7 +140,7 @@ function movedPose() {
 }
 
 function deltas() {
-  return [...grid.querySelectorAll("input")].map((input) => Number(input.value));
+  return current.inputs.map((input) => Number(input.value));
 }
 
 /** A number with its sign. */

@@ -38,7 +38,7 @@ def test_a_link_shows_a_drawing_and_all_that_was_chosen(playground: Playground) 
     page.get_by_label("reconstructed as").select_option("9")
     playground.settle()
     with page.expect_response("**/decode*"):
-        page.get_by_role("slider").nth(2).fill("0.25")
+        page.locator("#dimension-2").fill("0.25")
     playground.open_tab("Transform")
     page.get_by_label("transformation").select_option("shift-x")
     playground.settle()
@@ -64,9 +64,14 @@ def test_back_and_forward_go_through_what_was_shown(playground: Playground) -> N
     """Pictures and tabs; a moved slider is no step of its own, and comes back with its picture."""
     page = playground.page
     playground.take_sample(3)
+    steps = page.evaluate("history.length")
     with page.expect_response("**/decode*"):
-        page.get_by_role("slider").first.fill("0.1")
+        page.locator("#dimension-0").press("ArrowRight")
+    page.wait_for_url("**pose=0_1")
+    for _ in range(9):
+        page.locator("#dimension-0").press("ArrowRight")
     page.wait_for_url("**pose=0_10*")
+    assert steps == page.evaluate("history.length")
     playground.take_sample(5)
     playground.open_tab("Sweep")
     page.go_back()

@@ -83,14 +83,18 @@ def test_sliders_change_the_digit(playground: Playground) -> None:
     """A moved dimension gives other pixels, and the reset the first ones again."""
     playground.take_sample(4)
     before = reconstruction(playground)
-    slider = playground.page.get_by_role("slider").first
+    slider, error = playground.page.locator("#dimension-0"), playground.page.locator("#error")
+    told = error.inner_text()
     with playground.page.expect_response("**/decode*"):
         slider.fill("0.25")
     playground.page.locator(f'#reconstruction:not([src="{before}"])').wait_for()
+    assert told.startswith("mean squared error")
+    assert "" == error.inner_text()  # it is not that of this picture
     assert "+0.25" == slider.get_attribute("aria-valuetext")
     moved = reconstruction(playground)
     playground.page.get_by_role("button", name="Reset").click()
     playground.page.locator(f'#reconstruction:not([src="{moved}"])').wait_for()
+    assert told == error.inner_text()
     # poses in answers are rounded, so a grey may be the next one
     apart = ImageChops.difference(picture(before), picture(reconstruction(playground)))
     assert 1 >= apart.getextrema()[1]
@@ -112,6 +116,23 @@ def test_sliders_tell_what_more_of_a_dimension_does(playground: Playground) -> N
             else ""
         )
         assert expected == text
+
+
+def test_named_dimensions_come_first(playground: Playground) -> None:
+    """Those that explain most lead; the others show the picture at both ends of their sliders."""
+    playground.take_sample(4)
+    manifest = Bundle.open(Settings().bundles / "mnist-compact").manifest
+    meanings = [one for one in manifest.pose_dimensions if one.label == 4]
+    named = sorted((one for one in meanings if one.sign), key=lambda one: -one.strength)
+    sliders = playground.page.locator("#pose .slider")
+    ids = [one.locator("input").get_attribute("id") for one in sliders.all()]
+    assert [f"dimension-{one.dim}" for one in named] == ids[: len(named)]
+    ends = playground.page.locator("#pose .ends img")
+    ends.last.wait_for()
+    assert 2 * (len(meanings) - len(named)) == ends.count() > 0
+    assert ends.count() == sliders.nth(len(named)).locator("~ .slider .ends img").count() + 2
+    pictures = {one.get_attribute("src") for one in ends.all()}
+    assert ends.count() == len(pictures)
 
 
 def test_another_class_can_be_reconstructed(playground: Playground) -> None:
