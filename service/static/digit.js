@@ -12,13 +12,12 @@ import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
 import { decoder, hidePose, showEnds, showMini, showPose } from "./pose.js";
 import { drawRouting } from "./routing.js";
+import { openingOf } from "./samples.js";
 import { drawSweep } from "./sweep.js";
 import { tabs } from "./tabs.js";
 import { drawWalk } from "./walk.js";
 
 const GLANCE_MS = 150;
-/** Data sets of which the service has samples. */
-const SAMPLED = new Set(["mnist", "fashion-mnist"]);
 const whole = find("digit");
 const modelChoice = /** @type {HTMLSelectElement} */ (find("model"));
 const targetChoice = /** @type {HTMLSelectElement} */ (find("target"));
@@ -165,11 +164,9 @@ function showModel() {
   views.offer((panel) => (panel === "compare" ? others(model).length : !needs[panel] || offers(model, needs[panel])));
   whole.classList.toggle("photos", forPhotos(model));
   whole.style.setProperty("--ratio", `${model.width} / ${model.height}`);
-  pad.takesDrawings(!forPhotos(model));
+  pad.offer(model.samples, { drawable: !forPhotos(model) });
   find("tab-digit").textContent = ofDigits ? "One digit" : "One picture";
   find("draw-title").textContent = ofDigits ? "Draw a digit" : "Choose a picture";
-  pad.samples.hidden = !SAMPLED.has(dataset);
-  pad.offer({ dataset, names });
   showClasses(model, chooseTarget);
   targetChoice.replaceChildren(...names.map((name, label) => make("option", { value: label }, name)));
 }
@@ -189,19 +186,28 @@ export async function restoreDigit() {
   modelChoice.value = (named ?? models.find((model) => model.default) ?? models[0]).name;
   showModel();
   views.open(recall("view"));
-  try {
-    if (!(await pad.restore(recall("image")))) return;
-  } catch (error) {
-    complain(error);
-  }
+  whole.setAttribute("aria-busy", "true");
+  if (!(await showPicture(recall("image")))) return;
   const target = recallNumber("target");
   lookAgain({ target: target in chosenModel().class_names ? target : undefined });
 }
 
+/** What an address tells of or, where that cannot be shown, a sample; whether nothing else was wanted meanwhile. */
+async function showPicture(source) {
+  try {
+    return await pad.restore(source, openingOf(chosenModel().samples));
+  } catch (error) {
+    complain(error);
+    return true;
+  }
+}
+
 pad.addEventListener("stroke", glance);
 pad.addEventListener("change", choosePicture);
-modelChoice.addEventListener("change", () => {
+modelChoice.addEventListener("change", async () => {
+  const emptied = pad.empty;
   showModel();
+  if (pad.empty && !emptied && !(await showPicture())) return;
   changed({ image: pad.source, view: active });
 });
 targetChoice.addEventListener("change", () => chooseTarget(Number(targetChoice.value)));

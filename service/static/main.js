@@ -19,6 +19,7 @@ const taskList = find("tasks");
 const tasks = tabs(taskList, (panel, picked) => {
   for (const part of [find("model"), find("model-label")]) part.hidden = panel !== "digit";
   if (picked) remember({ tab: panel });
+  if (panel === "pair") showPair();
 });
 
 async function start() {
@@ -44,7 +45,7 @@ async function startUntilItWorks() {
   }
 }
 
-const { pads, restorePair } = pairPads(find("pair"), { models: startUntilItWorks(), fail: complain });
+const { pads, restorePair, showPair } = pairPads(find("pair"), { models: startUntilItWorks(), fail: complain });
 takeStrays([pad, ...pads]);
 onTravel(() => {
   tasks.open(recall("tab"));

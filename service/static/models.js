@@ -1,6 +1,7 @@
 /** The loaded networks and what their manifests tell. */
 
 import { ask } from "./api.js";
+import { loadSamples } from "./samples.js";
 
 const FAMILIES = {
   dynamic: "routing by agreement",
@@ -11,11 +12,12 @@ const FAMILIES = {
 };
 const NAMED = 10;
 
-/** @returns {Promise<any[]>} the manifest of each, with `default` */
+/** @returns {Promise<any[]>} the manifest of each, with `samples` and `default` */
 export async function loadModels() {
   const { models } = await ask("/models");
   const load = async (summary) => ({
     ...(await ask(`/models/${encodeURIComponent(summary.name)}`)),
+    samples: await loadSamples(summary),
     default: summary.default,
   });
   return Promise.all(models.map(load));

@@ -1,16 +1,16 @@
 /** Where a picture comes from: drawn, dropped, pasted, chosen, or one of the samples. */
 
-import { ask } from "./api.js";
 import { make, show } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { takeDrops } from "./handover.js";
+import { fetchSample } from "./samples.js";
 import { read, write } from "./strokes.js";
 
-const SAMPLE = /^(mnist|fashion-mnist)-(\d)$/;
 const DRAWN = "d.";
 /** Of a picture that no address can hold. */
 export const OWN_FILE = "file";
-const DIGITS = { dataset: "mnist", names: [..."0123456789"] };
+/** Of a pad that was emptied, unlike one that nobody has touched yet. */
+const NOTHING = "none";
 
 /** A drawing or a file. Fires "change" with a new picture, "stroke" while one is drawn. */
 export class Pad extends EventTarget {
@@ -30,41 +30,40 @@ export class Pad extends EventTarget {
     this.paper = make("div", { class: "paper pad" }, this.image, this.drawing.canvas, this.hint);
     takeDrops(this);
     this.samples = make("div", { class: "samples", role: "group", "aria-label": `${name}: samples` });
-    this.offer(DIGITS);
-    parent.append(this.paper, this.#tools(name), this.samples);
-    this.takesDrawings(true);
-  }
-
-  /** Whether there is anything to draw on, or only files are taken; those of before are forgotten. */
-  takesDrawings(taken) {
-    if (this.drawing.canvas.hidden === taken) this.#hold(null);
-    this.drawing.canvas.hidden = !taken;
-    this.undoing.hidden = !taken;
-    this.hint.textContent = taken ? "draw, drop or paste" : "choose, drop or paste a picture";
+    this.credit = make("p", { class: "credit quiet" });
+    parent.append(this.paper, this.#tools(name), this.samples, this.credit);
+    this.offer([]);
   }
 
   /**
-   * Offer samples of another data set.
-   * @param {{dataset: string, names: string[]}} classes
+   * Offer other samples, and a sheet to draw on or none. A sample that is not among them goes; what was drawn stays,
+   * if out of sight.
+   *
+   * @param {import("./samples.js").Sample[]} samples
+   * @param {{drawable?: boolean}} [options]
    */
-  offer({ dataset, names }) {
-    this.classes = { dataset, names };
-    const take = (label) => this.takeSample({ dataset, name: names[label], label }).catch(this.fail);
-    const buttons = names.map((name, label) =>
-      make("button", { type: "button", onclick: () => take(label), "aria-label": `Sample ${name}` }, name),
-    );
-    this.samples.replaceChildren(make("span", {}, "samples"), ...buttons);
-    this.asked = null;
+  offer(samples, { drawable = true } = {}) {
+    this.offered = samples;
+    this.samples.replaceChildren(...samples.map((sample) => this.#button(sample)));
+    this.drawing.canvas.hidden = !drawable;
+    this.undoing.hidden = !drawable;
+    this.hint.textContent = drawable ? "draw, drop or paste" : "choose, drop or paste a picture";
+    if (this.sample && !samples.some(({ id }) => id === this.sample.id)) this.#dropFile();
+    this.#refresh();
   }
 
   get empty() {
-    return !this.file && this.drawing.empty;
+    return !this.file && !this.drawn;
+  }
+
+  get drawn() {
+    return !this.drawing.canvas.hidden && !this.drawing.empty;
   }
 
   /** What an address says of the picture: a sample's name, a drawing's strokes, or that it was a file. */
   get source() {
-    if (this.file) return this.sample ?? OWN_FILE;
-    return this.drawing.empty ? "" : DRAWN + write(this.drawing.strokes);
+    if (this.file) return this.sample?.id ?? OWN_FILE;
+    return this.drawn ? DRAWN + write(this.drawing.strokes) : NOTHING;
   }
 
   get pointedAt() {
@@ -89,18 +88,21 @@ export class Pad extends EventTarget {
   }
 
   /**
-   * Show what an address tells of without telling anyone.
+   * Show what an address tells of, or what the page opens with, without telling anyone.
    * @param {string} [source] see there
+   * @param {string} [opening] a sample
    * @returns {Promise<boolean>} whether nothing else was wanted meanwhile
    */
-  async restore(source = "") {
+  async restore(source, opening) {
+    if (!(await this.#restore(source))) return false;
+    return !this.empty || source === NOTHING || this.#restore(opening);
+  }
+
+  async #restore(source = "") {
     this.asked = null;
     if (source === this.source) return true;
-    const [, dataset, label] = SAMPLE.exec(source) ?? [];
-    if (dataset) {
-      const name = dataset === this.classes.dataset ? this.classes.names[label] : label;
-      return this.#holdSample({ dataset, name, label });
-    }
+    const sample = this.offered.find(({ id }) => id === source);
+    if (sample) return this.#holdSample(sample);
     const own = source === OWN_FILE && this.own;
     this.#hold(own ? { file: own, alt: "your picture" } : null);
     if (source.startsWith(DRAWN) && !this.drawing.canvas.hidden) this.drawing.restore(read(source.slice(DRAWN.length)));
@@ -115,25 +117,36 @@ export class Pad extends EventTarget {
 
   clear() {
     this.#dropFile();
-    this.drawing.clear();
+    if (this.drawing.canvas.hidden) this.#changed("change");
+    else this.drawing.clear();
   }
 
   #drew(kind) {
-    if (!this.drawing.empty) this.#dropFile();
+    if (this.drawn) this.#dropFile();
     this.#changed(kind);
   }
 
-  async #holdSample({ dataset, name, label }) {
+  async #holdSample(sample) {
     const asked = (this.asked = {});
-    const file = await ask(`/samples/${label}.png`, { query: { dataset }, accept: "image/png" });
+    const file = await fetchSample(sample);
     if (asked !== this.asked) return false;
-    this.#hold({ file, alt: `a sample: ${name}`, className: "taken pixels", sample: `${dataset}-${label}` });
+    this.#hold({ file, alt: `a sample: ${sample.name}`, className: "taken pixels", sample });
     return true;
+  }
+
+  #button(sample) {
+    const image = make("img", { class: "pixels", alt: "", onload: () => URL.revokeObjectURL(image.src) });
+    fetchSample(sample).then((file) => {
+      image.src = URL.createObjectURL(file);
+    }, this.fail);
+    const take = () => this.takeSample(sample).catch(this.fail);
+    const name = { "aria-label": `Sample ${sample.name}`, title: sample.name };
+    return make("button", { type: "button", onclick: take, ...name }, image);
   }
 
   /** A file in place of what there is, or nothing. */
   #hold(taken) {
-    this.drawing.restore();
+    if (!this.drawing.canvas.hidden) this.drawing.restore();
     this.#dropFile();
     if (taken) {
       const { file, alt, className = "taken", sample } = taken;
@@ -160,6 +173,7 @@ export class Pad extends EventTarget {
     this.asked = null;
     this.hint.hidden = !this.empty;
     for (const tool of this.erasers) tool.disabled = this.empty;
+    this.credit.textContent = this.sample ? `${this.sample.name}: ${this.sample.credit}` : "";
   }
 
   #tools(name) {

@@ -7,11 +7,14 @@ import { make, pixels, show } from "./dom.js";
 import { latest } from "./latest.js";
 import { calm } from "./notice.js";
 import { Pad } from "./pad.js";
+import { DIGITS } from "./samples.js";
+
+const OPENING = ["mnist-3", "mnist-5"];
 
 /**
  * @param {HTMLElement} panel
  * @param {{models: Promise<any[]>, fail: (error: unknown) => void}} options the networks for pairs
- * @returns {{pads: Pad[], restorePair: () => void}}
+ * @returns {{pads: Pad[], restorePair: () => void, showPair: () => void}} `showPair` is called when the panel is seen
  */
 export function pairPads(panel, { models, fail }) {
   const places = [make("div"), make("div")];
@@ -52,15 +55,20 @@ export function pairPads(panel, { models, fail }) {
     result.replaceChildren();
   }
 
+  let due = false;
   const update = () => {
+    due = panel.hidden;
+    if (due) return;
     panel.setAttribute("aria-busy", "true");
     segment().then(() => panel.removeAttribute("aria-busy"));
   };
+  const showPair = () => due && update();
   async function restorePair() {
+    if (!(await models)?.length) return;
     const before = JSON.stringify(told());
     for (const one of [right, down]) one.put(recallNumber(one.input.id));
     try {
-      const held = await Promise.all(["first", "second"].map((name, place) => pads[place].restore(recall(name))));
+      const held = await Promise.all(["first", "second"].map((name, place) => pads[place].restore(recall(name), OPENING[place])));
       if (held.every(Boolean) && JSON.stringify(told()) !== before) update();
     } catch (error) {
       fail(error);
@@ -84,12 +92,12 @@ export function pairPads(panel, { models, fail }) {
   const parts = make("div", { class: "pair-parts" }, make("div", { class: "story pair" }, first, second, both), result);
   panel.append(message, parts);
   models.then((found) => {
-    if (found?.length) return message.append(` The network ${found[0].name} separates them.`);
-    message.textContent = "This service has no network for two digits.";
-    parts.hidden = true;
+    if (!found?.length) return;
+    for (const pad of pads) pad.offer(DIGITS);
+    message.append(` The network ${found[0].name} separates them.`);
   });
   restorePair();
-  return { pads, restorePair };
+  return { pads, restorePair, showPair };
 }
 
 function titled(title, ...children) {

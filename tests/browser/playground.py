@@ -103,5 +103,6 @@ def open_playground(
     playground.page.goto(url)
     if ready:
         playground.page.locator("#lengths li").first.wait_for()
+        playground.settle()
     yield playground
     context.close()

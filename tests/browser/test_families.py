@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,10 +27,18 @@ pytestmark = pytest.mark.browser
 def families_url(
     family_bundles: Path, colour_bundle_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A service with an untrained network of each family, and one for photographs."""
+    """A service with an untrained network of each family, and one for photographs with samples."""
     folder = tmp_path_factory.mktemp("all")
-    for bundle in (*family_bundles.iterdir(), colour_bundle_path):
+    for bundle in family_bundles.iterdir():
         (folder / bundle.name).symlink_to(bundle)
+    samples = Path(shutil.copytree(colour_bundle_path, folder / "blocks")) / "samples"
+    samples.mkdir()
+    known = {"label": 0, "class_name": "red", "licence": "yours", "source": "painted"}
+    (samples / "samples.json").write_text(
+        json.dumps([{"file": f"{name}.png", **known} for name in "ab"])
+    )
+    for name in "ab":
+        (samples / f"{name}.png").write_bytes(photo())
     environment = {"CAPSNET_BUNDLES": str(folder), "CAPSNET_DEFAULT_MODEL": "tiny-dynamic"}
     with running(lambda _environment: SOURCE, environment) as (_process, client):
         yield str(client.base_url)
@@ -124,6 +134,7 @@ def test_photographs_are_shown_in_colour(way: str, playground: Playground) -> No
     page = playground.page
     choose(playground, "blocks")
     assert not page.locator("#pad canvas").is_visible()
+    playground.clear()
     assert page.get_by_text("choose, drop or paste a picture").is_visible()
     if way == "file":
         file = {"name": "photo.png", "mimeType": "image/png", "buffer": photo()}
@@ -157,8 +168,17 @@ def test_every_panel_works_for_photographs(playground: Playground) -> None:
     assert 32 / 24 == pytest.approx(box["width"] / box["height"], abs=0.02)
 
 
-def test_a_drawing_is_not_shown_to_a_network_for_photographs(playground: Playground) -> None:
-    """Both begin empty when the kind of picture changes."""
-    for name in ("blocks", "tiny-dynamic"):
-        choose(playground, name)
-        assert "?" == playground.page.locator("#verdict").inner_text()
+def test_a_drawing_is_kept_while_a_network_for_photographs_is_looked_at(
+    playground: Playground,
+) -> None:
+    """That one shows a sample of its own; back at the first, the drawing is there again."""
+    page, before = playground.page, playground.page.locator("#lengths .value").all_inner_texts()
+    choose(playground, "blocks")
+    assert page.get_by_role("img", name="a sample: red 2").is_visible()
+    assert ["red", "red 2"] == [
+        one.get_attribute("title") for one in page.locator("#pad .samples button").all()
+    ]
+    choose(playground, "tiny-dynamic")
+    assert before == page.locator("#lengths .value").all_inner_texts()
+    page.go_back()
+    page.get_by_role("img", name="a sample: red 2").wait_for()

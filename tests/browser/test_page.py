@@ -39,6 +39,19 @@ def picture(address: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("L")
 
 
+def test_the_page_opens_with_a_picture(playground: Playground) -> None:
+    """A sample is classified and reconstructed, its sliders move it, and its licence is told."""
+    page = playground.page
+    assert "5" == playground.label
+    assert page.get_by_role("img", name="a sample: 5").is_visible()
+    assert page.get_by_role("img", name="reconstruction of class 5").is_visible()
+    assert "5: MNIST, training split, CC BY-SA 3.0" == page.locator("#pad .credit").inner_text()
+    with page.expect_response("**/decode*"):
+        page.locator("#dimension-0").fill("0.25")
+    playground.clear()
+    assert "?" == page.locator("#verdict").inner_text()
+
+
 def test_a_sample_is_encoded_and_reconstructed(playground: Playground) -> None:
     """Lengths as bars and as text, the fitted picture and the reconstruction."""
     playground.take_sample(4)
@@ -52,6 +65,7 @@ def test_a_sample_is_encoded_and_reconstructed(playground: Playground) -> None:
 def test_the_sample_that_was_wanted_last_is_shown(playground: Playground) -> None:
     """An answer that comes late does not take its place."""
     page, late = playground.page, hold(playground, "**/samples/3.png*")
+    page.reload()
     page.get_by_role("button", name="Sample 3").click()
     playground.take_sample(7)
     with page.expect_response("**/samples/3.png*") as response:

@@ -126,4 +126,5 @@ def test_on_a_phone_the_result_stands_by_the_pads(browser: Browser, pair_url: st
         assert 3 == len(boxes)
         assert all(box and box["y"] + box["height"] <= 844 for box in boxes)
         assert "2 px" == playground.page.locator("output[for=right]").inner_text()
+        assert 390 == playground.page.evaluate("document.documentElement.scrollWidth")
         assert [] == playground.complaints
