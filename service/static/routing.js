@@ -1,4 +1,4 @@
-/** Routing: where in the picture each class finds support, iteration by iteration. */
+/** Routing: which places in the picture, or which capsules, support each class, iteration by iteration. */
 
 import { recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
@@ -9,10 +9,13 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
   const detail = model.layers.length > 1; // maps of hidden layers
   const query = { model: model.name, target, detail };
   const routing = await ask("/routing", { query, body: upload(picture), wanted });
-  const maps = routing.heat_maps.grid; // [iteration][class][row][column]
+  const layer = model.layers.at(-1);
+  const everywhere = layer.rows * layer.columns === 1; // each capsule sees the whole picture
+  const maps = routing.heat_maps[everywhere ? "types" : "grid"]; // [iteration][class][type], or [row][column]
   const strongest = Math.max(...maps.flat(3).map(Math.abs)) || 1;
-  const large = new HeatMap(model, input, strongest);
-  const small = model.class_names.map(() => new HeatMap(model, input, strongest));
+  const map = () => (everywhere ? new CapsuleMap(layer, strongest) : new HeatMap(model, input, strongest));
+  const large = map();
+  const small = model.class_names.map(map);
   const facts = routing.iterations.map((one, step) => row(step + 1, one, target));
   const hidden = routing.layers.map((layer) => new HiddenLayer(layer));
   const last = routing.iterations.length - 1;
@@ -45,14 +48,20 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
     ...hidden.map((layer) => layer.figure),
   ];
   return [
-    make("p", { class: "lead" }, "Each place in the picture votes for the classes; votes that agree get more weight. The map shows which places support the class and which oppose it."),
+    make("p", { class: "lead" }, lead(everywhere, layer)),
     make(
       "div",
-      { class: "routing" },
+      { class: everywhere ? "routing everywhere" : "routing" },
       make("div", { class: "focus" }, large.figure(`support for ${routing.class_name}`), ...steps, key()),
       make("div", {}, ...overview),
     ),
   ];
+}
+
+function lead(everywhere, { types }) {
+  const voters = everywhere ? `Each of ${types} capsules sees the whole picture and` : "Each place in the picture";
+  const shown = everywhere ? "capsules" : "places";
+  return `${voters} votes for the classes; votes that agree get more weight. The map shows which ${shown} support the class and which oppose it.`;
 }
 
 function table(rows, presence) {
@@ -77,13 +86,44 @@ function key() {
   );
 }
 
-/** The picture with a grid of cells over it, each around the middle of what its capsules see. */
-class HeatMap {
-  constructor({ layers, width, height }, input, strongest) {
+/** Cells for support: the more, the stronger their colour. */
+class SupportMap {
+  constructor(cells, strongest) {
     this.strongest = strongest;
-    const { rows, columns, field_px: field, stride_px: stride } = layers.at(-1);
-    this.cells = Array.from({ length: rows * columns }, () => make("span"));
+    this.cells = Array.from({ length: cells }, () => make("span"));
     this.grid = make("div", { class: "heat", "aria-hidden": "true" }, ...this.cells);
+    this.paper = make("div", { class: "paper" }, this.grid);
+  }
+
+  /** @param {number[] | number[][]} support of each cell, or of rows of them */
+  paint(support) {
+    for (const [place, value] of support.flat().entries()) {
+      const cell = this.cells[place];
+      cell.className = value > 0 ? "supports" : "opposes";
+      cell.style.opacity = String(Math.sqrt(Math.abs(value) / this.strongest));
+    }
+  }
+
+  figure(caption) {
+    return make("figure", {}, this.paper, make("figcaption", {}, caption));
+  }
+}
+
+/** A cell for each capsule, by its number. */
+class CapsuleMap extends SupportMap {
+  constructor({ types }, strongest) {
+    super(types, strongest);
+    const columns = Math.ceil(Math.sqrt(types));
+    this.grid.style.gridTemplateColumns = `repeat(${columns}, 1fr)`;
+    this.paper.style.aspectRatio = `${columns} / ${Math.ceil(types / columns)}`;
+  }
+}
+
+/** The picture with a grid of cells over it, each around the middle of what its capsules see. */
+class HeatMap extends SupportMap {
+  constructor({ layers, width, height }, input, strongest) {
+    const { rows, columns, field_px: field, stride_px: stride } = layers.at(-1);
+    super(rows * columns, strongest);
     const share = (length, whole) => `${((100 * length) / whole).toFixed(3)}%`;
     const start = (field - stride) / 2;
     Object.assign(this.grid.style, {
@@ -93,21 +133,7 @@ class HeatMap {
       height: share(stride * rows, height),
       gridTemplateColumns: `repeat(${columns}, 1fr)`,
     });
-    this.paper = make("div", { class: "paper" }, ...(input ? [pixels(input)] : []), this.grid);
-  }
-
-  /** @param {number[][]} rows of support */
-  paint(rows) {
-    const most = this.cells.length > 1 ? 1 : 0.5; // one cell covers the whole picture
-    for (const [place, support] of rows.flat().entries()) {
-      const cell = this.cells[place];
-      cell.className = support > 0 ? "supports" : "opposes";
-      cell.style.opacity = String(most * Math.sqrt(Math.abs(support) / this.strongest));
-    }
-  }
-
-  figure(caption) {
-    return make("figure", {}, this.paper, make("figcaption", {}, caption));
+    if (input) this.paper.prepend(pixels(input));
   }
 }
 

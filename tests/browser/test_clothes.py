@@ -46,3 +46,15 @@ def test_each_piece_of_clothing_is_named(browser: Browser, service: httpx.Client
             playground.take_sample(name)
             assert name == playground.label
         assert [] == playground.complaints
+
+
+def test_capsules_of_one_place_are_told_apart(browser: Browser, service: httpx.Client) -> None:
+    """Routing shows sixteen capsules, not one square over the whole picture."""
+    with open_playground(browser, str(service.base_url)) as playground:
+        playground.open_tab("Routing")
+        routing = playground.page.locator("#routing")
+        routing.get_by_text("Each of 16 capsules sees the whole picture").wait_for()
+        cells = routing.locator(".focus .heat span")
+        strength = "cells => cells.map((cell) => cell.style.opacity)"
+        assert (16, 16) == (cells.count(), len(set(cells.evaluate_all(strength))))
+        assert [] == playground.complaints
