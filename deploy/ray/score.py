@@ -32,8 +32,10 @@ DONE = "_done"
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
 _ROWS = 1000
 """Of an output file; what is lost at most for each actor if the job is killed."""
-_BATCH_ROWS = 250
-"""That an actor is given at once; the encoder takes fewer."""
+_BATCH_ROWS = 32
+"""The largest batch that bundles are prepared for."""
+_BLOCK_BYTES = 4_000_000
+"""That Ray moves at once, of pictures in Parquet."""
 _OTHERS = 2
 """CPUs in Ray's count, not of the machine, for what reads, skips and writes."""
 _STORE_BYTES = 200_000_000
@@ -115,7 +117,7 @@ class Pictures(NamedTuple):
         """As rows, which Ray reads when they are needed."""
         rows: Dataset
         if self.in_tables:
-            rows = ray.data.read_parquet(self.paths, columns=[PATH, BYTES], num_cpus=0.5)
+            rows = ray.data.read_parquet(self.paths, num_cpus=0.5).select_columns([PATH, BYTES])
         else:
             rows = ray.data.read_datasource(Paths(self.paths), ray_remote_args={"num_cpus": 0.5})
         return rows
@@ -128,6 +130,7 @@ def score(pictures: Dataset, output: Path, wanted: Wanted, *, actors: int = 0) -
     pictures.context.checkpoint_config = CheckpointConfig(
         PATH, str(output.resolve() / DONE), delete_checkpoint_on_success=False
     )
+    pictures.context.target_max_block_size = _BLOCK_BYTES
     rows = pictures.map_batches(
         Scorer,
         fn_constructor_args=[wanted],

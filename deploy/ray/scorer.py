@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 import model
 from model.interpret.novelty import Novelty, judge, measure_features
-from model.preprocess import Prepared
+from model.preprocess import Floats, Prepared
 from model.runtime import Device, Encoding
 from service.errors import Problem, TooLarge
 from service.pictures import ImageSpec
@@ -72,16 +74,21 @@ class Scorer:
         self._preparation.start()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """Score rows of paths, or of paths and bytes."""
-        paths = batch[PATH].to_pylist()
-        files = batch[BYTES].to_pylist() if BYTES in batch.column_names else map(self._read, paths)
-        rows, most = [], self._runtime.max_encode_rows
-        files = list(files)
-        for start in range(0, len(files), most):
-            rows += self._score(files[start : start + most])
-        for path, row in zip(paths, rows, strict=True):
-            row[PATH] = path
-        return pa.Table.from_pylist(rows, schema=self._wanted.schema)
+        """Score rows of paths, or of paths and bytes, as one batch of the encoder."""
+        paths = batch[PATH]
+        given = BYTES in batch.column_names
+        files = batch[BYTES].to_pylist() if given else map(self._read, paths.to_pylist())
+        prepared = self._loop.run_until_complete(self._prepare(files))
+        errors = [one.detail if isinstance(one, Problem) else None for one in prepared]
+        images = [one.image for one in prepared if isinstance(one, Prepared)]
+        scored = self._encode(np.stack(images)) if images else {}
+        numbers = count()
+        places = pa.array([None if error else next(numbers) for error in errors], pa.int64())
+        columns = {name: column.take(places) for name, column in scored.items()}
+        columns |= {PATH: paths, "error": errors}
+        nothing = pa.nulls(len(errors))
+        schema = self._wanted.schema
+        return pa.table({name: columns.get(name, nothing) for name in schema.names}).cast(schema)
 
     def close(self) -> None:
         """End the processes that decode."""
@@ -98,44 +105,46 @@ class Scorer:
         except OSError as error:
             return Problem(f"the file cannot be read: {error.strerror}")
 
-    def _score(self, files: Sequence[bytes | Problem | None]) -> list[dict[str, Any]]:
-        """The rows of one batch of the encoder, in order."""
-        prepared = self._loop.run_until_complete(self._prepare(files))
-        good = [one for one in prepared if isinstance(one, Prepared)]
-        scored = iter(self._encode(np.stack([one.image for one in good])) if good else ())
-        return [
-            {"error": one.detail} if isinstance(one, Problem) else next(scored) for one in prepared
-        ]
-
-    async def _prepare(self, files: Sequence[bytes | Problem | None]) -> list[Prepared | Problem]:
+    async def _prepare(self, files: Iterable[bytes | Problem | None]) -> list[Prepared | Problem]:
         uploads = [Problem("there is no picture") if one is None else one for one in files]
         each = [self._preparation.prepare([one], self._spec) for one in uploads]
         outcomes = await asyncio.gather(*each)
         return [outcome for (outcome,) in outcomes]
 
-    def _encode(self, images: np.ndarray[Any, np.dtype[np.float32]]) -> list[dict[str, Any]]:
+    def _encode(self, images: Floats) -> dict[str, pa.Array]:
+        """The columns of N images (C, H, W)."""
         encoding = self._runtime.encode(images)
         labels = encoding.presence.argmax(axis=1)
-        rows: list[dict[str, Any]] = [
-            {"label": label, "class_name": self._manifest.class_names[label], "presence": presence}
-            for label, presence in zip(labels.tolist(), encoding.presence, strict=True)
-        ]
+        names = np.array(self._manifest.class_names, object)
+        columns = {
+            "label": pa.array(labels),
+            "class_name": pa.array(names[labels]),
+            "presence": _lists(encoding.presence),
+        }
         if self._wanted.poses:
-            for row, poses in zip(rows, encoding.poses, strict=True):
-                row["poses"] = list(poses)
+            columns["poses"] = _lists(encoding.poses)
         if self._wanted.novelty:
-            for row, one in zip(rows, self._judge(images, encoding, labels), strict=True):
-                row |= {"novelty": one.score, "novel": one.novel}
-        return rows
+            judged = self._judge(images, encoding, labels)
+            columns["novelty"] = pa.array([one.score for one in judged])
+            columns["novel"] = pa.array([one.novel for one in judged])
+        return columns
 
     def _judge(
         self,
-        images: np.ndarray[Any, np.dtype[np.float32]],
+        images: Floats,
         encoding: Encoding,
-        labels: np.ndarray[Any, np.dtype[np.int64]],
+        labels: NDArray[np.int64],
     ) -> list[Novelty]:
         rule = self._manifest.novelty
         assert rule
         longest = encoding.poses[np.arange(len(labels)), labels]
         drawn = self._runtime.decode(longest, labels)
         return judge(rule, measure_features(*encoding, images, drawn, rule.gaussians))
+
+
+def _lists(array: Floats) -> pa.Array:
+    """An array of N rows as N lists, of lists where it has more axes."""
+    lists = pa.array(array.reshape(-1))
+    for size in array.shape[:0:-1]:
+        lists = pa.FixedSizeListArray.from_arrays(lists, size)
+    return lists

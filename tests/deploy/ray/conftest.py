@@ -25,5 +25,6 @@ def _own_clusters() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        patch.setenv("RAY_raylet_start_wait_time_s", "120")  # machines may be busy
         patch.delenv("RAY_ADDRESS", raising=False)
         yield

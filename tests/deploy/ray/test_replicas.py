@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import httpx
 import numpy as np
@@ -22,6 +22,7 @@ import yaml
 from service.pictures import SAMPLES
 from tests.browser.conftest import browser
 from tests.browser.playground import open_playground
+from tests.deploy.ray.clusters import BIN, cluster
 from tests.deploy.ray.test_serve import MANIFEST
 from tests.e2e.callers import Callers
 from tests.e2e.test_prometheus import ask, wait_for
@@ -32,7 +33,6 @@ from tests.processes import (
     free_port,
     prometheus_of,
     running,
-    wait_until_ok,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["browser"]
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
-BIN = Path(sys.executable).parent
 SEVEN = (SAMPLES / "7.png").read_bytes()
 QUICK = {"CAPSNET_MODELS": '["mnist-attention"]', "CAPSNET_DEFAULT_MODEL": "mnist-attention"}
 PAGES = ["/", "/docs", "/openapi.json", "/static/main.js", "/nothing", "/v2", "/v2/nothing"]
@@ -225,26 +224,6 @@ def test_a_bundle_that_is_missing_ends_the_start(tmp_path: Path) -> None:
     assert "is not among the loaded bundles" in log.read_text()
 
 
-@contextmanager
-def cluster(log: IO[bytes]) -> Iterator[str]:
-    """A cluster as `ray start --head` makes it; the address for `serve deploy`."""
-    port, dashboard = free_port(), free_port()
-    start = [BIN / "ray", "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
-    more = [f"--dashboard-port={dashboard}", "--object-store-memory=100000000"]
-    callback = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "deploy.ray.proxy:middlewares"}
-    own = {**os.environ, **callback, "RAY_USAGE_STATS_ENABLED": "0"}
-    process = subprocess.Popen([*start, *more], env=own, stdout=log, stderr=log)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{dashboard}", timeout=5) as client:
-            headers = {"Authorization": f"Bearer {os.environ['RAY_AUTH_TOKEN']}"}
-            client.headers.update(headers)
-            wait_until_ok(client, process, "/api/version")
-            yield str(client.base_url)
-    finally:
-        process.terminate()
-        process.wait(PATIENCE_S)
-
-
 def test_a_rollout_under_load_loses_nothing(tmp_path: Path) -> None:
     """`serve deploy` of the manifest, then of one with another bundle."""
     config = yaml.safe_load(MANIFEST.read_text())
@@ -262,12 +241,12 @@ def test_a_rollout_under_load_loses_nothing(tmp_path: Path) -> None:
         answers = [httpx.get(f"{url}/readyz", timeout=PATIENCE_S) for _ in range(12)]
         return {name for answer in answers for name in answer.json().get("models", ["none"])}
 
-    with (tmp_path / "log").open("wb") as log, cluster(log) as address:
-        deploy(address, "mnist-attention")
+    with cluster(tmp_path, cpus=2) as there:
+        deploy(there.dashboard, "mnist-attention")
         with httpx.Client(base_url=url) as client:
             wait(lambda: _answers(client) and len(pids(client)) == 2)
         with Callers(url, callers=8) as callers:
-            deploy(address, "mnist-compact")
+            deploy(there.dashboard, "mnist-compact")
             wait(lambda: models() == {"mnist-compact"})
             callers.wait(100)
     assert [] == callers.wrong == callers.lost
