@@ -1,15 +1,15 @@
 """Ray Data beside onnxruntime alone, on all cores: `python -m benchmarks.scoring`.
 
-A short job's time is taken from a long one's, so that starting Ray and its actors does not count.
+The rate is that between output files, so that starting Ray and its actors does not count.
 """
 
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow.parquet as pq
 import ray
 import typer
 
@@ -19,7 +19,7 @@ from deploy.ray.score import Pictures, claim, score, start
 from deploy.ray.scorer import Wanted
 from model.runtime.cpu import cpu_quota
 
-FEW, MANY = 2_000, 14_000
+PICTURES = 20_000
 BATCH = 32
 
 
@@ -34,26 +34,26 @@ def measure(
     wanted = Wanted(bundle, poses=poses, novelty=novelty)
     start(None)
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(MANY):
+        for number in range(PICTURES):
             sample = SAMPLES[number % len(SAMPLES)]
             (Path(folder) / f"{number}.png").write_bytes(sample)
         for number in range(rounds):
-            seconds = [_job(Path(folder), count, wanted, number) for count in (FEW, MANY)]
-            scored = (MANY - FEW) / (seconds[1] - seconds[0])
+            scored = _rate(Path(folder), wanted, number)
             path = ROOT / "model" / "bundles" / bundle
             alone = rate_alone(path, batch=BATCH, seconds=4, at_once=cpu_quota())
             print(f"{scored:.0f} /s, onnxruntime alone {alone:.0f}: {scored / alone:.2f}")
     ray.shutdown()
 
 
-def _job(folder: Path, count: int, wanted: Wanted, number: int) -> float:
-    """Seconds of a job of so many pictures."""
-    output = folder / f"out-{number}-{count}"
-    pictures = Pictures([str(folder / f"{number}.png") for number in range(count)])
+def _rate(folder: Path, wanted: Wanted, number: int) -> float:
+    """Pictures a second of a job, from its second output file to its last."""
+    output = folder / f"out-{number}"
     claim(output, wanted)
-    began = time.perf_counter()
-    score(pictures.read(), output, wanted)
-    return time.perf_counter() - began
+    paths = [str(folder / f"{number}.png") for number in range(PICTURES)]
+    score(Pictures(paths).read(), output, wanted)
+    written = sorted(output.glob("*.parquet"), key=lambda file: file.stat().st_mtime)
+    seconds = written[-1].stat().st_mtime - written[1].stat().st_mtime
+    return sum(pq.read_metadata(file).num_rows for file in written[2:]) / seconds
 
 
 if __name__ == "__main__":

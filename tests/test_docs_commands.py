@@ -45,6 +45,8 @@ NOT_RUN = {
     "mv bundles/mnist": "is what tests/e2e/test_workers.py does",
     ".venv/bin/pre-commit install": "would change the repository's hooks",
     "python -m benchmarks.cuda": "needs a GPU",
+    "python -m deploy.ray.score": "is what tests/deploy/ray does with `make ray-test`",
+    "serve ": "as above",
     "uvicorn --factory": "is what tests/e2e/test_starting.py does",
     "mkdir -p runs/gpu": "needs the results of a GPU; tests/training/test_gpu_run.py unpacks some",
 }

@@ -119,7 +119,7 @@ class Pictures(NamedTuple):
         if self.in_tables:
             rows = ray.data.read_parquet(self.paths, num_cpus=0.5).select_columns([PATH, BYTES])
         else:
-            rows = ray.data.read_datasource(Paths(self.paths), ray_remote_args={"num_cpus": 0.5})
+            rows = ray.data.read_datasource(Paths(self.paths), num_cpus=0.5)
         return rows
 
 
