@@ -37,18 +37,6 @@ def test_lines_carry_the_id_of_the_request() -> None:
     assert "request_id" not in format_record("hello")
 
 
-def test_lines_carry_the_fields_of_the_process(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of the event are kept beside them."""
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    try:
-        logs.configure("text", fields={"replica": "abc"})
-        logs.ACCESS.info("hello", extra={"fields": {"rows": 3}})
-        assert capsys.readouterr().err.endswith("hello rows=3 replica=abc\n")
-    finally:
-        root.handlers, root.level = handlers, level
-
-
 def test_text_ends_with_id_and_fields() -> None:
     """People find the same things in the text format."""
     token = logs.request_id.set("abc")
@@ -135,3 +123,11 @@ def test_warnings_are_events_and_those_of_pictures_are_none(
         warnings.warn_explicit(message, category, "a.py", 1, module=module)
     (line,) = capsys.readouterr().err.splitlines()
     assert "something is old" in json.loads(line)["message"]
+
+
+@pytest.mark.usefixtures("restored_logging")
+def test_lines_carry_the_fields_of_the_process(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of the event are kept beside them."""
+    logs.configure("text", fields={"replica": "abc"})
+    logs.ACCESS.info("hello", extra={"fields": {"rows": 3}})
+    assert capsys.readouterr().err.endswith("hello rows=3 replica=abc\n")
