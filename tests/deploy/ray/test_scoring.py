@@ -150,10 +150,13 @@ def test_bytes_in_parquet_are_scored(
 
 
 def test_memory_does_not_grow_with_the_input(started: Cluster, tmp_path: Path) -> None:
-    """Four times as many files of 100 KB, 600 MB more, take no more than 100 MB more."""
+    """Twice as many files of 100 KB, 800 MB more, take no more than 200 MB more.
+
+    Ray's readers fill their read-ahead, 900 MB each, with less than that.
+    """
     picture, rng = SAMPLE.read_bytes(), np.random.default_rng(0)
     schema, peaks = pa.schema({"path": pa.string(), "bytes": pa.binary()}), []
-    for name, groups in (("few", 40), ("many", 160)):
+    for name, groups in (("few", 160), ("many", 320)):
         with pq.ParquetWriter(tmp_path / f"{name}.parquet", schema) as writer:
             for group in range(groups):
                 files = [picture + rng.bytes(100_000) for _ in range(50)]
@@ -164,7 +167,7 @@ def test_memory_does_not_grow_with_the_input(started: Cluster, tmp_path: Path) -
         rows = pq.read_table(tmp_path / name)
         assert (50 * groups, {7}) == (rows.num_rows, set(rows["label"].to_pylist()))
     print(f"peaks: {peaks} MiB")
-    assert peaks[1] < peaks[0] + 100
+    assert peaks[1] < peaks[0] + 200
 
 
 def _peak_mib(command: list[str], cluster: int) -> float:
