@@ -189,12 +189,12 @@ def _command(recipe: Recipe, runs: list[Run], count: int) -> str:
         count: pictures in its folder, if it learnt from one.
     """
     *before, own = runs
-    preset = PRESETS.get(own.preset)
+    preset = PRESETS.get(own.preset) or _same_network(recipe)
     if preset and own.dataset not in DATASETS:
         preset = fit_to(for_pictures(preset, count), own.dataset, recipe.network)
     if preset is None or preset.network != recipe.network:
         return f"# no preset makes this network: its recipe, {own.preset}, is in manifest.json"
-    words = [f"python -m training train {own.preset} --seed {own.seed}"]
+    words = [f"python -m training train {preset.name} --seed {own.seed}"]
     words += ["--final"] * (not own.held_out) + ["--data FOLDER"] * (own.dataset not in DATASETS)
     words += [
         f"--set {field.name}={_shell(getattr(recipe, field.name))}"
@@ -205,6 +205,12 @@ def _command(recipe: Recipe, runs: list[Run], count: int) -> str:
     if before:
         words.append("--transfer RUN" if before[-1].taken else "--weights RUN")
     return " ".join(words)
+
+
+def _same_network(recipe: Recipe) -> Recipe | None:
+    """The first preset of this network and data set: a run's own may have another name today."""
+    wanted = recipe.network, recipe.dataset
+    return next((one for one in PRESETS.values() if (one.network, one.dataset) == wanted), None)
 
 
 def _shell(value: Any) -> str:

@@ -150,6 +150,14 @@ def test_there_is_no_command_for_a_preset_that_is_gone(bundle: Bundle) -> None:
     assert "# no preset" in text
 
 
+def test_a_run_of_a_renamed_preset_names_the_one_of_its_network(bundle: Bundle) -> None:
+    """The command is that of the preset which has the network and data set today."""
+    runs = [{**run.to_dict(), "preset": "old"} for run in runs_of(bundle.manifest.training)]
+    recipe = PRESETS["mnist-compact"].to_dict() | {"name": "old"}
+    text = card(bundle, training={**bundle.manifest.training, "recipe": recipe, "runs": runs})
+    assert "    python -m training train mnist-compact --seed " in text
+
+
 def test_dimensions_are_told_in_words(bundle: Bundle) -> None:
     """A row for each dimension, a column for each class that was measured."""
     names = (
