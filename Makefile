@@ -2,7 +2,10 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-HOST ?= 127.0.0.1
+# Compilers' environments export a HOST of their own: only `make HOST=...` counts.
+ifneq ($(origin HOST),command line)
+HOST := 127.0.0.1
+endif
 PORT ?= 8000
 PRESET ?= mnist
 RUN ?= runs/$(PRESET)-1
@@ -60,7 +63,7 @@ docs: $(VENV)/.dev ## Build the documentation in site/; broken links and missing
 docs-reference: $(VENV)/.dev ## Write the lists of routes, commands, the client and cards in docs/reference.
 	$(BIN)/python -m tools.docs_reference docs/reference
 
-pictures: $(VENV)/.dev ## Draw the documentation's diagrams and figures anew.
+pictures: $(VENV)/.dev ## Draw the diagrams anew, and the figures that the service draws.
 	$(BIN)/python -m tools.diagrams docs/pictures
 	$(BIN)/python -m tools.figures docs/pictures
 

@@ -8,6 +8,7 @@ families in test_families.py.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -149,6 +150,20 @@ def test_make_knows_its_targets(page: str) -> None:
             [program, "--dry-run", *arguments], cwd=ROOT, capture_output=True, check=False
         )
         assert 0 == result.returncode, result.stderr
+
+
+def test_make_takes_no_host_of_the_environment() -> None:
+    """Environments of compilers export HOST=x86_64-conda-linux-gnu."""
+    for words, host in (([], "127.0.0.1"), (["HOST=0.0.0.0"], "0.0.0.0")):  # noqa: S104
+        shown = subprocess.run(
+            ["make", "--dry-run", "serve", *words],  # noqa: S607  the reader's own
+            cwd=ROOT,
+            env={**os.environ, "HOST": "x86_64-conda-linux-gnu"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert f"CAPSNET_HOST={host} " in shown
 
 
 @pytest.mark.parametrize("page", pages_with(TRAINING))

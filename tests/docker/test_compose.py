@@ -99,6 +99,14 @@ def test_every_variable_of_the_compose_files_is_in_the_example() -> None:
     assert used == set(re.findall(r"^# (?!CAPSNET_)(\w+)=", example, re.MULTILINE))
 
 
+def test_files_of_keys_are_mounted_where_the_example_says(services: dict[str, Any]) -> None:
+    """Both kinds of keys can come from files of the host."""
+    example = (ROOT / ".env.example").read_text()
+    for kind in ("API", "ADMIN"):
+        (inside,) = re.findall(rf"CAPSNET_{kind}_KEYS_FILE=(/[\w/-]+)", example)
+        assert f"${{{kind}_KEYS_FILE:-/dev/null}}:{inside}:ro" in services["capsnet"]["volumes"]
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_containers_get_no_more_than_they_need(name: str, services: dict[str, Any]) -> None:
     """Read-only root, no capabilities, no way to new privileges, a limit on memory."""
