@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from service.inference.engine import Engine
 from service.processes.acceptor import Acceptor
 from service.processes.channel import Message
 from service.processes.heartbeat import Heartbeat, Inheritance
-from service.settings import Settings
+from service.settings import Settings, SettingsError
 from service.telemetry import logs
 from service.telemetry.metrics import Metrics
 
@@ -37,7 +38,11 @@ def main() -> None:
     inherited = Inheritance.take()
     settings = Settings.from_environment().of_worker()
     logs.configure(settings.log_format, access_log=settings.access_log)
-    Worker(settings, inherited).run(sockets=[])
+    try:
+        worker = Worker(settings, inherited)
+    except SettingsError as error:  # a file of keys changed since the service started
+        sys.exit(f"capsnet-service: {error}")
+    worker.run(sockets=[])
 
 
 class Connections(set[Any]):

@@ -303,3 +303,28 @@ def test_a_worker_whose_inference_hangs_is_replaced(
     assert [before] != children(process.pid, "service.processes.worker")
     reason = "it has said nothing for" if on_the_loop else "an inference takes longer than 1 s"
     assert f"service.processes.worker {before} is killed: {reason}" in capfd.readouterr().err
+
+
+def test_a_reload_reads_the_keys_anew(start_service: Start, bundles: Path, tmp_path: Path) -> None:
+    """A key is replaced without a restart; a file with an unfit key changes nothing."""
+    old, new, admin = "old-key-0123456789", "new-key-0123456789", "admin-key-0123456789"
+    keys = tmp_path / "keys"
+    keys.write_text(old)
+    _, client = start_service(
+        CAPSNET_BUNDLES=str(bundles),
+        CAPSNET_DEFAULT_MODEL=MODEL,
+        CAPSNET_DEVICE="cpu",
+        CAPSNET_WORKERS="1",
+        CAPSNET_API_KEYS_FILE=str(keys),
+        CAPSNET_ADMIN_KEYS=json.dumps([admin]),
+    )
+
+    def reload(*lines: str) -> list[int]:
+        keys.write_text("\n".join(lines))
+        answers = [client.post("/models/reload", headers={"X-API-Key": admin}, timeout=60)]
+        answers += [client.get("/models", headers={"X-API-Key": key}) for key in (old, new)]
+        return [answer.status_code for answer in answers]
+
+    assert [200, 200, 200] == reload(old, new)
+    assert [200, 401, 200] == reload(new)
+    assert [409, 401, 200] == reload(new, "short")
