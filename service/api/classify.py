@@ -53,7 +53,7 @@ class NoveltyReport(Report):
     distance_score: float | None = Field(
         None, description="By the Mahalanobis distance of the poses."
     )
-    error: float = Field(description="Squared error of the reconstruction, as a share of the ink.")
+    error: float = Field(description="Of the reconstruction y of x: sum((x-y)^2) / (sum(x^2) + 1).")
 
 
 class Prediction(BaseModel):
