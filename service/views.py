@@ -32,6 +32,8 @@ MOST_WAITING = 8
 """Drawings, each a fifth of a second: more callers are told to come again."""
 _THUMBNAILS = 13
 """At most so many images are shown, evenly spaced."""
+_COLOURED, _OTHERS = 3, "#b4b9c0"
+"""Pose dimensions in colour, and the grey of the rest."""
 _UNITS: dict[Transform, str] = {
     "shift-x": "pixels to the right",
     "shift-y": "pixels down",
@@ -41,9 +43,9 @@ _UNITS: dict[Transform, str] = {
 _SUPPORTING, _OPPOSING = np.array([214, 84, 0]) / 255, np.array([9, 105, 218]) / 255
 _VOTE, _SUBTRACTED, _MEAN = "#1b1f24", "#0969da", "#d65400"
 _STROKE = 0.45
-"""How dark the image is, under the heat."""
-_GAP, _HEAD = 16, 56
-"""Pixels between panels, and for the titles above them."""
+"""How dark the image is, under the support."""
+_GAP, _HEAD, _SCALE = 16, 56, 46
+"""Pixels between panels, for the titles above them, and for the scale of support below."""
 
 
 def open_pool() -> Pool:
@@ -99,7 +101,8 @@ def draw_equivariance(
     ]
     if manifest.class_dim:
         angle = f"degrees between the pose of {name} and that of the unmoved picture"
-        charts += [(angle, angles_deg), (f"the {manifest.class_dim} numbers of the pose", poses)]
+        numbers = f"the {manifest.class_dim} numbers of the pose, those that change most in colour"
+        charts += [(angle, angles_deg), (numbers, poses)]
     shown = np.unique(np.linspace(0, steps - 1, min(steps, _THUMBNAILS)).round().astype(int))
     heights = (100, 240 * len(charts))
 
@@ -112,7 +115,10 @@ def draw_equivariance(
             axes.set(xticks=[], yticks=[], xlabel=f"{walk.values[step]:.3g}")
         rows = curves.subplots(len(charts), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (title, values) in zip(rows, charts, strict=True):
-            axes.plot(walk.values, values)
+            if values is poses:
+                _draw_poses(axes, walk, poses)
+            else:
+                axes.plot(walk.values, values)
             axes.set_title(title, loc="left", fontsize="medium")
             axes.grid(alpha=0.4)
         rows[0].legend([name, "most present other class"], fontsize="small")
@@ -120,6 +126,16 @@ def draw_equivariance(
         rows[-1].set_xlabel(_UNITS[walk.transform])
 
     return _draw(fill, width_px=900, height_px=sum(heights))
+
+
+def _draw_poses(axes: Axes, walk: Walk, poses: Floats) -> None:
+    """Pose dimensions (S, D): those of the largest range in colour, with a legend."""
+    ranges = np.ptp(poses, axis=0)
+    most = np.argsort(-ranges, kind="stable")[:_COLOURED].tolist()
+    axes.plot(walk.values, np.delete(poses, most, axis=1), color=_OTHERS, linewidth=0.7)
+    for dim in sorted(most):
+        axes.plot(walk.values, poses[:, dim], label=f"dimension {dim}")
+    axes.legend(fontsize="small")
 
 
 class RoutingView(NamedTuple):
@@ -142,23 +158,23 @@ def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:
     """A panel for each iteration and one for the votes, then a row for each layer before.
 
     In the iterations' panels every cell of the grid is a square around the middle of what its
-    capsules see: orange where they support the class, blue where they oppose it, all panels on one
-    scale. In that of the votes, each dot is a vote, larger and darker the more it weighs, blue if
-    its weight is negative. The rows of hidden layers have a map of each capsule type for each
-    iteration, darker the more active.
+    capsules see: orange where they support the class, blue where they oppose it, all panels on the
+    scale below them. In that of the votes, each dot is a vote, larger and darker the more it
+    weighs, blue if its weight is negative. The rows of hidden layers have a map of each capsule
+    type for each iteration, darker the more active.
     """
     hidden = view.hidden
     rows = 1 + len(hidden)
     steps = [len(view.agreement.support) + 1, *map(len, hidden.values())]
     columns = max(steps)
     _, height, width = (scale * size for size in manifest.image_shape)
-    width_px, height_px = _GAP + columns * (width + _GAP), _GAP + rows * (_HEAD + height)
+    width_px, height_px = _GAP + columns * (width + _GAP), _GAP + rows * (_HEAD + height) + _SCALE
 
     def fill(figure: Figure) -> None:
         grid = {
             "left": _GAP / width_px,
             "right": 1 - _GAP / width_px,
-            "bottom": _GAP / height_px,
+            "bottom": (_GAP + _SCALE) / height_px,
             "top": 1 - _HEAD / height_px,
             "wspace": _GAP / width,
             "hspace": _HEAD / height,
@@ -166,7 +182,9 @@ def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:
         panels = figure.subplots(rows, columns, squeeze=False, gridspec_kw=grid)
         for axes in panels.flat:
             axes.set(xticks=[], yticks=[], visible=False)
-        _fill_classes(panels[0], view, manifest)
+        strongest = _fill_classes(panels[0], view, manifest)
+        place = (_GAP / width_px, 0.7 * _SCALE / height_px, width / width_px, 8 / height_px)
+        _draw_scale(figure.add_axes(place), strongest)
         for row, (name, presence) in zip(panels[1:], hidden.items(), strict=True):
             _fill_hidden(row, name, presence)
 
@@ -179,35 +197,51 @@ def _show(axes: Axes, title: str) -> Axes:
     return axes
 
 
-def _fill_classes(panels: Sequence[Axes], view: RoutingView, manifest: Manifest) -> None:
-    """Support for the class by iteration, and the votes for it."""
+def _fill_classes(panels: Sequence[Axes], view: RoutingView, manifest: Manifest) -> float:
+    """Support for the class by iteration, and the votes for it; the largest support."""
     layer, label = manifest.layers[-1], view.label
     maps = on_grid(view.agreement.support[:, label], layer)
-    strongest = np.abs(maps).max() or 1.0
-    for step, heat in enumerate(maps):
+    strongest = float(np.abs(maps).max()) or 1.0
+    for step, support in enumerate(maps):
         figures = f"agreement {view.agreement.agreement[step, label]:.2f}\n{manifest.presence}"
         axes = _show(panels[step], f"iteration {step + 1}\n{figures} {view.presence[step]:.2f}")
-        _draw_support(axes, view.prepared, heat / strongest, layer)
+        _draw_support(axes, view.prepared, support / strongest, layer)
     spread = 100 * float(view.votes.explained.sum())
     title = f"votes for {manifest.class_names[label]}\n{spread:.0f} % of their variance"
     _draw_votes(_show(panels[len(maps)], title), view)
+    return strongest
 
 
-def _draw_support(axes: Axes, prepared: Prepared, heat: Floats, layer: Layer) -> None:
-    """An image, paled, and the square of each cell tinted by heat (rows, columns) in [-1, 1]."""
+def _draw_support(axes: Axes, prepared: Prepared, support: Floats, layer: Layer) -> None:
+    """An image, paled, and the square of each cell tinted by support (rows, columns) in [-1, 1]."""
     # Photographs, which have no polarity, stay as they are.
     dark = prepared.image if prepared.polarity else 1 - prepared.image
     _, height, width = dark.shape
     ground = enlarge(1 - _STROKE * dark, 1).convert("RGB")
     axes.imshow(ground, extent=(0, width, height, 0), interpolation="nearest")
-    colour = np.where(heat[..., None] > 0, _SUPPORTING, _OPPOSING)
     # A single cell covers the whole image, which is to be seen all the same.
-    opacity = (0.9 if heat.size > 1 else 0.4) * np.abs(heat)[..., None]
+    tints = _tint(support, opacity=0.9 if support.size > 1 else 0.4)
     first = (layer.field_px - layer.stride_px) / 2
     right, below = (first + layer.stride_px * count for count in (layer.columns, layer.rows))
-    tints = np.concatenate((colour, opacity), axis=-1)
     axes.imshow(tints, extent=(first, right, below, first), interpolation="nearest")
     axes.set(xlim=(0, width), ylim=(height, 0))
+
+
+def _tint(support: Floats, *, opacity: float) -> Floats:
+    """Colours (..., 4) of support in [-1, 1]."""
+    colour = np.where(support[..., None] > 0, _SUPPORTING, _OPPOSING)
+    tints: Floats = np.concatenate((colour, opacity * np.abs(support)[..., None]), axis=-1)
+    return tints
+
+
+def _draw_scale(axes: Axes, strongest: float) -> None:
+    """The colours of support, from minus to plus the strongest."""
+    values = np.linspace(-1, 1, 65, dtype=np.float32)[None]
+    extent = (-strongest, strongest, 0, 1)
+    axes.imshow(_tint(values, opacity=0.9), extent=extent, aspect="auto")
+    axes.set(xticks=[-strongest, 0, strongest], yticks=[])
+    axes.set_xticklabels([f"{-strongest:.2g}", "0", f"{strongest:.2g}"], fontsize=7)
+    axes.set_xlabel("support, by place", fontsize=7, labelpad=1)
 
 
 def _draw_votes(axes: Axes, view: RoutingView) -> None:

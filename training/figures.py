@@ -47,7 +47,8 @@ def draw_curves(metrics: Path, target: Path, *, title: str) -> None:
         kept = [line for line in lines if line.get(name, 0) > 0]
         axis.plot([line["epoch"] for line in kept], [line[name] for line in kept])
         words = name.replace("_percent", ", %").replace("_", " ")
-        axis.set(title=words, xlabel="epoch", yscale="log")
+        axis.set(title=words, xlabel="epoch")
+        scale_by_logarithm(axis)
     save(figure, target)
 
 
@@ -104,10 +105,10 @@ def draw_sweeps(
 
 
 def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
-    """Pairs from top to bottom: as the network sees, draws and divides them (Sabour 2017, fig. 5).
+    """Pairs from top to bottom: as seen, decoded and divided (Sabour 2017, figure 5).
 
     Columns are pairs, below their labels. Below the masks stands what the network named, coloured
-    where that is wrong. The last row decodes the capsule of a class that is not there.
+    where that is wrong. The last row decodes the capsule of an absent class.
 
     Raises:
         ValueError: the bundle is for something else.
@@ -118,13 +119,13 @@ def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
     images = scale(pairs.images)
     presence, poses = runtime.encode(images)
     named, absent = most_present(presence, 2), pick_absent(presence, pairs.labels)[:, None]
-    drawn = draw(runtime.decode, poses, named)
-    masks = find_masks(images[:, 0], drawn, threshold=manifest.mask_threshold).astype(np.float32)
+    decoded = draw(runtime.decode, poses, named)
+    masks = find_masks(images[:, 0], decoded, threshold=manifest.mask_threshold).astype(np.float32)
     rows: dict[str, list[Floats]] = {
         "image": list(images),
-        "drawn": [colour(layers) for layers in drawn],
+        "decoded": [colour(layers) for layers in decoded],
         "masks": [colour(layers) for layers in masks],
-        "not there": list(draw(runtime.decode, poses, absent)),
+        "absent": list(draw(runtime.decode, poses, absent)),
     }
     figure, axes = make_axes(len(rows), len(images), image=True)
     for row, (title, pictures) in zip(axes, rows.items(), strict=True):
@@ -138,6 +139,18 @@ def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
         axes[2, column].set_xlabel(said, color=INK if right else ACCENT)
         axes[3, column].set_xlabel(other)
     save(figure, target, 256)
+
+
+def scale_by_logarithm(axes: Axes) -> None:
+    """Make the ordinate of what is plotted logarithmic, its ticks plain numbers such as 0.5."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    ticks = range(1, 10) if high < 10 * low else (1, 2, 5) if high < 1000 * low else (1,)
+    axes.yaxis.set_major_locator(LogLocator(subs=ticks))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def make_axes(

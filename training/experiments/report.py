@@ -23,7 +23,7 @@ from training.experiments.declare import FAMILIES, Column, Experiment, Row, coun
 from training.experiments.paired import compare
 from training.experiments.run import Result
 from training.experiments.seeds import side_by_side
-from training.figures import make_axes, save, show
+from training.figures import make_axes, save, scale_by_logarithm, show
 from training.state import CHECKPOINT, Checkpoint
 
 if TYPE_CHECKING:
@@ -264,7 +264,8 @@ def _draw_errors(kind: str, one: Experiment, results: Sequence[Result]) -> Figur
             curves = [dict(result.curve) for result in _at_budget(row, results)]
             x = sorted(set(curves[0]).intersection(*curves))
             axes.plot(x, [mean(curve[seen] for curve in curves) for seen in x], label=row.title)
-        axes.set(xlabel="training images seen", ylabel="error on held-out images, %", yscale="log")
+        axes.set(xlabel="training images seen", ylabel="error on held-out images, %")
+        scale_by_logarithm(axes)
     elif kind == "fewer":
         for family in dict.fromkeys(family_of(row.recipe.network) for row in one.rows):
             rows = [row for row in one.rows if family_of(row.recipe.network) == family]
