@@ -44,8 +44,8 @@ Send an image (PNG, JPEG, WebP, BMP, GIF) as a form's `file`, as the raw body, o
     curl -F file=@7.png localhost:8000/classify
     curl -H 'Content-Type: image/png' --data-binary @7.png localhost:8000/classify
 
-Routes that draw answer with a PNG where `Accept` prefers `image/png`. Misspelt parameters and
-fields are refused. Errors are problem details (RFC 9457). The repository's folder `docs` has
+Routes that show pictures answer with a PNG where `Accept` prefers `image/png`. Misspelt parameters
+and fields are refused. Errors are problem details (RFC 9457). The repository's folder `docs` has
 tutorials and all the rest; `make docs` builds them as a site. Every route is also under `/v1`;
 clients of Triton and KServe find theirs under `/v2`. The
 examples of answers are real ones, with long lists and images cut short. "The paper" is Sabour,

@@ -181,9 +181,9 @@ class Pipeline:
         assert manifest.novelty
         labels = encoding.presence.argmax(axis=1)
         longest = encoding.poses[np.arange(len(labels)), labels]
-        drawn = await self.decode(manifest, longest, labels)
+        decoded = await self.decode(manifest, longest, labels)
         gaussians = manifest.novelty.gaussians
-        return judge(manifest.novelty, measure_features(*encoding, images, drawn, gaussians))
+        return judge(manifest.novelty, measure_features(*encoding, images, decoded, gaussians))
 
     async def _compute(
         self, manifest: Manifest, graph: str, rows: Sequence[Row]

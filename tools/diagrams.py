@@ -25,6 +25,7 @@ from model.capsnet.matrix import MatrixConfig
 from model.capsnet.shared import SharedConfig
 from model.capsnet.squash import length, squash, squash_exponential, squash_half
 from model.capsnet.stem import Conv, geometry
+from tools.votes_diagram import draw_votes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,6 +163,24 @@ def draw_bundle() -> Figure:
     return draw([manifest, others, *graphs, weights], arrows)
 
 
+def draw_training_to_service() -> Figure:
+    """From a training to an answer."""
+    folder = Box(1, 10, 13, 6, "images\na data set\nor your folder", "data")
+    training = Box(19, 10, 14, 6, "training\ntorch, offline\nruns/mnist-1", "process")
+    bundle = Box(42, 10, 15, 6, "bundle\nONNX graphs, weights,\nscores, card", "capsule")
+    service = Box(66, 10, 15, 6, "service\nonnxruntime\nCPU or GPU", "process")
+    people = Box(66, 1, 15, 5, "callers\npage, command,\nPython, /v2", "data")
+    code = Box(42, 1, 15, 5, "model.load\nno service at all", "data")
+    arrows = [
+        Arrow(folder, "right", training, "left"),
+        Arrow(training, "right", bundle, "left", "export"),
+        Arrow(bundle, "right", service, "left", "start, reload"),
+        Arrow(service, "bottom", people, "top"),
+        Arrow(bundle, "bottom", code, "top"),
+    ]
+    return draw([folder, training, bundle, service, people, code], arrows)
+
+
 def draw_family(config: NetworkConfig, layers: Sequence[tuple[str, str]]) -> Figure:
     """A network from left to right: its image, its layers, its classes, its decoder."""
     channels, height, width = config.image_shape
@@ -219,8 +238,8 @@ def shared_layers(config: SharedConfig) -> Iterator[tuple[str, str]]:
     yield _stem(config, config.stem)
     rows, columns, *_ = config.grid
     size = config.stem[-1].channels
-    yield f"input capsules\n{rows} x {columns} of {size}\none W for all", "capsule"
-    yield f"routing\nk-means\n{config.rounds} rounds", "process"
+    yield f"primary capsules\n{rows} x {columns} of {size}\none W for all", "capsule"
+    yield f"routing\nk-means\n{config.rounds} iterations", "process"
 
 
 def matrix_layers(config: MatrixConfig) -> Iterator[tuple[str, str]]:
@@ -287,6 +306,8 @@ def draw_all() -> dict[str, Figure]:
         "processes.svg": draw_processes(),
         "bundle.svg": draw_bundle(),
         "squash.svg": draw_squash(),
+        "votes.svg": draw_votes(),
+        "training-to-service.svg": draw_training_to_service(),
     }
     for name, layers in _LAYERS.items():
         config = FAMILIES[name].config()

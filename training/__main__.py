@@ -266,7 +266,7 @@ def figure(
     columns: Annotated[int, typer.Option(min=1, help="So many pairs are shown.")] = 10,
     data_dir: DataDir = _DATA,
 ) -> None:
-    """Draw how a bundle takes held-out pairs of digits apart."""
+    """Draw how a bundle separates held-out pairs of digits."""
     from model.runtime import Runtime  # noqa: PLC0415  training itself needs no onnx
     from training.evaluate import held_out  # noqa: PLC0415
     from training.figures import draw_segmentation  # noqa: PLC0415

@@ -114,7 +114,7 @@ def confusion(labels: Labels, answers: Labels, classes: int) -> NDArray[np.int64
     return counts
 
 
-def draw(
+def decode_each(
     decode: Callable[[Floats, NDArray[np.int64]], Floats], poses: Floats, classes: Labels
 ) -> Floats:
     """Decode C classes (N, C) of each of N images, each alone: (N, C, H, W), of one channel.

@@ -106,7 +106,7 @@ class CudaGraph:
             It runs a few times before it is recorded and, of what is there already, may change
             `buffers` alone.
         buffers: what each call updates in place, statistics say. Runs before the recording do not
-            count, and draw no random numbers from those after.
+            count, and sample no random numbers from those after.
     """
 
     def __init__(self, compute: Compute, *, buffers: Sequence[Tensor] = ()) -> None:

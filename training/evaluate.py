@@ -22,7 +22,7 @@ from training.answers import (
     BATCH,
     WrongAnswers,
     confusion,
-    draw,
+    decode_each,
     evaluating,
     find_wrong,
     interval,
@@ -232,7 +232,7 @@ def score_pairs(runtime: Runtime, digits: Examples, *, split: Split, which: str)
     protocol = (
         f"{first['pairs']:,} fixed pairs of digits of {which}, for each shift, through this "
         "bundle; a pair is wrong unless the two most present classes are its two labels; digits "
-        "are drawn by the capsules of the true labels; a mask is where a digit gets "
+        "are decoded from the capsules of the true labels; a mask is where a digit gets "
         f"{manifest.mask_threshold:g} of the ink; one network, float32"
     )
     shifts = {f"{shift_px} px": one for shift_px, (one, _) in scored.items()}
@@ -240,7 +240,7 @@ def score_pairs(runtime: Runtime, digits: Examples, *, split: Split, which: str)
 
 
 def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], WrongAnswers]:
-    """Scores of one set of pairs. Digits are drawn by the capsules of the true labels.
+    """Scores of one set of pairs. Digits are decoded from the capsules of the true labels.
 
     - pairs, errors, error_percent, interval_percent: a pair is wrong unless both are named;
     - digit_error_percent: digits, of a hundred, that were not named;
@@ -277,11 +277,11 @@ def choose_threshold(network: Network, pairs: PairSet) -> float:
     with evaluating(network), torch.inference_mode():
         for some in _slices(pairs.labels):
             poses = network(torch.from_numpy(scale(pairs.images[some]))).poses.numpy()
-            parts.append(draw(decode, poses, pairs.labels[some]))
-    drawn = np.concatenate(parts)
+            parts.append(decode_each(decode, poses, pairs.labels[some]))
+    decoded = np.concatenate(parts)
     images, layers = scale(pairs.images)[:, 0], scale(pairs.layers)
     overlaps = [
-        measure_overlap(find_masks(images, drawn, threshold=threshold), layers).mean()
+        measure_overlap(find_masks(images, decoded, threshold=threshold), layers).mean()
         for threshold in THRESHOLDS
     ]
     return THRESHOLDS[int(np.argmax(overlaps))]
@@ -300,16 +300,16 @@ def _measure(runtime: Runtime, pairs: PairSet) -> dict[str, NDArray[Any]]:
     assert threshold is not None
     images, layers = scale(pairs.images), scale(pairs.layers)
     presence, poses = runtime.encode(images)
-    drawn = draw(runtime.decode, poses, pairs.labels)
-    absent = draw(runtime.decode, poses, pick_absent(presence, pairs.labels)[:, None])
-    masks = find_masks(images[:, 0], drawn, threshold=threshold)
+    decoded = decode_each(runtime.decode, poses, pairs.labels)
+    absent = decode_each(runtime.decode, poses, pick_absent(presence, pairs.labels)[:, None])
+    masks = find_masks(images[:, 0], decoded, threshold=threshold)
     return {
         "presence": presence,
         "digit_error_percent": 100 * is_missed(presence, pairs.labels),
-        "squared_error": np.square(drawn - layers).sum(axis=(2, 3)),
+        "squared_error": np.square(decoded - layers).sum(axis=(2, 3)),
         "mask_iou": measure_overlap(masks, layers),
         "true_ink": layers.sum(axis=(2, 3)),
-        "present_ink": drawn.sum(axis=(2, 3)),
+        "present_ink": decoded.sum(axis=(2, 3)),
         "absent_ink": absent.sum(axis=(2, 3)),
         "auto_pair_error_percent": 100 * ~_are_counted(runtime, images, pairs.labels),
         "auto_single_error_percent": 100
@@ -325,8 +325,10 @@ def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) ->
     right = []
     for image, lengths, capsules, expected in zip(images, presence, poses, labels, strict=True):
         classes = candidates(lengths, "auto")
-        drawn = runtime.decode(capsules[classes], classes)[:, 0] if len(classes) else images[:0, 0]
-        found = segment(image[0], lengths, classes, drawn, threshold=threshold, count="auto")
+        decoded = (
+            runtime.decode(capsules[classes], classes)[:, 0] if len(classes) else images[:0, 0]
+        )
+        found = segment(image[0], lengths, classes, decoded, threshold=threshold, count="auto")
         right.append(set(found.labels.tolist()) == set(expected.tolist()))
     return np.array(right)
 

@@ -73,7 +73,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         # `analyse` chooses the threshold; until then a manifest for pairs must have one.
         facts = {"preprocess": "pair", "dataset": f"multi{recipe.dataset}", "mask_threshold": 0.0}
     runs = checkpoint.runs
-    # Where the pictures lie is nobody else's business.
+    # The path of the folder is private: it is left out.
     described = {"pictures": replace(pictures, folder="").to_dict()} if pictures else {}
     manifest = describe(
         network,

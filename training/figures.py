@@ -20,7 +20,7 @@ from model.interpret.sweep import plan_sweep
 from model.interpret.sweep_grid import draw_sweep
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.answers import WrongAnswers, draw, most_present, pick_absent
+from training.answers import WrongAnswers, decode_each, most_present, pick_absent
 from training.data.datasets import Examples
 from training.data.pairs import PairSet
 
@@ -65,10 +65,10 @@ def draw_routing(changes: Mapping[str, Floats], target: Path, *, title: str) -> 
 def draw_roc(
     curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]], target: Path
 ) -> None:
-    """Draw ROC curves by kind: shares of the others and of the known images, (T,) each."""
+    """Draw ROC curves by kind: shares of the others and of the training images, (T,) each."""
     figure, axes = make_axes(1, 1, title="images that reach each novelty score")
-    for kind, (others, known) in curves.items():
-        axes[0, 0].plot(others, known, label=kind)
+    for kind, (others, training) in curves.items():
+        axes[0, 0].plot(others, training, label=kind)
     axes[0, 0].set(xlabel="share of others", ylabel="share of training images")
     axes[0, 0].legend()
     save(figure, target)
@@ -119,13 +119,13 @@ def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
     images = scale(pairs.images)
     presence, poses = runtime.encode(images)
     named, absent = most_present(presence, 2), pick_absent(presence, pairs.labels)[:, None]
-    decoded = draw(runtime.decode, poses, named)
+    decoded = decode_each(runtime.decode, poses, named)
     masks = find_masks(images[:, 0], decoded, threshold=manifest.mask_threshold).astype(np.float32)
     rows: dict[str, list[Floats]] = {
         "image": list(images),
         "decoded": [colour(layers) for layers in decoded],
         "masks": [colour(layers) for layers in masks],
-        "absent": list(draw(runtime.decode, poses, absent)),
+        "absent": list(decode_each(runtime.decode, poses, absent)),
     }
     figure, axes = make_axes(len(rows), len(images), image=True)
     for row, (title, pictures) in zip(axes, rows.items(), strict=True):

@@ -29,8 +29,8 @@ from training.data.datasets import DATASETS, NOVELTY_DATASETS, load
 from training.data.source import DatasetError, Split
 
 Scores = NDArray[np.float64]
-KNOWN_SHARE = 0.95
-"""Of the known images, on the threshold's own half."""
+TYPICAL_SHARE = 0.95
+"""Of training images, on the threshold's own half."""
 RIDGE = 1e-3
 """Added to the variances of poses, as a share of their mean; chosen on noise and clothes alone."""
 FEWEST = 300
@@ -46,7 +46,7 @@ _BATCH = 64
 
 
 def fit_novelty(runtime: Runtime, images: Floats, *, described: str) -> NoveltyRule:
-    """Fit the rule: Gaussians and quantiles on the first half of known images, then the threshold.
+    """Fit the rule: Gaussians and quantiles on the first half of images, then the threshold.
 
     The threshold is of the second half. Where the images are too few for the covariance, so that it
     would be zero, the rule goes without distances.
@@ -56,15 +56,15 @@ def fit_novelty(runtime: Runtime, images: Floats, *, described: str) -> NoveltyR
         described: what they are, for the manifest.
     """
     middle = len(images) // 2
-    presence, poses, drawn = _answer(runtime, images)
+    presence, poses, decoded = _answer(runtime, images)
     for gaussians in (fit_gaussians(presence[:middle], poses[:middle]), None):
-        features = measure_features(presence, poses, images, drawn, gaussians)
+        features = measure_features(presence, poses, images, decoded, gaussians)
         length, margin, error, distance = (
             () if feature is None else tabulate(feature[:middle], QUANTILES) for feature in features
         )
         rule = NoveltyRule(QUANTILES, length, margin, error, threshold=0.0, images=described)
         rule = replace(rule, distance=distance, gaussians=gaussians)
-        threshold = tabulate(rank(rule, features).lowest[middle:], [1 - KNOWN_SHARE])[0]
+        threshold = tabulate(rank(rule, features).lowest[middle:], [1 - TYPICAL_SHARE])[0]
         if threshold > 0:
             break
     return replace(rule, threshold=threshold)
@@ -89,8 +89,8 @@ def fit_gaussians(presence: Floats, poses: Floats) -> PoseGaussians:
 
 def find_features(runtime: Runtime, images: Floats, gaussians: PoseGaussians | None) -> Features:
     """The features of images (N, C, H, W)."""
-    presence, poses, drawn = _answer(runtime, images)
-    return measure_features(presence, poses, images, drawn, gaussians)
+    presence, poses, decoded = _answer(runtime, images)
+    return measure_features(presence, poses, images, decoded, gaussians)
 
 
 def novel_percent(runtime: Runtime, images: Floats) -> float | None:
@@ -102,23 +102,23 @@ def novel_percent(runtime: Runtime, images: Floats) -> float | None:
 
 
 def _answer(runtime: Runtime, images: Floats) -> list[Floats]:
-    """Presence (N, K) and poses (N, K, D) of images, and what their longest capsules draw."""
+    """Presence (N, K) and poses (N, K, D) of images, and their longest capsules decoded."""
     parts = []
     for start in range(0, len(images), _BATCH):
         batch = images[start : start + _BATCH]
         presence, poses = runtime.encode(batch)
         labels = presence.argmax(axis=1)
-        drawn = runtime.decode(poses[np.arange(len(batch)), labels], labels)
-        parts.append((presence, poses, drawn))
+        decoded = runtime.decode(poses[np.arange(len(batch)), labels], labels)
+        parts.append((presence, poses, decoded))
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
-def judge(rule: NoveltyRule, known: Scores, kind: str, others: Scores) -> dict[str, Any]:
-    """How well scores tell other images from known ones: an entry of `NoveltyRule.others`."""
+def judge(rule: NoveltyRule, typical: Scores, kind: str, others: Scores) -> dict[str, Any]:
+    """How well scores separate other images from typical ones: an entry of `NoveltyRule.others`."""
     return {
         "kind": kind,
         "images": len(others),
-        "auc": round(auc(known, others), 4),
+        "auc": round(auc(typical, others), 4),
         "known_percent": round(100 * float(np.mean(others >= rule.threshold)), 2),
     }
 
@@ -134,11 +134,12 @@ def auc(higher: Scores, lower: Scores) -> float:
     return float((below + up_to).mean() / (2 * len(ordered)))
 
 
-def roc(known: Scores, others: Scores) -> tuple[Scores, Scores]:
-    """Shares of the others and of the known images that reach each threshold, (T,) each."""
-    thresholds = np.concatenate(([np.inf], np.unique(np.concatenate((known, others)))[::-1]))
+def roc(typical: Scores, others: Scores) -> tuple[Scores, Scores]:
+    """Shares of the others and of the training images that reach each threshold, (T,) each."""
+    thresholds = np.concatenate(([np.inf], np.unique(np.concatenate((typical, others)))[::-1]))
     across, up = (
-        1 - np.searchsorted(np.sort(scores), thresholds) / len(scores) for scores in (others, known)
+        1 - np.searchsorted(np.sort(scores), thresholds) / len(scores)
+        for scores in (others, typical)
     )
     return across, up
 
@@ -148,7 +149,7 @@ def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[st
 
     - noise: every pixel uniform in [0, 1];
     - blanks: one shade each, from black to half;
-    - letters: capitals drawn by Pillow's font, turned a little, prepared as the service does it;
+    - letters: capitals in Pillow's font, rotated a little, prepared as the service does it;
     - images of every other data set of the same shape whose files are in `data_dir`.
     """
     rng, shape = np.random.default_rng(seed), manifest.image_shape

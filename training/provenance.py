@@ -26,7 +26,7 @@ class Run:
     """One run's part in a network."""
 
     id: str
-    """Drawn when the run began: no other run has it."""
+    """Random, chosen when the run began: no other run has it."""
     preset: str
     dataset: str
     task: str
@@ -73,7 +73,7 @@ def unseen_by(runs: Sequence[Run]) -> int:
 def images_of(runs: Sequence[Run]) -> tuple[int, int]:
     """Images that runs of the last one's task saw: in all, and different ones.
 
-    A seed draws the same shifts and the same pairs again, from the first on.
+    A seed gives the same shifts and the same pairs again, from the first on.
     """
     own = [run for run in runs if (run.dataset, run.task) == (runs[-1].dataset, runs[-1].task)]
     longest = {run.seed: run.images for run in sorted(own, key=lambda run: run.images)}

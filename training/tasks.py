@@ -38,7 +38,7 @@ class Task(ABC):
 
     @abstractmethod
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Images (B, C, H, W), what the decoder should draw of them, classes in them (B, L)."""
+        """Images (B, C, H, W), what the decoder should show, classes in them (B, L)."""
 
     @abstractmethod
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
@@ -52,7 +52,7 @@ class Task(ABC):
     def losses(self, network: Network, rows: Tensor, step: Tensor) -> Losses:
         """Loss terms of a batch, or of this process's rows of it; `step` is a scalar tensor.
 
-        The classes in an image are present, and each one's capsule draws its object alone.
+        The classes in an image are present, and each one's capsule reconstructs its object alone.
         """
         recipe = self._recipe
         images, layers, labels = self.make(rows)
@@ -66,19 +66,19 @@ class Task(ABC):
         losses: Losses = {recipe.loss: self._classify(scores, present, step)}
         if recipe.reconstruction_weight and "decode" in family_of(recipe.network).offers:
             own = poses.take_along_dim(labels[..., None], dim=1).flatten(0, 1)  # (B L, D)
-            drawn = network.decode(own.detach() if recipe.detach_poses else own, labels.flatten())
-            losses["reconstruction"] = reconstruction_loss(drawn.reshape_as(layers), layers)
+            decoded = network.decode(own.detach() if recipe.detach_poses else own, labels.flatten())
+            losses["reconstruction"] = reconstruction_loss(decoded.reshape_as(layers), layers)
         return losses
 
 
 class Single(Task):
-    """One object in each image: name it, and draw it from its class capsule."""
+    """One object in each image: name it, and reconstruct it from its class capsule."""
 
     def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
         return BatchStream(training, self._recipe, seed=seed, device=device)
 
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Images, themselves to be drawn (B, C, H, W), and the one class of each."""
+        """Images, themselves to be reconstructed (B, C, H, W), and the one class of each."""
         images, labels = self.batches.make(rows)
         return images, images, labels[:, None]
 
@@ -104,7 +104,7 @@ class Pairs(Task):
         return PairStream(training, self._recipe, size_px=size_px, seed=seed, device=device)
 
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Images, each digit alone to be drawn (B, 2, H, W), and both classes."""
+        """Images, each digit alone to be reconstructed (B, 2, H, W), and both classes."""
         images, layers, labels = self.batches.make(rows)
         return images, layers, labels
 

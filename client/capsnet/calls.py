@@ -234,7 +234,7 @@ def equivariance(
 
     Args:
         image: see `classify`.
-        transform: what is done to the image; by default it is turned.
+        transform: what is done to the image; by default it is rotated (`turn`).
         start: pixels, degrees or a factor; by default -6, -60 or 0.6.
         stop: by default 6, 60 or 1.4.
         steps: images, both ends included; by default 13.

@@ -7,7 +7,7 @@ encoder.fp16.onnx   the same, with convolutions and votes in float16: for CUDA (
 decoder.onnx        poses float32 (M, D), classes int64 (M,)  ->  images float32 (M, C, H, W)
 routing.onnx        images  ->  what `model.capsnet.network.Trace` holds, one output for each field
 weights.safetensors the weights of all of them, stored once, large ones in 16 bits
-novelty.npz         the poses of known images, from which distances are measured (if it has poses)
+novelty.npz         the poses of training images, to measure distances from (if it has poses)
 manifest.json       what is in the folder: see `Manifest`
 CARD.md             the model card, beside the images that it shows
 samples/            pictures to try the network on (or none): see `model.bundle.samples`

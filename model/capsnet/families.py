@@ -92,7 +92,7 @@ def family_of(config: NetworkConfig) -> Family:
 
 
 def build(config: NetworkConfig) -> Network:
-    """A network with weights drawn by torch's generator."""
+    """A network with weights sampled by torch's generator."""
     return family_of(config).build(config)
 
 

@@ -123,7 +123,7 @@ class Network(nn.Module):
         raise NotImplementedError
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
-        """Draw poses (M, D) of classes (M,) as images (M, C, H, W) in [0, 1]."""
+        """Decode poses (M, D) of classes (M,) as images (M, C, H, W) in [0, 1]."""
         images: Tensor = self.decoder(poses, classes)
         return images
 

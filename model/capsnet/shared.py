@@ -1,7 +1,7 @@
-"""Su Jianlin, "Another new Capsule" (2018): one transformation shared by all input capsules.
+"""Su Jianlin, "Another new Capsule" (2018): one transformation shared by all primary capsules.
 
-Any number of input capsules will do, so images of any size of at least 28x28 pixels, say two digits
-side by side, go through a network that was trained on single ones.
+Any number of primary capsules will do. A network trained on single digits therefore takes images
+of any size of at least 28x28 pixels, such as two digits side by side.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
 from model.capsnet.votes import Votes
 
 _SUM_STD = 0.04
-"""W is sampled with this over sqrt(I) as standard deviation; input capsules are not squashed, and
+"""W is sampled with this over sqrt(I) as standard deviation; primary capsules are not squashed, and
 about 4 long."""
 
 
@@ -38,12 +38,12 @@ class SharedConfig(NetworkConfig):
 
     @property
     def grid(self) -> Geometry:
-        """Where the input capsules sit: one in each cell, of the stem's channels."""
+        """Where the primary capsules are: one in each cell, of the stem's channels."""
         return geometry(self.height, self.width, self.stem)
 
 
 class SharedCapsNet(Network):
-    """Four convolutions, whose cells are the input capsules; routed class capsules; decoder."""
+    """Four convolutions, whose cells are the primary capsules; routed class capsules; decoder."""
 
     config: SharedConfig
 
@@ -78,7 +78,7 @@ class SharedCapsNet(Network):
         return {"encoder": self, "encoder.any-size": self}
 
     def trace(self, images: Tensor) -> Trace:
-        """Encode images (N, C, H, W) and keep every round of routing."""
+        """Encode images (N, C, H, W) and keep every iteration of routing."""
         inputs = self._inputs(images)
         return Trace(kmeans.trace(self.votes(inputs), length(inputs), rounds=self.config.rounds))
 

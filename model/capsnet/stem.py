@@ -83,7 +83,7 @@ class Stem(nn.Sequential):
 
 
 def initialise(stem: Stem) -> None:
-    """Draw the weights of every convolution as He et al. (2015) do for ReLU; biases are zero."""
+    """Sample the weights of every convolution as He et al. (2015) do for ReLU; biases are zero."""
     for layer in stem:
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")

@@ -1,4 +1,4 @@
-"""Votes: what each input capsule predicts for each class capsule (Sabour 2017, equation 2)."""
+"""Votes: what each primary capsule predicts for each class capsule (Sabour 2017, equation 2)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 
 class Votes(nn.Module):
-    """u_hat = u W, rows times matrix; W is of each input capsule, or one for all.
+    """u_hat = u W, rows times matrix; W is of each primary capsule, or one for all.
 
     Args:
-        capsules: I, the number of input capsules; None shares one transformation among any number.
-        in_dim: size of an input capsule.
+        capsules: I, the number of primary capsules; None: any number, with one transformation.
+        in_dim: size of a primary capsule.
         classes: K.
         out_dim: D, the size of a vote.
         std: of the normal distribution, cut at twice this, that W is sampled from. It should fall

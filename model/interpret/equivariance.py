@@ -1,8 +1,8 @@
-"""Equivariance: does the length of a class stay, and does its pose turn, as the image moves?
+"""Equivariance: does the length of a class stay, and does its pose follow, as the image moves?
 
 A capsule's length is meant to be invariant: a moved seven is as much a seven. Its direction is
 meant to be equivariant: it changes as the image does (paper, section 1). So an image is moved,
-turned or scaled step by step, by fractions of a pixel, and encoded at every step.
+rotated or scaled step by step, by fractions of a pixel, and encoded at every step.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def warp(image: Floats, matrix: Doubles, offset: Doubles) -> Floats:
 def angles_deg(poses: Floats, still: Floats) -> Floats:
     """Angles between poses (S, D) and one pose (D,), in degrees: (S,).
 
-    By Kahan's formula for unit vectors: the cosine of a small angle is 1 for all floats know.
+    By Kahan's formula for unit vectors: the cosine of a small angle rounds to 1.
     """
     ones, other = _unit(poses), _unit(still)
     apart = np.linalg.norm(ones - other, axis=1)

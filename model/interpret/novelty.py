@@ -96,7 +96,11 @@ def measure_distances(gaussians: PoseGaussians, presence: Floats, poses: Floats)
 
 
 def measure_features(
-    presence: Floats, poses: Floats, images: Floats, drawn: Floats, gaussians: PoseGaussians | None
+    presence: Floats,
+    poses: Floats,
+    images: Floats,
+    decoded: Floats,
+    gaussians: PoseGaussians | None,
 ) -> Features:
     """The features of N images.
 
@@ -104,11 +108,11 @@ def measure_features(
         presence: (N, K) of all class capsules.
         poses: (N, K, D), likewise.
         images: (N, C, H, W) as the network saw them.
-        drawn: (N, C, H, W), the decoded poses of the longest capsules.
+        decoded: (N, C, H, W), poses of the longest capsules, decoded.
         gaussians: from which distances are measured, if they are.
     """
     second, first = np.partition(presence, -2, axis=1)[:, -2:].T
-    missed = np.square(images - drawn).sum(axis=(1, 2, 3))
+    missed = np.square(images - decoded).sum(axis=(1, 2, 3))
     error = missed / (np.square(images).sum(axis=(1, 2, 3)) + 1)
     distance = measure_distances(gaussians, presence, poses) if gaussians else None
     return Features(first, first - second, error, distance)

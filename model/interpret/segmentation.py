@@ -49,7 +49,7 @@ def segment(
     image: Floats,
     lengths: Floats,
     labels: NDArray[np.int64],
-    drawn: Floats,
+    decoded: Floats,
     *,
     threshold: float,
     count: Count,
@@ -60,20 +60,20 @@ def segment(
         image: (H, W) in [0, 1].
         lengths: (K,).
         labels: (M,), the candidates.
-        drawn: (M, H, W), their capsules decoded.
+        decoded: (M, H, W), their capsules decoded.
         threshold: of masks; see `find_masks`.
         count: `auto` drops candidates that explain little of the image beside longer ones, perhaps
             all.
     """
     if count == "auto":
-        present = _explaining(image, lengths[labels], drawn)
-        labels, drawn = labels[present], drawn[present]
-    masks = find_masks(image, drawn, threshold=threshold)
+        present = _explaining(image, lengths[labels], decoded)
+        labels, decoded = labels[present], decoded[present]
+    masks = find_masks(image, decoded, threshold=threshold)
     (explained,) = share_ink(image, np.array([masks.any(axis=0)]))
-    return Segmentation(labels, masks, drawn, share_ink(image, masks), float(explained))
+    return Segmentation(labels, masks, decoded, share_ink(image, masks), float(explained))
 
 
-def _explaining(image: Floats, lengths: Floats, drawn: Floats) -> list[int]:
+def _explaining(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
     """Places of the candidates that are taken for present.
 
     A capsule that is short, or owes its length to another digit's strokes, must explain more: the
@@ -84,7 +84,7 @@ def _explaining(image: Floats, lengths: Floats, drawn: Floats) -> list[int]:
         return []
     least = EXPLAINED * np.square(image).sum()
     seen, places = np.zeros_like(image), []
-    for place, (length, one) in enumerate(zip(lengths, drawn, strict=True)):
+    for place, (length, one) in enumerate(zip(lengths, decoded, strict=True)):
         both = np.minimum(seen + one, 1)
         gain = np.square(image - seen).sum() - np.square(image - both).sum()
         if length * gain > least:

@@ -1,4 +1,4 @@
-"""Ink and paper, told apart."""
+"""Separates ink from paper."""
 
 from __future__ import annotations
 

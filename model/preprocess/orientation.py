@@ -19,7 +19,7 @@ _EXIF_FAULTS = (
 
 
 def turn_upright(picture: Image.Image) -> Image.Image:
-    """Turn a picture as its EXIF says; one whose EXIF is damaged stays as it came."""
+    """Rotate a picture as its EXIF says; one whose EXIF is damaged stays as it came."""
     try:
         if picture.getexif().get(ExifTags.Base.Orientation, 1) == 1:
             return picture

@@ -158,7 +158,7 @@ class Runtime:
         return Encoding(*self._run(self._encoder(len(images)), images=images))
 
     def decode(self, poses: Floats, classes: NDArray[np.int64]) -> Floats:
-        """Draw poses (M, D) of classes (M,) as images (M, C, H, W) in [0, 1].
+        """Decode poses (M, D) of classes (M,) as images (M, C, H, W) in [0, 1].
 
         Raises:
             NotOffered: the network has no decoder.

@@ -59,7 +59,7 @@ class EquivarianceAnswer(CapsuleAnswer):
 async def equivariance(request: Request, query: EquivarianceQuery) -> Drawing[EquivarianceAnswer]:
     """Transform an image step by step and encode each.
 
-    In an equivariant network the length stays and the pose turns.
+    In an equivariant network the length stays and the pose changes.
     """
     manifest = request.pipeline.manifest(query.model)
     walk = query.walk()

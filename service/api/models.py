@@ -30,7 +30,7 @@ class ModelSummary(BaseModel):
     any_size: bool = Field(description="Whether /classify also takes larger images, `fit=none`.")
     class_dim: int = Field(description="D, the size of a pose; 0 where there are none.")
     presence: PresenceKind = Field(description="What `length` and `lengths` in answers are.")
-    offers: list[Offer] = Field(description="`decode`: routes that draw; `trace`: /routing.")
+    offers: list[Offer] = Field(description="`decode`: routes that reconstruct; `trace`: /routing.")
     default: bool = Field(description="Whether it answers requests without `model`.")
     metrics: dict[str, Any]
 

@@ -74,10 +74,10 @@ async def segment_image(request: Request, query: SegmentQuery) -> View[SegmentAn
     request.pipeline.admit(3 if count == "auto" else 1 + count)  # mostly two are decoded
     encoded = checked((await request.pipeline.read([upload], manifest, query.spec(manifest)))[0])
     labels = candidates(encoded.presence, count)
-    drawn = await request.pipeline.decode(manifest, encoded.poses[labels], labels)
+    decoded = await request.pipeline.decode(manifest, encoded.poses[labels], labels)
     image = encoded.prepared.image
     segmentation = segment(
-        image[0], encoded.presence, labels, drawn[:, 0], threshold=threshold, count=count
+        image[0], encoded.presence, labels, decoded[:, 0], threshold=threshold, count=count
     )
     segments = [
         {

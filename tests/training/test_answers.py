@@ -7,7 +7,7 @@ import torch
 from model.capsnet import Network, build
 from training.answers import (
     confusion,
-    draw,
+    decode_each,
     error_percent,
     find_wrong,
     interval,
@@ -150,7 +150,7 @@ def test_each_class_is_drawn_from_its_own_pose() -> None:
     def decode(chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
         return (chosen[:, 0] + 100 * classes)[:, None, None, None].astype(np.float32)
 
-    drawn = draw(decode, poses, np.array([[2, 0], [1, 1]]))
+    drawn = decode_each(decode, poses, np.array([[2, 0], [1, 1]]))
     assert [[204, 0], [108, 108]] == drawn[..., 0, 0].tolist()
 
 

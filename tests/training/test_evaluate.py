@@ -333,5 +333,5 @@ def test_the_threshold_with_the_best_masks_is_chosen(
     pairs = PairSet(layers.max(axis=1, keepdims=True), layers, np.array([[0, 1], [9, 0], [3, 7]]))
     drawn = layers.astype(np.float32) / 255
     drawn[:, 1] = np.maximum(own * drawn[:, 1], foreign * drawn[:, 0])
-    monkeypatch.setattr("training.evaluate.draw", lambda *_: drawn)
+    monkeypatch.setattr("training.evaluate.decode_each", lambda *_: drawn)
     assert least <= choose_threshold(network, pairs) <= most

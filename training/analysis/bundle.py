@@ -135,13 +135,13 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
     described = f"{len(images):,} training images that the network was {seen_or_not(manifest)}"
     rule = fit_novelty(runtime, images, described=described)
     gaussians = rule.gaussians
-    known = rank(rule, find_features(runtime, images[len(images) // 2 :], gaussians)).lowest
+    typical = rank(rule, find_features(runtime, images[len(images) // 2 :], gaussians)).lowest
     others = {
         kind: rank(rule, find_features(runtime, novel, gaussians)).lowest
         for kind, novel in draw_others(manifest, data_dir).items()
     }
-    draw_roc({kind: roc(known, scores) for kind, scores in others.items()}, bundle.path / ROC)
-    verdicts = tuple(judge(rule, known, kind, scores) for kind, scores in others.items())
+    draw_roc({kind: roc(typical, scores) for kind, scores in others.items()}, bundle.path / ROC)
+    verdicts = tuple(judge(rule, typical, kind, scores) for kind, scores in others.items())
     digests = manifest.sha256
     if gaussians:
         with replacing(bundle.path / NOVELTY) as file:

@@ -24,7 +24,7 @@ Pad = Literal["zero", "reflect"]
 NODES = 5
 """Of the elastic net, down and across; the outermost lie in the corners."""
 NUMBERS = 4 + 2 * NODES * NODES
-"""Random numbers that a distortion needs: turn, height, width and shear, then the nodes' moves."""
+"""Random numbers of a distortion: rotation, height, width and shear, then the nodes' moves."""
 STEPS = 1000
 """These random numbers are whole, from -STEPS to STEPS."""
 _TURN = math.radians(20)
@@ -33,10 +33,10 @@ _SHEAR = 0.2
 
 
 class Distortion(NamedTuple):
-    """How far images are distorted, each way. Everything is drawn uniformly."""
+    """How far images are distorted, each way. Everything is sampled uniformly."""
 
     affine: float = 0.0
-    """As a share of affNIST's ranges: turned by 20 degrees, height and width each changed by a
+    """As a share of affNIST's ranges: rotated by 20 degrees, height and width each changed by a
     fifth, sheared by 0.2 of the height."""
     elastic_px: float = 0.0
     """By how many pixels a node of the net moves at most, down and across."""
@@ -53,9 +53,9 @@ class Augmentation:
     shift_px: int = 2
     """Training images are moved by up to this many pixels each way."""
     flip: bool = False
-    """Whether half of the training images, drawn anew each time, are mirrored left to right."""
+    """Whether half of the training images, sampled anew each time, are mirrored left to right."""
     affine: float = 0.0
-    """Training images are turned, scaled and sheared by up to this share of affNIST's ranges."""
+    """Training images are rotated, scaled and sheared by up to this share of affNIST's ranges."""
     elastic_px: float = 0.0
     """They are bent: nodes of a net over them move by up to this many pixels, each its own way."""
     erase_px: int = 0
@@ -256,10 +256,10 @@ def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = 
 
 
 def _matrices(shares: Tensor, aspect: float) -> Tensor:
-    """Where places (right, down) of images come from that are scaled, then sheared, then turned.
+    """Where places (right, down) of images come from that are scaled, then sheared, then rotated.
 
-    From shares (B, 4) of the range of turn, height, width and shear, and from height by width, to
-    (B, 2, 3), in halves of width and height.
+    From shares (B, 4) of the range of rotation, height, width and shear, and from height by width,
+    to (B, 2, 3), in halves of width and height.
     """
     turn, height, width, shear = shares.unbind(1)
     cosine, sine = (turn * _TURN).cos(), (turn * _TURN).sin()

@@ -1,9 +1,9 @@
-"""Digits turned, scaled, sheared and moved as in affNIST, in whole-number arithmetic.
+"""Digits rotated, scaled, sheared and moved as in affNIST, in whole-number arithmetic.
 
-affNIST (the paper's section 5.2) turns by up to 20 degrees, scales each direction by 0.8 to 1.2,
+affNIST (the paper's section 5.2) rotates by up to 20 degrees, scales each direction by 0.8 to 1.2,
 shears by up to 0.2 and moves digits as far as they stay whole, on 40x40 pixels, where the paper's
 networks had seen them moved, and no more, in training. Here images keep their size and digits
-that are turned, scaled or sheared move by no more than in training.
+that are rotated, scaled or sheared move by no more than in training.
 
 Random numbers are outputs of PCG64 taken modulo their range, as in `training/data/pairs.py`;
 positions are in parts of a pixel and brightness is interpolated between four pixels in 256ths, all
@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 
 
 class Reach(NamedTuple):
-    """How far a set goes, each way. Everything is drawn uniformly."""
+    """How far a set goes, each way. Everything is sampled uniformly."""
 
     turn: int = 0
     """In tenths of a degree."""
@@ -65,11 +65,11 @@ def transform(digits: Examples, reach: Reach) -> Examples:
     single = digits.images.squeeze(1)
     numbers = np.random.PCG64(_SEED).random_raw(6 * len(digits.labels)).reshape(-1, 6)
     limits = np.array([reach.turn, reach.scale, reach.scale, reach.shear])
-    drawn = (numbers[:, :4] % (2 * limits + 1).astype(np.uint64)).astype(np.int64) - limits
+    sampled = (numbers[:, :4] % (2 * limits + 1).astype(np.uint64)).astype(np.int64) - limits
     images = np.concatenate(
         [
-            _warp(single[start : start + _CHUNK], drawn[start : start + _CHUNK])
-            for start in range(0, len(drawn), _CHUNK)
+            _warp(single[start : start + _CHUNK], sampled[start : start + _CHUNK])
+            for start in range(0, len(sampled), _CHUNK)
         ]
     )
     moved = [
@@ -79,16 +79,16 @@ def transform(digits: Examples, reach: Reach) -> Examples:
     return Examples(np.stack(moved)[:, None], digits.labels)
 
 
-def _warp(images: NDArray[np.uint8], drawn: Integers) -> NDArray[np.uint8]:
-    """Scale, then shear, then turn images (N, H, H) about their middle.
+def _warp(images: NDArray[np.uint8], sampled: Integers) -> NDArray[np.uint8]:
+    """Scale, then shear, then rotate images (N, H, H) about their middle.
 
-    Drawn are (N, 4) turns in tenths of a degree, changes of height and width, and shears, in
+    Sampled are (N, 4) rotations in tenths of a degree, changes of height and width, and shears, in
     thousandths.
     """
     size = images.shape[-1]
     from_middle = 2 * np.arange(size, dtype=np.int64) - (size - 1)  # in half pixels
-    height, width, shear = (column[:, None, None] for column in drawn.T[1:])
-    cosine, sine = _circle(drawn[:, 0])
+    height, width, shear = (column[:, None, None] for column in sampled.T[1:])
+    cosine, sine = _circle(sampled[:, 0])
     down = cosine * from_middle[:, None] - sine * from_middle
     right = sine * from_middle[:, None] + cosine * from_middle
     right = right - down * shear // 1000

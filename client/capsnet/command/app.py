@@ -158,7 +158,7 @@ def classify(
 @app.command()
 @looking({"target": (Target, None)})
 def reconstruct(answer: ReconstructAnswer, _draw: Draw) -> None:
-    """Draw what the network imagined: its input, and the reconstruction."""
+    """Show what the network sees: its input, and the reconstruction."""
     display.show_images(console, (answer.input, answer.reconstruction))
     console.print(_summary(answer), f"error {answer.error:.4f}")
 

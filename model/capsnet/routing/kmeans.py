@@ -1,7 +1,7 @@
 """Routing as clustering: k-means with a softmax (Su 2018, "Another new Capsule").
 
-In each round the class capsules are the weighted means of the votes, as directions, and the logits
-are the agreement with them: replaced, not added up. The last round's sums are squashed.
+In each iteration the class capsules are the weighted means of the votes, as directions, and the
+logits are the agreement with them: replaced, not added up. The last sums are squashed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from model.capsnet.squash import length, squash_half
 
 
 def iterate(votes: Tensor, rounds: int) -> Iterator[tuple[Tensor | None, Tensor]]:
-    """Logits (N, K, I), None for zeros, and sums (N, K, D) of each round of votes (N, K, I, D)."""
+    """Logits (N, K, I), None for zeros, and sums (N, K, D) by iteration, of votes (N, K, I, D)."""
     logits: Tensor | None = None
     for step in range(rounds):
         sums = weigh(votes, None if logits is None else logits.softmax(dim=1))
@@ -33,7 +33,7 @@ def route(votes: Tensor, *, rounds: int) -> Tensor:
 
 
 def trace(votes: Tensor, input_presence: Tensor, *, rounds: int) -> ClassTrace:
-    """The same as `route`, with every round kept; `input_presence` (N, I) is passed on."""
+    """The same as `route`, with every iteration kept; `input_presence` (N, I) is passed on."""
     zeros = votes[..., 0] * 0
     steps = list(iterate(votes, rounds))
     logits = torch.stack([zeros if logits is None else logits for logits, _ in steps], dim=1)

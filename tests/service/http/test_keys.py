@@ -85,7 +85,7 @@ def test_nothing_else_does(headers: dict[str, str], guarded: TestClient) -> None
 
 @pytest.mark.parametrize("path", GUARDED)
 def test_everything_is_guarded(path: str, guarded: TestClient) -> None:
-    """Reading needs a key too, and whether a path exists is nobody else's business."""
+    """Reading needs a key too, and no answer tells whether a path exists."""
     assert 401 == guarded.get(path).status_code
     assert 401 != guarded.get(path, headers={"X-API-Key": FIRST}).status_code
 
