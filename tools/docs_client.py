@@ -42,8 +42,8 @@ def _shape(signature: inspect.Signature) -> str:
     line = str(signature.replace(parameters=given))
     if len(line) <= _LINE:
         return line
-    first = next(place for place, one in enumerate(given) if one.kind is one.KEYWORD_ONLY)
-    lines = [*map(str, given[:first]), "*", *map(str, given[first:])]
+    named = [str(one) for one in given if one.kind is one.KEYWORD_ONLY]
+    lines = [*map(str, given[: len(given) - len(named)]), *(["*", *named] if named else [])]
     inside = "".join(f"    {one},\n" for one in lines)
     return f"(\n{inside}) -> {signature.return_annotation}"
 
