@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from model.bundle import NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
+from model.bundle.samples import SAMPLES
 from model.capsnet import Network, build, family_of
 from model.preprocess import scale
 from model.runtime import Runtime
@@ -31,7 +32,7 @@ from training.graphs import OPSET, ExportError, round_weights, write_graphs
 from training.learning_set import load_again
 from training.metrics import METRICS
 from training.provenance import reads_of, unseen_by
-from training.samples import SAMPLES, write_samples
+from training.samples import write_samples
 from training.state import CHECKPOINT, Checkpoint
 
 PARITY_BATCHES = (1, 2, 7, 32)

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from model.bundle.samples import INDEX, MOST_SAMPLES
 from model.canvas import enlarge, png
 from model.preprocess import scale
 from training.data.datasets import Examples
-
-SAMPLES, INDEX = "samples", "samples.json"
-MOST_SAMPLES = 10
 
 
 def write_samples(

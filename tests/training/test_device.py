@@ -18,6 +18,7 @@ from tests.processes import PATIENCE_S
 from tests.training.tiny_training import TINY, draw_noise
 from training.device import DeviceError, Processes, choose_device, has_bfloat16
 from training.metrics import METRICS
+from training.preview import PREVIEW
 from training.state import CHECKPOINT, LOCK, Checkpoint, Plan, TrainingError
 from training.trainer import Trainer
 
@@ -152,7 +153,7 @@ def test_a_signal_to_one_process_ends_all(stopped: Run) -> None:
     """Both end well, and one of them tells about it and leaves the files of one run."""
     assert (0, 1) == (stopped.returncode, stopped.output.count("--resume goes on"))
     left = {path.name for path in stopped.directory.iterdir()} - {LOCK}
-    assert {CHECKPOINT, METRICS} == left
+    assert {CHECKPOINT, METRICS, PREVIEW} == left
     lines = (stopped.directory / METRICS).read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines]
     assert sorted(set(steps)) == steps

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from model.bundle.samples import INDEX, read_samples
 from training.data.datasets import Examples
 from training.samples import write_samples
 
@@ -20,7 +21,9 @@ def write(folder: Path, labels: list[int], names: tuple[str, ...], channels: int
     images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     examples = Examples(images, np.array(labels))
     write_samples(examples, names, folder / "samples", source="noise")
-    index = json.loads((folder / "samples" / "samples.json").read_text())
+    index = json.loads((folder / "samples" / INDEX).read_text())
+    read = read_samples(folder / "samples", len(names))
+    assert index == [{name: getattr(one, name) for name in index[0]} for one in read]
     for row, one in zip(_rows(labels, index), index, strict=True):
         shown = np.asarray(Image.open(folder / "samples" / one["file"]))
         np.testing.assert_array_equal(images[row].transpose(1, 2, 0).squeeze(), shown)
