@@ -22,7 +22,7 @@ from ray.data.checkpoint import CheckpointConfig
 
 import model
 from deploy.ray.scorer import BYTES, PATH, Scorer, Wanted
-from model.bundle import Bundle, BundleError
+from model.bundle import BundleError
 from model.runtime import Device
 from model.runtime.cpu import cpu_quota
 
@@ -153,7 +153,7 @@ def claim(output: Path, wanted: Wanted) -> None:
         BundleError: there is no such bundle, or it has no novelty rule that is wanted.
         InputError: the output's rows were made with something else.
     """
-    manifest = Bundle.open(model.find(wanted.model)).manifest
+    manifest = model.open_bundle(wanted.model).manifest
     if wanted.novelty and not manifest.novelty:
         raise BundleError(f"{manifest.name} has no novelty rule")
     job = {
