@@ -45,6 +45,15 @@ _SHOWN = 6
 """Pairs in the picture of what networks name."""
 _HEAD = """# Results
 
+1. **Capsules help where digits overlap.** On the same convolutions, self-attention capsules answer
+   9.1 % of overlapping pairs wrongly, a linear layer 12.8 % (one seed). On single digits it is 0.48
+   against 0.77 %; on clothes, 9.7 against 10.1 %, the difference may be zero.
+2. **Capsules help where images are few.** With 100 training images, capsules with routing by
+   agreement make 7.8 % errors on MNIST, a CNN with as many multiplications 16.1 %; with all images
+   they are equal, and on clothes the CNN is better, 13.1 against 15.2 %.
+3. **Three iterations of routing beat one, a little.** Each of six runs with three iterations makes
+   48 to 52 errors on MNIST, each of six with one 55 to 62, with or without reconstruction.
+
 This page, written by `python -m training experiment write`, compares networks. Choices were made on
 the last 5,000 training images. The test split was read once per row and seed: {reads}.
 
@@ -130,8 +139,11 @@ def _differences(one: Experiment, results: Sequence[Result]) -> Iterator[str]:
             both = [_at_budget(rows[name], results) for name in (first, second)]
             if found := compare(both[0], both[1], column.test):
                 sign = -1 if column.right else 1
+                heading = column.heading
+                if one is FAMILIES:  # whose titles are the same for each data set
+                    heading = f"{rows[first].recipe.dataset} {heading}"
                 low, high = sorted((sign * found.low, sign * found.high))
-                cells = f"**{rows[first].title}** less **{rows[second].title}**", column.heading
+                cells = f"**{rows[first].title}** less **{rows[second].title}**", heading
                 yield _line((*cells, f"{sign * found.points:+.2f} [{low:+.2f}, {high:+.2f}]"))
 
 
@@ -172,6 +184,8 @@ def _families(results: Sequence[Result], speeds: Mapping[str, Any]) -> str:
         measured = [networks.get(name, {}).get(key, "") for key in measures]
         figures = (f"{one:,}" if isinstance(one, int) else str(one) for one in measured)
         lines.append(_line((*cells, *figures)))
+    if differences := list(_differences(FAMILIES, results)):
+        lines += ["", _line(("difference", "of", "points")), "|---|---|---|", *differences]
     text, commands = FAMILIES.text, f"`python -m training experiment run {FAMILIES.name}`"
     if networks:
         text += f"\n\n{_SPEEDS.format(rounds=speeds['rounds'])}"
