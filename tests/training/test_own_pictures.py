@@ -23,15 +23,18 @@ from tests.training.own_folders import (
 from training.preview import PREVIEW
 
 ROOT = Path(__file__).parents[2]
-CORES, MINUTES = 2, 5
-"""How long it may take, and on what."""
+MINUTES = 5
+"""Of one core, so that it is true of two: threads that wait for each other on a busy machine take
+time that says nothing."""
 
 
 def training(folder: Path, *arguments: str) -> float:
     """Run a command of `python -m training` in a folder; CPU seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     program = [sys.executable, "-m", "training", *arguments]
-    subprocess.run(program, cwd=folder, env={"PYTHONPATH": str(ROOT)}, check=True)
+    subprocess.run(
+        program, cwd=folder, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, check=True
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -54,14 +57,14 @@ def training(folder: Path, *arguments: str) -> float:
 def test_twenty_pictures_of_each_class_are_enough(
     make: Callable[..., Path], most_percent: float, tmp_path: Path
 ) -> None:
-    """Within five minutes of two cores: a bundle that names new pictures and draws them.
+    """Within five minutes of a core: a bundle that names new pictures and draws them.
 
     Guessing is wrong in 83, 95 and 88 %. The mean of the new pictures is what a network draws that
     has learnt nothing of them. `-s` shows the figures.
     """
     make(tmp_path / "own")
     began = time.monotonic()
-    cpu_s = training(tmp_path, "train", "pictures", "--data=own")
+    cpu_s = training(tmp_path, "train", "pictures", "--data=own", "--threads=1")
     cpu_s += training(tmp_path, "export", "runs/own-1", "--bundles=bundles")
     wall_s = time.monotonic() - began
     bundle = LoadedBundle(Bundle.open(tmp_path / "bundles" / "own"), device="cpu")
@@ -83,5 +86,5 @@ def test_twenty_pictures_of_each_class_are_enough(
     )
     assert error <= most_percent
     assert explained > 0.15
-    assert cpu_s <= CORES * 60 * MINUTES
+    assert cpu_s <= 60 * MINUTES
     assert (tmp_path / "runs" / "own-1" / PREVIEW).is_file()
