@@ -1,0 +1,61 @@
+"""The figure of all bundles that ship: test error against encoder speed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+import model
+
+SPEEDS = Path(__file__).parents[1] / "docs" / "speeds.json"
+NETWORKS = {
+    "mnist": "paper's CapsNet",
+    "mnist-attention": "attention",
+    "mnist-compact": "dynamic",
+    "mnist-shared": "shared",
+    "mnist-matrix": "matrix",
+    "fashion-mnist-attention": "attention",
+    "multimnist-attention": "multimnist-attention",
+    "cifar10": "cifar10",
+}
+"""The network of each bundle, as `benchmarks.families` calls it."""
+DATA_SETS = {"mnist": "o", "multimnist": "s", "fashion-mnist": "D", "cifar-10": "^"}
+"""Markers."""
+
+
+def draw_error_speed(path: Path) -> None:
+    """Draw each bundle's error, with its interval, at the images a second of a lone image."""
+    speeds = json.loads(SPEEDS.read_text())["networks"]
+    figure = Figure((8, 4), dpi=100, layout="constrained")
+    axes = figure.subplots()
+    for name, network in NETWORKS.items():
+        manifest = model.open_bundle(name).manifest
+        error, (low, high) = (
+            manifest.metrics[key] for key in ("test_error_percent", "interval_percent")
+        )
+        speed = int(speeds[network]["images/s at 1"].split()[0].replace(",", ""))
+        axes.errorbar(
+            speed,
+            error,
+            [[error - low], [high - error]],
+            marker=DATA_SETS[manifest.dataset],
+            color="#1b1f24" if manifest.dataset == "mnist" else "#bc4c00",
+            capsize=3,
+        )
+        below = network == "attention"  # beside it another label would be overlapped
+        place = (8, -12 if below else 4)
+        axes.annotate(name, (speed, error), place, textcoords="offset points", fontsize=9)
+    axes.set(xscale="log", yscale="log", xlim=(150, 12_000), ylim=(0.2, 20))
+    axes.set_xticks(
+        [200, 500, 1000, 2000, 5000, 10_000], ["200", "500", "1,000", "2,000", "5,000", "10,000"]
+    )
+    axes.set_yticks([0.3, 1, 3, 10], ["0.3", "1", "3", "10"])
+    axes.minorticks_off()
+    axes.set_xlabel("images a second, one at a time, one CPU thread")
+    axes.set_ylabel("test error, %")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    FigureCanvasAgg(figure).print_png(str(path))  # type: ignore[no-untyped-call]
