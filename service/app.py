@@ -35,7 +35,7 @@ from service.telemetry.tracing import telemetry
 from service.views import open_pool as open_drawing
 
 log = logging.getLogger(__name__)
-CLOSE_TIMEOUT_S = 5
+CLOSE_TIMEOUT_S = 3
 """How long the last inference may take to end, once nobody waits for it any more."""
 
 _DESCRIPTION = """\

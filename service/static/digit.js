@@ -3,14 +3,15 @@
 import { recall, recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { drawCompare } from "./compare.js";
-import { find, make, show } from "./dom.js";
+import { find, make } from "./dom.js";
 import { latest } from "./latest.js";
 import { markTarget, showClasses, showPrediction } from "./lengths.js";
 import { lens } from "./lens.js";
 import { comparable, describe, dimensionMeanings, forPhotos, missing, offers } from "./models.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
-import { decoder, hidePose, showEnds, showMini, showPose } from "./pose.js";
+import { decoder, hidePose, showEnds, showPose } from "./pose.js";
+import { showDecoded, showMoved, tellError } from "./reconstruction.js";
 import { drawRouting } from "./routing.js";
 import { openingOf } from "./samples.js";
 import { drawSweep } from "./sweep.js";
@@ -21,8 +22,6 @@ const GLANCE_MS = 150;
 const whole = find("digit");
 const modelChoice = /** @type {HTMLSelectElement} */ (find("model"));
 const targetChoice = /** @type {HTMLSelectElement} */ (find("target"));
-const reconstruction = /** @type {HTMLImageElement} */ (find("reconstruction"));
-const fitted = /** @type {HTMLImageElement} */ (find("fitted"));
 
 export const pad = new Pad(find("pad"), { name: "Digit", fail: complain });
 const lenses = {
@@ -34,7 +33,7 @@ const lenses = {
 };
 const decode = decoder((image, { scene: moved }) => {
   calm();
-  if (moved === scene) showReconstruction(image, reconstruction.alt);
+  if (moved === scene) showMoved(image);
 }, complain);
 
 let models = [];
@@ -80,25 +79,12 @@ function showScene(next, settled = true) {
   scene = next;
   showPrediction(scene?.prediction ?? null);
   markTarget(scene?.target);
-  const { decoded } = scene ?? {};
-  showReconstruction(decoded?.reconstruction, decoded && `reconstruction of class ${decoded.class_name}`);
-  show(fitted, decoded?.input, "the network input");
-  tellError(decoded);
+  showDecoded(scene?.decoded);
   targetChoice.disabled = !scene;
   if (scene) targetChoice.value = String(scene.target);
   if (!settled) return;
   placeSliders();
   lenses[active].show(scene);
-}
-
-function showReconstruction(image, alt) {
-  show(reconstruction, image, alt);
-  showMini(image);
-}
-
-/** How far the reconstruction is from the network's input; nothing of one whose pose was moved. */
-function tellError(decoded) {
-  find("error").textContent = decoded ? `mean squared error ${decoded.error.toFixed(3)}` : "";
 }
 
 function placeSliders() {

@@ -117,7 +117,7 @@ def test_an_inference_that_never_ends_does_not_hold_up_the_end(
         assert httpx.codes.GATEWAY_TIMEOUT == answer.status_code
     process.send_signal(signal.SIGTERM)
     assert 1 == process.wait(timeout=60)
-    assert "the last inference did not end within 5 s" in capfd.readouterr().err
+    assert "the last inference did not end within 3 s" in capfd.readouterr().err
 
 
 LOST = """
