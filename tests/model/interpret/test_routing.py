@@ -8,7 +8,15 @@ import pytest
 from numpy.typing import NDArray
 
 from model.bundle import Layer
-from model.interpret.routing import agreement, by_type, entropy, on_grid, project, support
+from model.interpret.routing import (
+    agreement,
+    by_type,
+    entropy,
+    on_grid,
+    project,
+    support,
+    trace_agreement,
+)
 
 Floats = NDArray[np.float32]
 R, K, TYPES, ROWS, COLUMNS, D = 3, 4, 2, 3, 4, 5
@@ -177,6 +185,22 @@ def test_the_projection_s_sign_is_settled(votes: Floats) -> None:
     mirrored = project(-votes[0], weights).points
     assert np.allclose(-points, mirrored, atol=1e-6)
     assert np.array_equal(points, project(votes[0].copy(), weights).points)
+    line = np.outer(np.arange(I), [1, 3, -2, 0, 0])
+    assert (np.diff(project(line, weights).points[:, 0]) > 0).all()
+
+
+@pytest.mark.parametrize("activated", [False, True])
+def test_votes_count_by_activations_where_capsules_have_them(
+    couplings: Floats, votes: Floats, poses: Floats, rng: np.random.Generator, *, activated: bool
+) -> None:
+    """Those of matrix capsules; the lengths of others are in their votes already."""
+    presence = rng.random(I, dtype=np.float32)
+    logits = rng.standard_normal((R, K, I), dtype=np.float32)
+    found = trace_agreement(couplings, logits, votes, poses, presence, activated=activated)
+    weights = couplings * presence if activated else couplings
+    assert np.array_equal(weights, found.weights)
+    assert np.array_equal(support(weights, votes, poses), found.support)
+    assert np.array_equal(agreement(weights, votes, poses), found.agreement)
 
 
 def test_equal_votes_are_one_point() -> None:

@@ -11,7 +11,8 @@ def test_the_paper_s_sweep() -> None:
     sweep = plan_sweep(range(16), start=-0.25, stop=0.25, step=0.05)
     expected = (-0.25, -0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
     assert (tuple(range(16)), expected) == (sweep.dims, sweep.deltas)
-    assert "-0.0" not in map(str, sweep.deltas)
+    thirds = plan_sweep([0], start=-0.9, stop=0.3, step=0.3).deltas
+    assert ["-0.9", "-0.6", "-0.3", "0.0", "0.3"] == [str(delta) for delta in thirds]
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,8 @@ def test_the_paper_s_sweep() -> None:
         (0.0, 0.25, 0.1, (0.0, 0.1, 0.2)),
         (-1.0, 1.0, 2.0, (-1.0, 1.0)),
         (0.1, 0.7, 0.1, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)),
+        (0.0, 0.1999, 0.1, (0.0, 0.1)),
+        (0.0, 0.03125, 0.015625, (0.0, 0.015625, 0.03125)),
     ],
 )
 def test_both_ends_belong_to_the_sweep(

@@ -152,9 +152,21 @@ def test_a_large_body_does_not_put_out_a_smaller_one() -> None:
         small, other = Upload(middleware), Upload(middleware, "10.0.0.2")
         await small.arrive(150)
         await other.arrive(400)
-        large = Upload(middleware)
-        assert 429 == await large.arrive(400)
+        assert 429 == await Upload(middleware).arrive(350)
         assert [0, 0] == [small.status, other.status]
+
+    play(scenario)
+
+
+def test_a_body_does_not_put_out_one_of_its_size() -> None:
+    """Who came first stays."""
+
+    async def scenario(middleware: Middleware, _app: App) -> None:
+        first, second = Upload(middleware), Upload(middleware)
+        await first.arrive(250)
+        await second.arrive(250)
+        assert 429 == await Upload(middleware).arrive(250)
+        assert [0, 0] == [first.status, second.status]
 
     play(scenario)
 

@@ -5,6 +5,7 @@ import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from unittest.mock import Mock
 
 import pytest
 
@@ -75,6 +76,20 @@ async def test_a_worker_that_cannot_answer_yet_leaves_connections_to_the_others(
     starting, ready = port.open(0, can_answer=False), port.open(1)
     port.connect(5)
     await until(lambda: ready.connections == 5)
+    assert 0 == starting.connections
+
+
+async def test_a_worker_that_cannot_answer_yet_waits_for_as_long_as_another_can(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it looks."""
+    monkeypatch.setattr("service.processes.acceptor._STARTING_LOOK_S", 0.001)
+    port.board.note(1, 9)
+    starting = port.open(0, can_answer=False)
+    look = Mock(wraps=port.board.has_fewer)
+    monkeypatch.setattr(port.board, "has_fewer", look)
+    port.connect(1)
+    await until(lambda: look.call_count > 9)
     assert 0 == starting.connections
 
 

@@ -35,6 +35,18 @@ def test_one_seed_each_is_mcnemar_s_variance() -> None:
     assert found.is_significant
 
 
+def test_few_seeds_are_as_by_hand() -> None:
+    """Three seeds against two: Welch and Satterthwaite leave 10.4 degrees of freedom."""
+    few = replace(ONE, tested={"plain": 10})
+    first, second = (
+        [replace(few, which={"plain": one}) for one in seeds]
+        for seeds in ([[0, 1, 2], [0, 1], [0]], [[0], [0, 5]])
+    )
+    found = compare(first, second, "plain")
+    assert found is not None
+    assert (5, 5 - 26.6847467, 5 + 26.6847467) == pytest.approx(found)
+
+
 def test_pairing_tells_apart_what_intervals_do_not() -> None:
     """55 and 50 errors overlap, but the 5 are always the same network's: seeds agree."""
     first, second = [range(15)] * 3, [range(5)] * 3
@@ -74,4 +86,5 @@ def test_the_interval_holds_nothing_in_95_of_100_draws() -> None:
 def test_older_results_and_none_are_not_compared() -> None:
     """They did not keep which images were wrong."""
     assert compare([ONE], wrong(range(3)), "plain") is None
+    assert compare(wrong(range(3)), [ONE], "plain") is None
     assert compare([], wrong(range(3)), "plain") is None
