@@ -53,6 +53,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
         (request(an_input(datatype="FP16")), 422, "the datatype is FP32, not FP16"),
         (request(an_input(shape=[1, 784])), 422, "the shape is (N, 1, 28, 28)"),
         (request(an_input(shape=[])), 422, "the shape is"),
+        (request(an_input(shape=[1])), 422, "the shape is (N, 1, 28, 28)"),
         (request(an_input(shape=[0, 1, 28, 28], data=[])), 422, "N >= 1"),
         (request(an_input(shape=[-1, 1, 28, 28])), 422, "N >= 1"),
         (request(an_input(shape=[41, 1, 28, 28])), 413, "at most 40 rows"),
