@@ -33,7 +33,7 @@ class Site:
         return answer
 
     async def flood(self, requests: Sequence[bytes], *, connections: int = 4) -> None:
-        """Have so many clients send the requests in turn until the time is over.
+        """Have so many clients send the requests in turn until the deadline.
 
         A client that is refused waits a moment, as the attacker is to cost less than the service.
         """

@@ -279,8 +279,8 @@ def test_the_deadline_is_the_services_too(capsnet: CapsNet) -> None:
 def test_a_reload_needs_an_admin_key(capsnet: CapsNet, url: str) -> None:
     """The client sends its key."""
     assert capsnet.models().to_dict() == capsnet.reload().to_dict()
-    with CapsNet(url) as stranger, pytest.raises(Problem, match="key"):
-        stranger.reload()
+    with CapsNet(url) as keyless, pytest.raises(Problem, match="key"):
+        keyless.reload()
 
 
 def test_connections_are_reused_and_closed(url: str) -> None:

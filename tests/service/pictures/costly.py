@@ -34,7 +34,7 @@ def profile(megabytes: float = 1) -> bytes:
 
 
 def progressive_jpeg(side: int, scans: int) -> bytes:
-    """A grey square of so many scans: each visits all pixels, and has a few bytes."""
+    """A grey square of so many scans: each covers all pixels in a few bytes."""
     file = io.BytesIO()
     flat = Image.fromarray(np.full((8, 8), 128, np.uint8))
     flat.save(file, "JPEG", progressive=True)
