@@ -193,6 +193,7 @@ pad.addEventListener("change", choosePicture);
 modelChoice.addEventListener("change", async () => {
   const emptied = pad.empty;
   showModel();
+  whole.setAttribute("aria-busy", "true");
   if (pad.empty && !emptied && !(await showPicture())) return;
   changed({ image: pad.source, view: active });
 });

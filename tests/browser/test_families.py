@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from tests.browser.test_visitors import HAND_OVER
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
 
 pytestmark = pytest.mark.browser
 
@@ -66,6 +67,12 @@ def photo() -> bytes:
     file = io.BytesIO()
     picture.save(file, "PNG")
     return file.getvalue()
+
+
+def slowly(route: Route) -> None:
+    """Let a request go on after a while."""
+    time.sleep(0.3)
+    route.continue_()
 
 
 @pytest.mark.parametrize(
@@ -171,8 +178,9 @@ def test_every_panel_works_for_photographs(playground: Playground) -> None:
 def test_a_drawing_is_kept_while_a_network_for_photographs_is_looked_at(
     playground: Playground,
 ) -> None:
-    """That one shows a sample of its own; back at the first, the drawing is there again."""
+    """That one shows a sample of its own, however slow; back at the first, the drawing is there."""
     page, before = playground.page, playground.page.locator("#lengths .value").all_inner_texts()
+    page.route("**/samples/*.png", slowly)
     choose(playground, "blocks")
     assert page.get_by_role("img", name="a sample: red 2").is_visible()
     assert ["red", "red 2"] == [
