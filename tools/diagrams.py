@@ -239,7 +239,7 @@ def shared_layers(config: SharedConfig) -> Iterator[tuple[str, str]]:
     rows, columns, *_ = config.grid
     size = config.stem[-1].channels
     yield f"primary capsules\n{rows} x {columns} of {size}\none W for all", "capsule"
-    yield f"routing\nk-means\n{config.rounds} iterations", "process"
+    yield f"routing\nk-means\n{config.routing_iterations} iterations", "process"
 
 
 def matrix_layers(config: MatrixConfig) -> Iterator[tuple[str, str]]:

@@ -30,7 +30,7 @@ class SharedConfig(NetworkConfig):
     """Sizes of a network with shared weights; the defaults are the source's for MNIST."""
 
     stem: tuple[Conv, ...] = (Conv(64, 3), Conv(64, 3, pool=2), Conv(128, 3), Conv(128, 3))
-    rounds: int = 3
+    routing_iterations: int = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,13 +64,13 @@ class SharedCapsNet(Network):
     @property
     def layers(self) -> tuple[Layer, ...]:
         """The class capsules are routed from the cells of the stem."""
-        return (Layer("classes", self.config.rounds, 1, *self.config.grid),)
+        return (Layer("classes", self.config.routing_iterations, 1, *self.config.grid),)
 
     def forward(self, images: Tensor) -> Encoding:
         """Encode images (N, C, H, W) in [0, 1], of any size that the convolutions fit."""
         votes = self.votes(self._inputs(images))
         with torch.autocast(votes.device.type, enabled=False):
-            poses = kmeans.route(votes, rounds=self.config.rounds)
+            poses = kmeans.route(votes, iterations=self.config.routing_iterations)
             return Encoding(length(poses), poses)
 
     def encoders(self) -> dict[str, nn.Module]:
@@ -80,7 +80,8 @@ class SharedCapsNet(Network):
     def trace(self, images: Tensor) -> Trace:
         """Encode images (N, C, H, W) and keep every iteration of routing."""
         inputs = self._inputs(images)
-        return Trace(kmeans.trace(self.votes(inputs), length(inputs), rounds=self.config.rounds))
+        iterations = self.config.routing_iterations
+        return Trace(kmeans.trace(self.votes(inputs), length(inputs), iterations=iterations))
 
     def _inputs(self, images: Tensor) -> Tensor:
         """(N, C, H, W) images to (N, rows * columns, channels) capsules."""

@@ -6,7 +6,7 @@ Everything is measured on held-out training images, never on a test split.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,6 @@ ITERATIONS = 9
 """Of routing, that are watched."""
 _ROUTED, _BATCH = 256, 8
 """Images whose routing is watched, in all and at a time."""
-_ITERATION_FIELDS = ("routing_iterations", "rounds")
-"""What configurations call their number of iterations."""
 
 
 def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
@@ -115,10 +113,9 @@ def measure_changes(network: Network, images: Floats) -> dict[str, Floats]:
 
 def with_iterations(network: Network, iterations: int) -> Network:
     """A network of the same weights that routes for so many iterations, in evaluation mode."""
-    names = [field.name for field in fields(network.config) if field.name in _ITERATION_FIELDS]
-    if not names:
+    changes: dict[str, Any] = {"routing_iterations": iterations}
+    if not hasattr(network.config, *changes):
         raise ValueError(f"{type(network).__name__} does not iterate")
-    changes: dict[str, Any] = {names[0]: iterations}
     longer = build(replace(network.config, **changes))
     longer.load_state_dict(network.state_dict())
     return longer.eval()

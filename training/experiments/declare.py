@@ -160,7 +160,7 @@ def _by_family(dataset: str, **changes: Any) -> tuple[Row, ...]:
 
 
 def count_of(number: int, noun: str) -> str:
-    """1 round, 2 rounds."""
+    """1 seed, 2 seeds."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

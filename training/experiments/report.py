@@ -15,7 +15,7 @@ from model.bundle import Manifest
 from model.bundle.novelty import NoveltyRule
 from model.canvas import ACCENT, INK
 from model.capsnet import Network, build, family_of
-from model.interpret.sweep import plan_sweep
+from model.interpret.sweep import Sweep, plan_sweep
 from model.preprocess import Floats, scale
 from training.answers import answer, evaluating, interval, is_wrong, measure_presence
 from training.data.datasets import DATASETS, Examples, hold_out, load
@@ -41,8 +41,8 @@ _SPEEDS = (
     "Multiplications are for one image. Images per second are medians of {rounds} rounds; brackets "
     "hold the ratio to the paper's CapsNet (median, lowest - highest)."
 )
-_SHOWN = 6
-"""Pairs in the picture of what networks name."""
+_SHOWN, _SWEPT = 6, 4
+"""Pairs in the picture of what networks name, and pose dimensions in that of sweeps."""
 _HEAD = """# Results
 
 1. **Capsules help where digits overlap.** On the same convolutions, self-attention capsules answer
@@ -328,30 +328,34 @@ def draw_pairs(networks: Mapping[str, Network], digits: Examples) -> Figure:
 
 
 def draw_sweeps(networks: Mapping[str, Network], clothes: Examples, label: int = 2) -> Figure:
-    """Draw the first image of a class, and what each network makes of it as its pose is moved."""
+    """Draw what each network makes of the first image of a class as its pose is moved."""
     from matplotlib.figure import Figure  # noqa: PLC0415  training can do without
 
-    image = clothes.images[clothes.labels == label][:1]
-    figure = Figure((3 * len(networks) + 1, 4.8), dpi=100, layout="constrained")
-    widths = (1, *(3 for _ in networks))
-    first, *axes = figure.subplots(1, len(widths), width_ratios=widths)
-    first.imshow(image[0, 0], cmap="gray", vmin=0, vmax=255)
-    first.set_title("image", fontsize=10)
-    for axis, (title, network) in zip(axes, networks.items(), strict=True):
-        axis.imshow(_sweep(network, scale(image), label), cmap="gray", vmin=0, vmax=1)
-        axis.set_title(title, fontsize=10)
-    for axis in (first, *axes):
-        axis.set_axis_off()
+    image = scale(clothes.images[clothes.labels == label][:1])
+    sweep = plan_sweep(range(_SWEPT), start=-0.25, stop=0.25, step=0.125)
+    figure = Figure((9, 2.9), dpi=100, layout="constrained")
+    axes = figure.subplots(1, 1 + len(networks), width_ratios=(1, *(5 for _ in networks)))
+    show(axes[0], image[0])
+    axes[0].set_title("image", fontsize="small")
+    for axis, (title, network) in zip(axes[1:], networks.items(), strict=True):
+        drawn = _decode(network, image, label, sweep)
+        rows, columns, height, width = drawn.shape
+        show(axis, drawn.transpose(0, 2, 1, 3).reshape(1, rows * height, columns * width))
+        axis.set_title(title, fontsize="small")
+        middles = (np.arange(columns) + 0.5) * width, (np.arange(rows) + 0.5) * height
+        axis.set_xticks(middles[0], [f"{delta:+.3g}" for delta in sweep.deltas])
+        axis.set_yticks(middles[1], [f"dim {dim}" for dim in sweep.dims])
+    for axis in axes:
+        axis.set(frame_on=False)
+        axis.tick_params(length=0, labelsize="small")
+    axes[0].set(xticks=[], yticks=[])
     return figure
 
 
-def _sweep(network: Network, image: Floats, label: int) -> Floats:
-    """All dimensions of a class capsule's pose moved, as one picture (D * H, deltas * W)."""
-    sweep = plan_sweep(range(network.config.class_dim), start=-0.25, stop=0.25, step=0.05)
+def _decode(network: Network, image: Floats, label: int, sweep: Sweep) -> Floats:
+    """A class capsule's pose, moved and decoded: (dims, deltas, H, W)."""
     with evaluating(network), torch.inference_mode():
         pose = network(torch.from_numpy(image)).poses[0, label].numpy()
         poses = torch.from_numpy(sweep.poses(pose))
-        drawn = network.decode(poses, torch.full((len(poses),), label))[:, 0].numpy()
-    grid = sweep.on_grid(drawn)
-    rows, columns, height, width = grid.shape
-    return np.asarray(grid.transpose(0, 2, 1, 3).reshape(rows * height, columns * width))
+        drawn = network.decode(poses, torch.full((len(poses),), label)).numpy()
+    return sweep.on_grid(drawn)[:, :, 0]

@@ -80,14 +80,13 @@ _FROZEN = {
 }
 
 
-def _by_rounds(name: str, recipe: Any, *, setting: str, **row: Any) -> tuple[Row, ...]:
-    """One network with 1, 2 and 3 rounds of routing, which `setting` of its sizes counts."""
-    noun = setting.removeprefix("routing_").removesuffix("s")
+def _by_iterations(name: str, recipe: Any, **row: Any) -> tuple[Row, ...]:
+    """One network with 1, 2 and 3 iterations of routing."""
     return tuple(
         Row(
             f"{name}-{count}",
-            count_of(count, noun),
-            replace(recipe, network=replace(recipe.network, **{setting: count})),
+            count_of(count, "iteration"),
+            replace(recipe, network=replace(recipe.network, routing_iterations=count)),
             **row,
         )
         for count in (1, 2, 3)
@@ -119,11 +118,11 @@ SEEDS = (
     Experiment(
         "side-by-side",
         "Trained on single digits, shown two",
-        "Shared-weight capsules with 1 to 3 rounds of routing, and a CNN with the same "
+        "Shared-weight capsules with 1 to 3 iterations of routing, and a CNN with the same "
         "convolutions and global average pooling. A pair is two test digits of different classes "
         "side by side (28x56 pixels). It is right if both are the top two classes.",
         (
-            *_by_rounds("two", _SINGLES, setting="rounds", **_TWO),
+            *_by_iterations("two", _SINGLES, **_TWO),
             Row(
                 "two-pooling",
                 "CNN with pooling",
@@ -144,7 +143,7 @@ SEEDS = (
         "number of iterations. The sum of ln p over a pose, as published, makes the third E-step "
         "too sharp; its mean does not.",
         (
-            *_by_rounds("em-mean", _MATRIX, setting="routing_iterations", **_BRIEF),
+            *_by_iterations("em-mean", _MATRIX, **_BRIEF),
             Row(
                 "em-sum-3",
                 "3 iterations, ln p summed as published",

@@ -53,7 +53,7 @@ TINY: dict[str, NetworkConfig] = {
         stem=(Conv(8, 5, 2), Conv(16, 5, 2)), primary="spatial", decoder_hidden=(16, 16)
     ),
     "shared": SharedConfig(
-        stem=(Conv(8, 5, 2), Conv(16, 3, pool=2)), rounds=2, decoder_hidden=(16, 16)
+        stem=(Conv(8, 5, 2), Conv(16, 3, pool=2)), routing_iterations=2, decoder_hidden=(16, 16)
     ),
     "matrix": MatrixConfig(
         stem=(Conv(4, 5, 2),),

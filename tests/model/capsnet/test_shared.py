@@ -36,36 +36,38 @@ def test_the_source_s_layers() -> None:
     assert [*conv, *conv, nn.AvgPool2d, *conv, *conv] == kinds
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_two_digits_side_by_side(network: SharedCapsNet, rounds: int) -> None:
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_two_digits_side_by_side(network: SharedCapsNet, iterations: int) -> None:
     """28x56 pixels are more cells, each of which votes as by hand; the weights stay the same."""
-    network.config = replace(network.config, rounds=rounds)
+    network.config = replace(network.config, routing_iterations=iterations)
     images = torch.rand(2, 1, 28, 56)
     cells = network.stem(images)  # (2, 128, 8, 22)
     weight = network.votes.weight.reshape(128, 4, 5)
     votes = torch.einsum("ncyx,ckd->nkyxd", cells, weight).flatten(2, 3)
-    expected = kmeans.route(votes, rounds=rounds)
+    expected = kmeans.route(votes, iterations=iterations)
     presence, poses = network(images)
     torch.testing.assert_close(poses, expected, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(presence, expected.norm(dim=-1), atol=4e-4, rtol=0)
-    assert (2, rounds, 4, 8 * 22) == network.trace(images).classes.couplings.shape
+    assert (2, iterations, 4, 8 * 22) == network.trace(images).classes.couplings.shape
 
 
-def test_rounds_change_the_answer(network: SharedCapsNet) -> None:
-    """The same weights, one, two and three rounds: three answers."""
+def test_iterations_change_the_answer(network: SharedCapsNet) -> None:
+    """The same weights, one, two and three iterations: three answers."""
     images, answers = torch.zeros(2, 1, 28, 28), []
     images[0, :, 4:12, 4:20] = torch.rand(8, 16)  # cells that differ from each other
     images[1, :, 12:26, 14:18] = 1
-    for rounds in (1, 2, 3):
-        network.config = replace(network.config, rounds=rounds)
+    for iterations in (1, 2, 3):
+        network.config = replace(network.config, routing_iterations=iterations)
         answers.append(network(images).presence)
     assert (answers[0] - answers[1]).abs().max() > 1e-4
     assert (answers[1] - answers[2]).abs().max() > 1e-4
 
 
-def test_rounds_need_no_weights() -> None:
-    """A network trained with three rounds can be asked with one."""
-    one, three = (lively(replace(SMALL["shared"], rounds=rounds)) for rounds in (1, 3))
+def test_iterations_need_no_weights() -> None:
+    """A network trained with three iterations can be asked with one."""
+    one, three = (
+        lively(replace(SMALL["shared"], routing_iterations=iterations)) for iterations in (1, 3)
+    )
     one.load_state_dict(three.state_dict())
 
 

@@ -64,9 +64,9 @@ def test_differences_are_told_with_their_intervals(results: list[Result]) -> Non
         if one.row in names
     ]
     page = write_page(ALL, some)
-    single = "| **3 rounds** less **1 round** | single digits wrong, % | -0.60 ["
+    single = "| **3 iterations** less **1 iteration** | single digits wrong, % | -0.60 ["
     assert single in page
-    assert "| **3 rounds** less **CNN with pooling** | both of two right, % | +3.00 [" in page
+    assert "| **3 iterations** less **CNN with pooling** | both of two right, % | +3.00 [" in page
     assert "| difference |" not in write_page(ALL, results)
 
 
@@ -183,9 +183,15 @@ def test_pairs_are_drawn_with_what_networks_say(bars: Examples) -> None:
 
 
 def test_sweeps_are_drawn_side_by_side(bars: Examples, tiny: Recipe) -> None:
-    """The image, then all dimensions of each network by eleven steps."""
+    """The image, then four dimensions (rows) of each network by five steps, with their names."""
     networks = {name: build(tiny.network) for name in ("one", "other")}
     image, *panels = draw_sweeps(networks, bars).axes
     assert "image" == image.get_title()
     assert ["one", "other"] == [panel.get_title() for panel in panels]
-    assert {(4 * 28, 11 * 28)} == {panel.images[0].get_array().shape for panel in panels}
+    assert {(4 * 28, 5 * 28, 3)} == {panel.images[0].get_array().shape for panel in panels}
+    assert ["dim 0", "dim 1", "dim 2", "dim 3"] == [
+        tick.get_text() for tick in panels[0].get_yticklabels()
+    ]
+    assert ["-0.25", "-0.125", "+0", "+0.125", "+0.25"] == [
+        tick.get_text() for tick in panels[0].get_xticklabels()
+    ]

@@ -21,15 +21,15 @@ def votes() -> Tensor:
     return torch.randn(N, K, I, D, dtype=torch.float64)
 
 
-def route_by_hand(votes: NDArray[np.float64], rounds: int) -> NDArray[np.float64]:
+def route_by_hand(votes: NDArray[np.float64], iterations: int) -> NDArray[np.float64]:
     """Class capsules (K, D) of one image's votes (K, I, D), line by line."""
     b = np.zeros((K, I))
-    for step in range(rounds):
+    for step in range(iterations):
         o = np.zeros((K, D))
         for k in range(K):
             for i in range(I):
                 o[k] += math.exp(b[k, i]) / sum(math.exp(b[j, i]) for j in range(K)) * votes[k, i]
-        if step < rounds - 1:
+        if step < iterations - 1:
             for k in range(K):
                 direction = o[k] / math.sqrt(o[k] @ o[k])
                 for i in range(I):
@@ -40,23 +40,23 @@ def route_by_hand(votes: NDArray[np.float64], rounds: int) -> NDArray[np.float64
     return o
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3, 4])
-def test_routing_is_the_source_s(votes: Tensor, rounds: int) -> None:
-    """Each image's capsules equal a plain loop over the rounds."""
-    expected = np.stack([route_by_hand(image.numpy(), rounds) for image in votes])
-    np.testing.assert_allclose(route(votes, rounds=rounds).numpy(), expected, atol=1e-6)
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4])
+def test_routing_is_the_source_s(votes: Tensor, iterations: int) -> None:
+    """Each image's capsules equal a plain loop over the iterations."""
+    expected = np.stack([route_by_hand(image.numpy(), iterations) for image in votes])
+    np.testing.assert_allclose(route(votes, iterations=iterations).numpy(), expected, atol=1e-6)
 
 
-def test_rounds_change_the_answer(votes: Tensor) -> None:
+def test_iterations_change_the_answer(votes: Tensor) -> None:
     """Each further round does."""
-    answers = [route(votes, rounds=rounds) for rounds in (1, 2, 3, 4)]
+    answers = [route(votes, iterations=iterations) for iterations in (1, 2, 3, 4)]
     for before, after in pairwise(answers):
         assert (before - after).abs().max() > 1e-3
 
 
 def test_logits_are_replaced_not_added_up(votes: Tensor) -> None:
     """Those of a round are its agreement alone: no longer than the votes themselves."""
-    steps = trace(votes, torch.zeros(N, I), rounds=6)
+    steps = trace(votes, torch.zeros(N, I), iterations=6)
     longest = votes.norm(dim=-1)
     assert not steps.logits[:, 0].any()
     assert (steps.logits.abs() <= longest.unsqueeze(1) + 1e-9).all()
@@ -67,7 +67,7 @@ def test_logits_are_replaced_not_added_up(votes: Tensor) -> None:
 def test_the_length_of_means_does_not_count(votes: Tensor) -> None:
     """Means are used as directions, so votes twice as long have logits twice as large."""
     silent = torch.zeros(N, I)
-    once, twice = (trace(some, silent, rounds=2).logits[:, 1] for some in (votes, 2 * votes))
+    once, twice = (trace(some, silent, iterations=2).logits[:, 1] for some in (votes, 2 * votes))
     torch.testing.assert_close(2 * once, twice, atol=1e-6, rtol=0)
 
 
@@ -75,17 +75,17 @@ def test_the_length_of_means_does_not_count(votes: Tensor) -> None:
 def test_any_number_of_inputs_is_routed(count: int) -> None:
     """And their order does not matter."""
     votes = torch.randn(2, K, count, D, dtype=torch.float64)
-    poses = route(votes, rounds=3)
+    poses = route(votes, iterations=3)
     assert (2, K, D) == poses.shape
-    torch.testing.assert_close(route(votes[:, :, torch.randperm(count)], rounds=3), poses)
+    torch.testing.assert_close(route(votes[:, :, torch.randperm(count)], iterations=3), poses)
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_a_trace_ends_with_the_routed_poses(votes: Tensor, rounds: int) -> None:
-    """Round r holds what r + 1 rounds answer."""
-    steps = trace(votes, torch.zeros(N, I), rounds=rounds)
-    for step in range(rounds):
-        torch.testing.assert_close(steps.poses[:, step], route(votes, rounds=step + 1))
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_a_trace_ends_with_the_routed_poses(votes: Tensor, iterations: int) -> None:
+    """Iteration r holds what r + 1 iterations answer."""
+    steps = trace(votes, torch.zeros(N, I), iterations=iterations)
+    for step in range(iterations):
+        torch.testing.assert_close(steps.poses[:, step], route(votes, iterations=step + 1))
     torch.testing.assert_close(steps.presence, steps.poses.norm(dim=-1), atol=1e-6, rtol=0)
     torch.testing.assert_close(steps.couplings, steps.logits.softmax(dim=2))
 
@@ -94,7 +94,7 @@ def test_a_trace_ends_with_the_routed_poses(votes: Tensor, rounds: int) -> None:
 def test_gradients_are_finite(loudness: float) -> None:
     """Silent votes have no direction, and loud ones long means."""
     votes = (loudness * torch.randn(2, K, I, D)).requires_grad_()
-    poses = route(votes, rounds=3)
+    poses = route(votes, iterations=3)
     poses.sum().backward()
     assert votes.grad is not None
     assert poses.isfinite().all()
