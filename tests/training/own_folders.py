@@ -1,4 +1,4 @@
-"""Folders of pictures by class on which no recipe was chosen: shapes, letters, photographs.
+"""Folders of pictures by class: shapes, letters, photographs.
 
 `python -m tests.training.own_folders FOLDER` writes all three, twenty pictures of each class, and
 beside each, with the ending `-new`, as many to test on. Photographs need the package scikit-image,
