@@ -80,7 +80,7 @@ class Manifest:
     version: str = ""
     """Which weights these are: the first digits of their digest."""
     sha256: dict[str, str] = field(default_factory=dict)
-    """Digest of each file but the manifest and the card."""
+    """Digests of the graphs, the weights and the novelty rule's arrays, by file name."""
     metrics: dict[str, Any] = field(default_factory=dict)
     """Test scores with the protocol that gave them."""
     rounding: dict[str, Any] = field(default_factory=dict)

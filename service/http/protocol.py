@@ -35,7 +35,7 @@ class Http1(HttpToolsProtocol):
     parsed again without the offer, then the rest.
 
     A request whose head does not arrive in time is answered with 408; a body that nobody reads any
-    more ends the connection then. One that is read is `service.http.bodies`' to time. An answer
+    more ends the connection then. One that is read is `service.http.body`'s to time. An answer
     that its client does not take in the same time ends the connection.
 
     What is no request is refused after the requests before it were answered.
