@@ -58,7 +58,7 @@ check: $(VENV)/.dev ## Lint, types, architecture and known vulnerabilities.
 	$(BIN)/python tools/audit.py constraints.txt
 
 docs: $(VENV)/.dev ## Build the documentation in site/; broken links and missing pages fail.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 docs-reference: $(VENV)/.dev ## Write the lists of routes, commands, the client and cards in docs/reference.
 	$(BIN)/python -m tools.docs_reference docs/reference
@@ -98,7 +98,7 @@ release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect e
 sbom: $(VENV)/.dev ## Write sbom-TARGET.cdx.json, what an image holds.
 	sh tools/sbom.sh $(BIN) $(TARGET)
 
-screenshot: $(VENV)/.dev ## Take the README's picture of the playground with Chromium.
+screenshot: $(VENV)/.dev ## Take the tutorial's picture of the page with Chromium.
 	$(BIN)/python -m tests.browser.screenshot docs/pictures/playground.png
 
 image: ## Build IMAGE for TARGET (cpu or gpu) with docker or podman (ARGS="--network host ...").

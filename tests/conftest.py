@@ -63,7 +63,7 @@ def pytest_configure() -> None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it: a broken link fails."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     result = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False

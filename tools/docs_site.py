@@ -22,11 +22,15 @@ PAGES = {
     for card in sorted((ROOT / "model" / "bundles").glob("*/CARD.md"))
 }
 """Files outside docs that are pages: from the repository's root, and in the site."""
+COPIED = ("LICENSE", "CITATION.cff")
+"""Files outside docs that pages link to."""
 _LINK = re.compile(r"\]\(([\w./-]+)(#[\w-]+)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that lie outside of docs, and the cards' pictures."""
+    """Add the pages that lie outside of docs, the cards' pictures and what pages link to."""
+    for name in COPIED:
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     for source, target in PAGES.items():
         files.append(File.generated(config, target, content=(ROOT / source).read_text()))
         if target.startswith("cards/"):
@@ -44,7 +48,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     def link(match: re.Match[str]) -> str:
         file = Path(os.path.normpath(source.parent / match[1])).relative_to(ROOT)
         inside = file.relative_to("docs").as_posix() if file.parts[:1] == ("docs",) else None
-        uri = PAGES.get(file.as_posix(), inside)
+        uri = file.name if file.as_posix() in COPIED else PAGES.get(file.as_posix(), inside)
         if uri is None or here == uri:
             return match[0]
         return f"]({os.path.relpath(uri, PurePosixPath(here).parent)}{match[2] or ''})"

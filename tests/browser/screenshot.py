@@ -1,4 +1,4 @@
-"""The README's picture of the playground: `python -m tests.browser.screenshot FILE`."""
+"""The tutorial's picture of the page: `python -m tests.browser.screenshot FILE`."""
 
 from __future__ import annotations
 
