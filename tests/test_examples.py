@@ -55,6 +55,13 @@ def test_every_way_to_ask_gives_the_same_answer(example: Path, url: str) -> None
     assert "7" == run(example, url, str(SAMPLES / "7.png")).strip()
 
 
+def test_the_shell_sees_that_nothing_answered() -> None:
+    """A script that goes on with an empty class would be wrong in silence."""
+    free = "http://127.0.0.1:1"
+    with pytest.raises(subprocess.CalledProcessError):
+        run(EXAMPLES / "classify_curl.sh", free, str(SAMPLES / "7.png"))
+
+
 def test_a_wrong_label_is_found(url: str, tmp_path: Path) -> None:
     """A 3 among the fives; a file that is no picture is named and passed over."""
     for label in range(10):

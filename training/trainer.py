@@ -65,7 +65,7 @@ class Trainer:
         elif plan.checkpoint_path.exists():
             raise TrainingError(
                 f"{plan.directory} already holds a run; continue it with --resume or choose "
-                "another directory"
+                "another --run-dir or --seed"
             )
         self._log = RunLog(
             plan.directory,
