@@ -98,7 +98,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         bundle = analyse(bundle, data_dir, folder=where)
         if pictures:
             seen = seen_or_not(manifest)
-            source = f"a picture of the folder {recipe.dataset}, {seen}"
+            source = f"folder {recipe.dataset}, {seen}"
             names = manifest.class_names
             write_samples(learnt.validation, names, folder / SAMPLES, source=source)
             if unseen_by(runs):

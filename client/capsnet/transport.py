@@ -59,6 +59,7 @@ def read_response(call: Call[T], response: httpx.Response) -> T:
     """The result of a call.
 
     Raises:
+        DeadlineExceeded: the service or a proxy says that time is up.
         Problem: the service says what is wrong.
         InvalidAnswer: the answer has another form.
     """
@@ -72,7 +73,10 @@ def read_response(call: Call[T], response: httpx.Response) -> T:
     if not isinstance(members, dict):
         members = {"title": response.reason_phrase, "detail": response.text[:200].strip()}
     members.setdefault("request_id", response.headers.get("X-Request-ID"))
-    raise Problem.from_dict({**members, "status": response.status_code}, retry_after_s)
+    problem = Problem.from_dict({**members, "status": response.status_code}, retry_after_s)
+    if problem.status == httpx.codes.GATEWAY_TIMEOUT:
+        raise DeadlineExceeded(str(problem)) from problem
+    raise problem
 
 
 @contextmanager

@@ -109,7 +109,8 @@ function tellEffect(meaning) {
 
 /** What a dimension was found to do, if anything, and its number. */
 export function title(meaning, dim) {
-  return [make("span", {}, isNamed(meaning) ? meaning.name : "dimension"), make("span", { class: "number" }, String(dim))];
+  const name = { none: "dimension", localised: "one part" }[meaning?.name ?? "none"] ?? meaning.name;
+  return [make("span", {}, name), make("span", { class: "number" }, String(dim))];
 }
 
 function move() {

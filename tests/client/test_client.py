@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from capsnet import AsyncCapsNet, CapsNet, FailedPrediction, Prediction, Problem
+from capsnet import (
+    AsyncCapsNet,
+    CapsNet,
+    DeadlineExceeded,
+    FailedPrediction,
+    Prediction,
+    Problem,
+)
 from service.pictures import SAMPLES
 from tests.client.conftest import MAX_PICTURES
 
@@ -272,7 +279,7 @@ def test_bad_input_is_named(
 
 def test_the_deadline_is_the_services_too(capsnet: CapsNet) -> None:
     """What takes longer than allowed is given up there, and says so."""
-    with pytest.raises(Problem, match=r"Deadline|Queue"):
+    with pytest.raises(DeadlineExceeded, match=r"Deadline|Queue"):
         capsnet.sweep(FOUR, timeout_s=0.005)
 
 

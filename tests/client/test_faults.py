@@ -63,6 +63,14 @@ BOTH = pytest.mark.parametrize("ask", [call, await_call])
 EVERY = pytest.mark.parametrize("name", CALLS)
 
 
+@pytest.mark.parametrize("make", [call, await_call])
+def test_a_deadline_that_the_service_tells_is_the_client_s(make: Any, serve: Serve) -> None:
+    """One exception for both; it keeps what the service says."""
+    late = serve(problem(504, "too-late"))
+    with pytest.raises(DeadlineExceeded, match="what is wrong"):
+        make(late.url)
+
+
 def test_every_method_is_tested() -> None:
     """A method that is added is asked for its faults too."""
     public = {name for name in vars(CapsNet) if not name.startswith("_")}

@@ -155,7 +155,8 @@ def _each(files: Sequence[Path], look: Callable[[Image.Image], _T], verb: str) -
         except _FAULTS:
             unreadable.append(_place(file))
     if unreadable:
-        raise DatasetError(f"{_list(unreadable)} cannot be read as pictures")
+        kind = "pictures" if unreadable[1:] else "a picture"
+        raise DatasetError(f"{_list(unreadable)} cannot be read as {kind}")
     return results
 
 
