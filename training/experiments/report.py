@@ -240,7 +240,7 @@ def draw_pictures(
         else:
             figure = _draw_errors(kind, one, results)
         if figure is not None:
-            save(figure, directory / f"{one.name}.png")
+            save(figure, directory / f"{one.name}.png", 256)
 
 
 PICTURES = {
