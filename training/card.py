@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -145,11 +145,19 @@ def _error(manifest: Manifest) -> str:
             low, high = interval(errors, images)
             return (
                 f"{100 * errors / images:.2f} % of {images:,} {name} images "
-                f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong)"
+                f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong){_seeds(metrics)}"
             )
     if dataset not in DATASETS and not held_out:
         return "not measured: trained on all pictures of the folder"
     return "not measured yet: `python -m training evaluate`"
+
+
+def _seeds(metrics: Mapping[str, Any]) -> str:
+    """The mean of the test errors of networks that differ in their seed, if there are some."""
+    if not (seeds := metrics.get("seeds")):
+        return ""
+    mean, deviation = seeds["mean_percent"], seeds["deviation_percent"]
+    return f"; mean of {seeds['count']} seeds {mean:.2f} ± {deviation:.2f} %"
 
 
 def _training(manifest: Manifest) -> Iterator[str]:

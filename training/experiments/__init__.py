@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from model import SHIPPED
 from model.bundle import MANIFEST, Bundle
 from training.device import choose_device
 from training.experiments.declare import COMPARISONS, Row
@@ -39,6 +38,7 @@ DataDir = Annotated[
     Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
 ]
 _RUNS, _DOCS, _DATA = Path("runs/experiments"), Path("docs"), Path("data")
+_BUNDLES = Path("model/bundles")
 
 
 @app.command("run")
@@ -105,11 +105,16 @@ def show(*, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS) -> None:
 
 @app.command("write")
 def write_page(
-    *, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS, data_dir: DataDir = _DATA
+    *,
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Annotated[Path, typer.Option(help="Whose cards tell the mean over seeds.")] = _BUNDLES,
 ) -> None:
     """Add results to docs/results.json, and write the page and its pictures from them.
 
-    Those of rows that are no longer declared stay in the file, as reads of the test split.
+    Those of rows that are no longer declared stay in the file, as reads of the test split. The card
+    of a bundle that has its row's name gets the mean over seeds.
     """
     from training.experiments import report  # noqa: PLC0415  training itself needs no figures
 
@@ -118,7 +123,10 @@ def write_page(
     results = [kept[key] for key in sorted(kept)]
     write_results(results, docs_dir / RESULTS)
     experiments = tuple(EXPERIMENTS.values())
-    manifests = [Bundle.open(path.parent).manifest for path in SHIPPED.glob(f"*/{MANIFEST}")]
+    opened = [Bundle.open(path.parent) for path in bundles.glob(f"*/{MANIFEST}")]
+    for bundle in opened:
+        report.tell_seeds(bundle, results)
+    manifests = [bundle.manifest for bundle in opened]
     speeds = docs_dir / SPEEDS
     measured = json.loads(speeds.read_text()) if speeds.exists() else None
     (docs_dir / PAGE).write_text(report.write_page(experiments, results, manifests, measured))

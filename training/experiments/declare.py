@@ -194,12 +194,8 @@ COMPARISONS = (
     Experiment(
         "shipped",
         "Other seeds of what ships",
-        "`mnist-attention` with three seeds, all with B inside the softmax. What ships adds B "
-        "after it, as published; seed 1 of 1,440,000 images is then 0.38 % wrong, 0.34 % here. "
-        "The other rows are of earlier recipes, whose distorted images were "
-        "interpolated linearly: 20 epochs (seed 1 with float32 convolutions); and 40 epochs, then "
-        "10 more with half the distortion and half the learning rate. The command now trains "
-        "with B after the softmax.",
+        "`mnist-attention` by its preset; seed 1 is the bundle that ships. With B inside the "
+        "softmax, the same three seeds made 0.34, 0.44 and 0.35 % errors.",
         (Row("mnist-attention", "mnist-attention", PRESETS["mnist-attention"], 1_440_000),),
         paper={"mnist-attention": "0.26"},
     ),

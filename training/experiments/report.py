@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -11,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from model.bundle import Manifest
+from model.bundle import Bundle, Manifest, write_manifest
 from model.bundle.novelty import NoveltyRule
 from model.canvas import ACCENT, INK
 from model.capsnet import Network, build, family_of
 from model.interpret.sweep import Sweep, plan_sweep
 from model.preprocess import Floats, scale
 from training.answers import answer, evaluating, interval, is_wrong, measure_presence
+from training.card import write_card
 from training.data.datasets import DATASETS, Examples, hold_out, load
 from training.experiments.declare import FAMILIES, Column, Experiment, Row, count_of
 from training.experiments.paired import compare
 from training.experiments.run import Result
 from training.experiments.seeds import side_by_side
 from training.figures import make_axes, save, scale_by_logarithm, show
+from training.provenance import runs_of
 from training.state import CHECKPOINT, Checkpoint
 
 if TYPE_CHECKING:
@@ -110,6 +113,24 @@ def describe(column: Column, results: Sequence[Result]) -> str:
     spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
     low, high = interval(wrong, count)
     return f"{mean(values):.2f}{spread} [{low:.2f}, {high:.2f}]"
+
+
+def tell_seeds(bundle: Bundle, results: Sequence[Result]) -> None:
+    """Add the mean error over the seeds of the row of a bundle's name to its manifest and card."""
+    found = [one for one in results if one.row == bundle.manifest.name and one.split == "test"]
+    seen = [run.images for run in runs_of(bundle.manifest.training)[-1:]]
+    errors = [one.percent("plain") for one in found if [one.images] == seen]
+    if len(errors) < 2:
+        return
+    seeds = {
+        "count": len(errors),
+        "mean_percent": round(mean(errors), 4),
+        "deviation_percent": round(stdev(errors), 4),
+    }
+    metrics = {**bundle.manifest.metrics, "seeds": seeds}
+    told = Bundle(bundle.path, replace(bundle.manifest, metrics=metrics))
+    write_manifest(bundle.path, told.manifest)
+    write_card(told)
 
 
 def _section(one: Experiment, results: Sequence[Result]) -> str:

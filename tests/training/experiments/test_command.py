@@ -7,6 +7,8 @@ import pytest
 from typer.testing import CliRunner
 from typer.testing import Result as Outcome
 
+from model.bundle import write_manifest
+from tests.training.published import RUN, say_training
 from training.data.datasets import Examples
 from training.experiments import EXPERIMENTS, ROWS, app, choose_rows
 from training.experiments.declare import Row
@@ -24,6 +26,8 @@ def small(tiny_row: Row, bars: Examples, monkeypatch: pytest.MonkeyPatch) -> str
 
 def call(*arguments: str, runs: Path, docs: Path) -> Outcome:
     options = ["--runs-dir", str(runs), "--docs-dir", str(docs)]
+    if arguments == ("write",):
+        options += ["--bundles", str(runs.parent / "bundles")]
     return CliRunner().invoke(app, [*arguments, *options])
 
 
@@ -100,3 +104,26 @@ def test_the_page_is_written_from_results(results: list[Result], tmp_path: Path)
     assert (docs / "pictures" / "fewer-images.png").exists()
     assert 0 == call("write", runs=tmp_path / "nothing new", docs=docs).exit_code
     assert page == (docs / "results.md").read_text()
+
+
+def test_a_bundle_s_card_tells_the_mean_over_seeds(
+    results: list[Result], bundle_path: Path, tmp_path: Path
+) -> None:
+    """Of as many images as it was trained with; one seed alone is no mean."""
+    bundle = say_training(bundle_path, tmp_path / "bundles" / "mnist")
+    metrics = {"test_errors": 100, "test_images": 10_000, "protocol": "test digits"}
+    write_manifest(bundle.path, replace(bundle.manifest, metrics=metrics))
+    name, images = bundle.manifest.name, RUN.images
+    runs, docs, card = tmp_path / "runs", tmp_path / "docs", bundle.path / "CARD.md"
+    runs.mkdir()
+    docs.mkdir()
+    first = replace(
+        results[0], row=name, wrong={"plain": 100}, tested={"plain": 10_000}, digests={}
+    )
+    replace(first, images=images).save(runs)
+    replace(first, images=images + 1, seed=3).save(runs)
+    assert 0 == call("write", runs=runs, docs=docs).exit_code
+    assert not card.exists() or "seeds" not in card.read_text()
+    replace(first, images=images, seed=2, wrong={"plain": 120}).save(runs)
+    assert 0 == call("write", runs=runs, docs=docs).exit_code
+    assert "100 wrong); mean of 2 seeds 1.10 ± 0.14 %" in card.read_text()
