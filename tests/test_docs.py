@@ -110,15 +110,18 @@ def test_readme_is_short_and_names_the_two_commands() -> None:
 
 
 def test_errors_in_the_readme_are_those_of_the_manifests() -> None:
-    """Every bundle that ships is in the table, with the interval of its error."""
+    """Every bundle that ships is in the table, with its interval and the mean over its seeds."""
     row = re.compile(r"^\| `([\w-]+)` \| .*? \| (\d.*?) %? \((.*?) to (.*?)\)", re.MULTILINE)
     said = {name: tuple(map(float, errors)) for name, *errors in row.findall(read("README.md"))}
-    expected = {}
+    means = dict(re.findall(r"^\| `([\w-]+)` .*? seeds (\S+) %", read("README.md"), re.MULTILINE))
+    expected, of_seeds = {}, {}
     for path in sorted((ROOT / "model" / "bundles").glob(f"*/{MANIFEST}")):
         manifest = json.loads(path.read_text())
         interval = [round(value, 2) for value in manifest["metrics"]["interval_percent"]]
         expected[manifest["name"]] = (manifest["metrics"]["test_error_percent"], *interval)
-    assert expected == said
+        if seeds := manifest["metrics"].get("seeds"):
+            of_seeds[manifest["name"]] = f"{seeds['mean_percent']:.2f}"
+    assert (expected, of_seeds) == (said, means)
 
 
 def test_the_effect_of_half_precision_is_that_of_the_manifests() -> None:
