@@ -27,6 +27,7 @@ from model.runtime.runtime import BATCH_ROWS
 from training import speed
 from training.device import keep_freed_memory
 from training.experiments.declare import FAMILIES
+from training.experiments.seeds import register
 from training.graphs import round_weights, write_graphs
 from training.recipes import PRESETS, Recipe
 
@@ -51,6 +52,7 @@ def compare(
     """Let all encoders take turns and print a row for each."""
     torch.set_num_threads(1)
     keep_freed_memory()
+    register()
     networks = {name: _network(recipe) for name, recipe in RECIPES.items()}
     rates = measure(networks, rounds)
     found = {

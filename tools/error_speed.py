@@ -45,12 +45,13 @@ def draw_error_speed(path: Path) -> None:
             color="#1b1f24" if manifest.dataset == "mnist" else "#bc4c00",
             capsize=3,
         )
-        below = network == "attention"  # beside it another label would be overlapped
-        place = (8, -12 if below else 4)
-        axes.annotate(name, (speed, error), place, textcoords="offset points", fontsize=9)
-    axes.set(xscale="log", yscale="log", xlim=(150, 12_000), ylim=(0.2, 20))
+        x, y = (-8, 4) if network == "shared" else (8, -12 if network == "attention" else 4)
+        side = "left" if x > 0 else "right"  # so that no label overlaps another network
+        axes.annotate(name, (speed, error), (x, y), ha=side, textcoords="offset points", fontsize=9)
+    axes.set(xscale="log", yscale="log", xlim=(300, 20_000), ylim=(0.2, 20))
     axes.set_xticks(
-        [200, 500, 1000, 2000, 5000, 10_000], ["200", "500", "1,000", "2,000", "5,000", "10,000"]
+        [500, 1000, 2000, 5000, 10_000, 20_000],
+        ["500", "1,000", "2,000", "5,000", "10,000", "20,000"],
     )
     axes.set_yticks([0.3, 1, 3, 10], ["0.3", "1", "3", "10"])
     axes.minorticks_off()
