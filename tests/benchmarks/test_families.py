@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import families
+from tests.model.capsnet.networks import SMALL
+from training.experiments.controls import LinearConfig
+from training.recipes import Recipe
+
+
+def test_controls_take_turns_with_the_families(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The linear layer, which is a family in experiments alone, is measured like the others."""
+    attention: Any = SMALL["attention"]
+    linear = LinearConfig(**{one.name: getattr(attention, one.name) for one in fields(attention)})
+    recipes = {
+        families.REFERENCE: Recipe("reference", network=attention, batch_size=4),
+        "linear": Recipe(
+            "linear", network=linear, batch_size=4, loss="cross-entropy", reconstruction_weight=0
+        ),
+    }
+    monkeypatch.setattr(families, "RECIPES", recipes)
+    target = tmp_path / "speeds.json"
+    result = CliRunner().invoke(families.app, ["--rounds", "1", "--write", str(target)])
+    assert 0 == result.exit_code, result.output
+    assert {*recipes} == {*json.loads(target.read_text())["networks"]}
