@@ -22,6 +22,7 @@ from model.bundle import Bundle, write_manifest
 from model.capsnet import Network, NetworkConfig, build
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.dynamic import DynamicConfig
+from model.capsnet.families import FAMILIES
 from model.capsnet.stem import Conv
 from model.runtime import Runtime
 from service.app import create_app
@@ -70,6 +71,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert 0 == result.returncode, result.stdout + result.stderr
     return folder
+
+
+@pytest.fixture
+def families() -> Iterator[None]:
+    """The registered families, as they are again after the test."""
+    before = dict(FAMILIES)
+    yield
+    FAMILIES.clear()
+    FAMILIES.update(before)
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
 from model.canvas import ACCENT, INK
 from service.pictures import SAMPLES
 from training.figures import make_axes, save
+from training.novelty import print_letter
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -47,10 +48,7 @@ def _pictures() -> Iterator[Image.Image]:
     for digit in DIGITS:
         yield Image.open(SAMPLES / f"{digit}.png").convert("L")
     for letter in LETTERS:
-        picture = Image.new("L", (96, 96))
-        font = ImageFont.load_default(64)
-        ImageDraw.Draw(picture).text((48, 48), letter, 255, font, anchor="mm", stroke_width=2)
-        yield picture
+        yield print_letter(letter, weight=2)
     for garment in GARMENTS:
         yield Image.open(SAMPLES / "fashion-mnist" / f"{garment}.png").convert("L")
     noise = np.random.default_rng(0).integers(0, 256, (28, 28), np.uint8)

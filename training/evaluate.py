@@ -338,7 +338,9 @@ def _keep(bundle: Bundle, scores: Scores) -> None:
     manifest = bundle.manifest
     reads = reads_of(bundle.path.parent, runs_of(manifest.training))
     training = {**manifest.training, "test_reads": [asdict(read) for read in reads]}
-    kept = Bundle(bundle.path, replace(manifest, metrics=scores.metrics(), training=training))
+    seeds = {key: value for key, value in manifest.metrics.items() if key == "seeds"}
+    metrics = scores.metrics() | seeds  # of networks that differ in their seed
+    kept = Bundle(bundle.path, replace(manifest, metrics=metrics, training=training))
     if scores.split == "test" and kept.manifest.novelty:
         novelty = replace(kept.manifest.novelty, test_novel_percent=scores.novel_percent)
         kept = Bundle(bundle.path, replace(kept.manifest, novelty=novelty))

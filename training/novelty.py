@@ -169,12 +169,17 @@ def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[st
     return kinds
 
 
+def print_letter(letter: str, *, weight: int) -> Image.Image:
+    """A letter in Pillow's font, white on black, its strokes widened by `weight` pixels."""
+    picture = Image.new("L", (_CANVAS, _CANVAS))
+    font, middle = ImageFont.load_default(_FONT), (_CANVAS / 2, _CANVAS / 2)
+    ImageDraw.Draw(picture).text(middle, letter, 255, font, anchor="mm", stroke_width=weight)
+    return picture
+
+
 def _letter(rng: np.random.Generator, manifest: Manifest) -> Floats:
     """(C, H, W)."""
     letter = LETTERS[rng.integers(len(LETTERS))]
-    picture = Image.new("L", (_CANVAS, _CANVAS))
-    font, weight = ImageFont.load_default(_FONT), int(rng.integers(0, 4))
-    middle = (_CANVAS / 2, _CANVAS / 2)
-    ImageDraw.Draw(picture).text(middle, letter, 255, font, anchor="mm", stroke_width=weight)
+    picture = print_letter(letter, weight=int(rng.integers(0, 4)))
     turned = picture.rotate(rng.uniform(-_TURN_DEG, _TURN_DEG), Image.Resampling.BICUBIC)
     return prepare(turned, manifest.image_shape, rule=manifest.preprocess).image

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,21 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import families
-from model.capsnet.families import FAMILIES
 from tests.model.capsnet.networks import SMALL
 from training.experiments.controls import LinearConfig
 from training.recipes import Recipe
 
 
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    """The benchmark registers the controls: they are gone after the test."""
-    before = dict(FAMILIES)
-    yield
-    FAMILIES.clear()
-    FAMILIES.update(before)
-
-
+@pytest.mark.usefixtures("families")
 def test_controls_take_turns_with_the_families(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
