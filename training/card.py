@@ -143,10 +143,9 @@ def _error(manifest: Manifest) -> str:
         if f"{split}_errors" in metrics:
             errors, images = metrics[f"{split}_errors"], metrics[f"{split}_images"]
             low, high = interval(errors, images)
-            seeds = _seeds(metrics) if split == "test" else ""
             return (
                 f"{100 * errors / images:.2f} % of {images:,} {name} images "
-                f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong){seeds}"
+                f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong){_seeds(metrics)}"
             )
     if dataset not in DATASETS and not held_out:
         return "not measured: trained on all pictures of the folder"
