@@ -24,10 +24,10 @@ from model.capsnet import Network, build
 from model.capsnet.winograd import WinogradConv2d
 from model.runtime.cpu import open_session
 from model.runtime.runtime import BATCH_ROWS
+from research.controls import register
+from research.tables import FAMILIES
 from training import speed
 from training.device import keep_freed_memory
-from training.experiments.declare import FAMILIES
-from training.experiments.seeds import register
 from training.graphs import round_weights, write_graphs
 from training.recipes import PRESETS, Recipe
 

@@ -11,18 +11,31 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model.bundle.atomic_file import replacing
+from research.tables import SIDE_BY_SIDE, Row
 from training.answers import Labelled, is_wrong, measure_presence
 from training.data.datasets import DATASETS, Examples, choose, digest, hold_out, load
-from training.data.pairs import EPOCH_PAIRS, published_pairs, validation_pairs
+from training.data.pairs import (
+    EPOCH_PAIRS,
+    PUBLISHED_PAIRS,
+    TEST_SEED,
+    VALIDATION_PAIRS,
+    VALIDATION_SEED,
+    PairDraw,
+    published_pairs,
+    validation_pairs,
+)
 from training.data.transforms import TRANSFORMS, transform
 from training.device import device_name
-from training.experiments.declare import Row
-from training.experiments.seeds import SIDE_BY_SIDE, side_by_side
 from training.metrics import METRICS, VALIDATION_ERROR
+from training.provenance import TestRead, record_read
 from training.state import Plan, TrainingError
+from training.statistics import design_effect
 from training.trainer import Trainer
+
+_SIDE_SEED = 2018
 
 
 class Sets(NamedTuple):
@@ -31,6 +44,13 @@ class Sets(NamedTuple):
     training: Examples
     held_out: Examples | None
     tested: Examples
+
+
+class Tested(NamedTuple):
+    """Images with labels; of pairs also which two digits (N, 2) each is of."""
+
+    examples: Labelled
+    digits: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +73,8 @@ class Result:
     """Images seen, and the error on held-out training images in percent."""
     which: dict[str, list[int]] = field(default_factory=dict)
     """By test set, the indices of the images that were answered wrongly; none of older results."""
+    design: dict[str, float] = field(default_factory=dict)
+    """By test set of pairs: see `training.statistics.design_effect`."""
 
     @property
     def key(self) -> str:
@@ -81,21 +103,21 @@ def read_results(path: Path) -> list[Result]:
         TrainingError: a file is not such a one.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path] if path.exists() else []
-    found = []
+    results = []
     for file in files:
         try:
             values = json.loads(file.read_text())
-            for one in values if isinstance(values, list) else [values]:
-                curve = [(images, error) for images, error in one["curve"]]
-                found.append(Result(**{**one, "curve": curve}))
+            for each in values if isinstance(values, list) else [values]:
+                curve = [(images, error) for images, error in each["curve"]]
+                results.append(Result(**{**each, "curve": curve}))
         except (ValueError, TypeError, KeyError) as error:
             raise TrainingError(f"{file} does not hold results of rows: {error}") from error
-    return found
+    return results
 
 
 def write_results(results: Iterable[Result], path: Path) -> None:
     """One file of all results, each on a line, in the order given."""
-    lines = ",\n".join(json.dumps(asdict(one)) for one in results)
+    lines = ",\n".join(json.dumps(asdict(result)) for result in results)
     path.write_text(f"[\n{lines}\n]\n")
 
 
@@ -128,50 +150,63 @@ def run_row(
     seed: int,
     sets: Sets,
     directory: Path,
+    bundles: Path,
     device: torch.device,
     max_minutes: float = math.inf,
 ) -> Result | None:
     """Train and test a row, or go on with it where it was stopped.
 
-    The result is saved in `directory`, where each row's run, with its weights, has a folder.
+    The result is saved in `directory`, where each row's run, with its weights, has a folder. A read
+    of the test split goes into the record in the folder of the bundles.
 
     Returns:
         the result; None if training was stopped.
     """
     plan = make_plan(row, seed=seed, sets=sets, directory=directory)
     with plan.locked():
-        resume = plan.checkpoint_path.exists()
-        trainer = Trainer(plan, device=device, resume=resume)
+        trainer = Trainer(plan, device=device, resume=plan.checkpoint_path.exists())
         every = max(row.curve_every // plan.recipe.batch_size, 1) if row.curve_every else None
         if not trainer.run(max_minutes=max_minutes, validate_every=every):
             return None
-        wrong, counts, digests, which = {}, {}, {}, {}
-        for name, tested in make_test_sets(row, sets):
-            presence = measure_presence(trainer.state.result, tested.images, device)
-            which[name] = np.flatnonzero(is_wrong(presence, tested.labels)).tolist()
-            wrong[name] = len(which[name])
-            counts[name] = len(tested.labels)
-            if isinstance(tested, Examples) and tested is not sets.tested:
-                digests[name] = digest(*tested)
         result = Result(
             row=row.name,
             dataset=row.recipe.dataset,
             seed=seed,
             images=row.images,
             split=row.split,
-            wrong=wrong,
-            tested=counts,
-            digests=digests,
+            wrong={},
+            tested={},
+            digests={},
             minutes=round(trainer.state.run.seconds / 60, 1),
             device=device_name(device),
             curve=_read_curve(plan),
-            which=which,
         )
+        for name, (tested, digits) in make_test_sets(row, sets):
+            presence = measure_presence(trainer.state.result, tested.images, device)
+            wrong = is_wrong(presence, tested.labels)
+            result.which[name] = np.flatnonzero(wrong).tolist()
+            result.wrong[name], result.tested[name] = int(wrong.sum()), len(wrong)
+            if digits is not None:
+                result.design[name] = round(design_effect(wrong, digits), 4)
+            if isinstance(tested, Examples) and tested is not sets.tested:
+                result.digests[name] = digest(*tested)
+        if row.split == "test":
+            first = row.tests[0]
+            read = TestRead(
+                run=trainer.state.run.id,
+                version="",
+                dataset=result.dataset,
+                split=row.split,
+                images=result.tested[first],
+                errors=result.wrong[first],
+                protocol=f"research row {result.key}: {', '.join(row.tests)}",
+            )
+            record_read(bundles, read)
         result.save(directory)
         return result
 
 
-def make_test_sets(row: Row, sets: Sets) -> Iterator[tuple[str, Labelled]]:
+def make_test_sets(row: Row, sets: Sets) -> Iterator[tuple[str, Tested]]:
     """The row's test sets by name, made one at a time.
 
     `plain` is the split as it is, names of TRANSFORMS transform it, `side by side` makes pairs of
@@ -180,25 +215,44 @@ def make_test_sets(row: Row, sets: Sets) -> Iterator[tuple[str, Labelled]]:
     Raises:
         training.data.datasets.DatasetError: pairs of test digits are not the published ones.
     """
-    make_pairs = published_pairs if row.split == "test" else validation_pairs
+    labels = sets.tested.labels
     for name in row.tests:
         if name == "plain":
-            yield name, sets.tested
+            yield name, Tested(sets.tested)
         elif name == SIDE_BY_SIDE:
             yield name, side_by_side(sets.tested)
         elif name in TRANSFORMS:
-            yield name, transform(sets.tested, TRANSFORMS[name])
+            yield name, Tested(transform(sets.tested, TRANSFORMS[name]))
         else:
             shift_px = int(name.removeprefix("shift "))
-            size = row.recipe.network.height
-            yield name, make_pairs(sets.tested, size=size, shift_px=shift_px)
+            make, count, seed = published_pairs, PUBLISHED_PAIRS, TEST_SEED
+            if row.split != "test":
+                make, count, seed = validation_pairs, VALIDATION_PAIRS, VALIDATION_SEED
+            pairs = make(sets.tested, size=row.recipe.network.height, shift_px=shift_px)
+            draw = PairDraw(labels, shift_px=shift_px).draw(count, seed)
+            yield name, Tested(pairs, draw[:, :2])
+
+
+def side_by_side(digits: Examples) -> Tested:
+    """As many pairs of digits of different classes, side by side, as there are digits.
+
+    Random numbers are outputs of PCG64, so the same digits give the same pairs everywhere.
+
+    Args:
+        digits: images (N, C, H, W).
+
+    Returns:
+        images (N, C, H, 2 W) and labels (N, 2).
+    """
+    pairs = PairDraw(digits.labels, shift_px=0).draw(len(digits.labels), _SIDE_SEED)[:, :2]
+    left, right = (digits.images[column] for column in pairs.T)
+    return Tested(Examples(np.concatenate((left, right), axis=3), digits.labels[pairs]), pairs)
 
 
 def _read_curve(plan: Plan) -> list[tuple[int, float]]:
     lines = map(json.loads, (plan.directory / METRICS).read_text().splitlines())
-    errors = {
-        line["step"] * plan.recipe.batch_size: round(line[VALIDATION_ERROR], 4)
+    return sorted(
+        (line["step"] * plan.recipe.batch_size, round(line[VALIDATION_ERROR], 4))
         for line in lines
         if VALIDATION_ERROR in line
-    }
-    return sorted(errors.items())
+    )

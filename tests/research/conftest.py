@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from training.experiments import ROWS
-from training.experiments.declare import Row
-from training.experiments.run import Result
+from research.run import Result
+from research.tables import ROWS, Row
+from tests.training.conftest import bars, tiny
 from training.recipes import Recipe
+
+__all__ = ["bars", "tiny"]
 
 
 @pytest.fixture(autouse=True)
 def _families(families: None) -> None:
-    """What an experiment registers is gone after each test."""
+    """Controls that are registered are gone after each test."""
 
 
 @pytest.fixture(scope="session")
@@ -43,4 +45,6 @@ def results() -> list[Result]:
 def tiny_row(tiny: Recipe) -> Row:
     """Three steps of eight bars."""
     row = ROWS["digits-r3-text"]
-    return replace(row, recipe=tiny, images=24, tests=("plain", "turned"), split="validation")
+    return replace(
+        row, recipe=tiny, images=24, tests=("plain", "turned"), split="validation", seeds=(1,)
+    )

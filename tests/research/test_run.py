@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,12 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.answers import error_percent
-from training.data.datasets import DATASETS, Dataset, Examples, digest
-from training.data.pairs import PairSet, validation_pairs
-from training.data.transforms import TRANSFORMS, transform
-from training.experiments.declare import Row
-from training.experiments.run import (
+from research.run import (
     Result,
     Sets,
     load_sets,
@@ -20,9 +16,15 @@ from training.experiments.run import (
     make_test_sets,
     read_results,
     run_row,
+    side_by_side,
     write_results,
 )
-from training.experiments.seeds import SIDE_BY_SIDE, side_by_side
+from research.tables import SIDE_BY_SIDE, Row
+from training.answers import error_percent
+from training.data.datasets import DATASETS, Dataset, Examples, digest
+from training.data.pairs import PairSet, validation_pairs
+from training.data.transforms import TRANSFORMS, transform
+from training.provenance import TEST_READS
 from training.state import TrainingError
 from training.trainer import Trainer
 
@@ -37,7 +39,9 @@ def sets(bars: Examples) -> Sets:
 
 
 def run(row: Row, sets: Sets, directory: Path, **options: float) -> Result | None:
-    return run_row(row, seed=1, sets=sets, directory=directory, device=CPU, **options)
+    return run_row(
+        row, seed=1, sets=sets, directory=directory, bundles=directory, device=CPU, **options
+    )
 
 
 def test_a_result_is_the_trained_networks(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
@@ -98,15 +102,20 @@ def test_pairs_are_made_of_the_tested_digits(
     tiny_row: Row, sets: Sets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Overlapping by the size of the network and the shift, or side by side."""
-    monkeypatch.setattr("training.data.pairs.VALIDATION_PAIRS", 20)
+    for module in ("training.data.pairs", "research.run"):
+        monkeypatch.setattr(f"{module}.VALIDATION_PAIRS", 20)
     network = replace(tiny_row.recipe.network, height=36, width=36)
     recipe = replace(tiny_row.recipe, task="pairs", network=network)
     row = replace(tiny_row, recipe=recipe, tests=("shift 4", SIDE_BY_SIDE))
     made = dict(make_test_sets(row, sets))
     expected = validation_pairs(sets.tested, size=36, shift_px=4)
-    assert isinstance(made["shift 4"], PairSet)
-    assert np.array_equal(expected.images, made["shift 4"].images)
-    assert np.array_equal(side_by_side(sets.tested).images, made[SIDE_BY_SIDE].images)
+    pairs, digits = made["shift 4"]
+    assert isinstance(pairs, PairSet)
+    assert np.array_equal(expected.images, pairs.images)
+    assert digits is not None
+    assert np.array_equal(pairs.labels, sets.tested.labels[digits])
+    expected, _ = side_by_side(sets.tested)
+    assert np.array_equal(expected.images, made[SIDE_BY_SIDE].examples.images)
 
 
 def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
@@ -119,7 +128,7 @@ def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
         read.append(split)
         return bars
 
-    monkeypatch.setattr("training.experiments.run.load", load)
+    monkeypatch.setattr("research.run.load", load)
     monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], held_out=4))
     tried = load_sets(tiny_row, tmp_path)
     assert (20, 4) == (len(tried.training.labels), len(tried.tested.labels))
@@ -128,6 +137,18 @@ def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
     curved = load_sets(replace(tiny_row, split="test", curve_every=8), tmp_path)
     assert [24, 20] == [len(one.training.labels) for one in (plain, curved)]
     assert ["train", "train", "test", "train", "test"] == read
+
+
+def test_every_read_of_a_test_split_is_on_record(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
+    """Beside the bundles, with the row; held-out images are read as often as one likes."""
+    run(tiny_row, sets, tmp_path)
+    assert not (tmp_path / TEST_READS).exists()
+    result = run(replace(tiny_row, split="test"), sets, tmp_path)
+    assert result is not None
+    (line,) = (tmp_path / TEST_READS).read_text().splitlines()
+    read = json.loads(line)
+    assert ("test", 10, result.wrong["plain"]) == (read["split"], read["images"], read["errors"])
+    assert f"research row {tiny_row.name}-seed1-24: plain, turned" == read["protocol"]
 
 
 def test_results_survive_being_written(results: list[Result], tmp_path: Path) -> None:
