@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from research import page, pictures, routing
+from research import page, routing
 from research.controls import register
 from research.run import Result, load_sets, read_results, result_key, run_row, write_results
 from research.tables import ROWS, TABLES, Row
@@ -28,7 +28,7 @@ app = typer.Typer(
     callback=register,
     help="Compare networks: docs/results.md.",
 )
-console = Console()
+console = Console(soft_wrap=True)
 
 RunsDir = Annotated[Path, typer.Option(help="Folder of results and unfinished runs.")]
 DocsDir = Annotated[Path, typer.Option(help="Where results.json and results.md are.")]
@@ -41,12 +41,12 @@ _BUNDLES = Path("model/bundles")
 def show(*, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS) -> None:
     """List tables and their rows, and the seeds that have a result."""
     results = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
-    for table in TABLES:
-        console.print(f"{table.name}: {table.title}", soft_wrap=True)
+    for name, table in TABLES.items():
+        console.print(f"{name}:")
         for row in table.rows:
             seeds = sorted({one.seed for one in results if one.key == _key(row, one.seed)})
             known = f"seeds {', '.join(map(str, seeds))}" if seeds else "not run"
-            console.print(f"  {row.name}, {row.images:,} images: {known}", soft_wrap=True)
+            console.print(f"  {row.name}, {row.title}, {row.images:,} images: {known}")
 
 
 @app.command("run")
@@ -79,13 +79,12 @@ def run_rows(
     changes: dict[str, Any] = {} if images is None else {"images": images}
     if validation:
         changes["split"] = "validation"
-    own = None if seeds is None else _seeds(seeds)
-    rows = [replace(row, **changes, seeds=own or row.seeds) for row in choose_rows(names)]
+    rows = [replace(row, **changes) for row in choose_rows(names)]
     where = choose_device(device, threads=threads)
     runs_dir.mkdir(parents=True, exist_ok=True)
     done = {one.key for one in read_results(runs_dir)}
     told = {one.key: one for one in read_results(docs_dir / RESULTS)}
-    jobs = [(row, seed) for row in rows for seed in row.seeds]
+    jobs = [(row, seed) for row in rows for seed in (_seeds(seeds) if seeds else row.seeds)]
     left = [job for job in jobs if _key(*job) not in done]
     console.print(f"{len(left)} of {len(jobs)} to run")
     deadline = time.monotonic() + 60 * max_minutes
@@ -113,17 +112,18 @@ def routing_off(
     names: Annotated[list[str] | None, typer.Argument(help="Bundles; by default all.")] = None,
     *,
     again: Annotated[bool, typer.Option("--again", help="Also what was measured before.")] = False,
+    runs_dir: RunsDir = _RUNS,
     docs_dir: DocsDir = _DOCS,
     data_dir: DataDir = _DATA,
     bundles: Bundles = _BUNDLES,
 ) -> None:
-    """Replace the couplings of bundles on whole test splits; write the table and the picture.
+    """Replace the couplings of bundles on whole test splits; write finding, table and picture.
 
     Bundles whose weights were measured before are skipped. Each read of a test split goes on
     record. Then the page is written anew.
     """
     routing.measure_all(bundles, docs_dir, data_dir, names=names, again=again, tell=console.print)
-    write_page(docs_dir=docs_dir, bundles=bundles)
+    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
 
 
 @app.command("write")
@@ -141,7 +141,7 @@ def write_page(
     write_results(results, docs_dir / RESULTS)
     page.tell_seeds(bundles, results)
     (docs_dir / page.NAME).write_text(page.write(results, docs_dir, bundles))
-    pictures.draw_all(results, docs_dir)
+    page.draw(results, docs_dir)
     console.print(f"wrote {docs_dir / page.NAME}: {len(results)} results")
 
 
@@ -155,13 +155,12 @@ def choose_rows(names: list[str]) -> list[Row]:
     for name in names:
         matching = {
             row.name: ROWS[row.name]
-            for table in TABLES
-            for row in table.rows
-            if fnmatchcase(row.name, name) or fnmatchcase(table.name, name)
+            for table, (rows, *_) in TABLES.items()
+            for row in rows
+            if fnmatchcase(row.name, name) or fnmatchcase(table, name)
         }
         if not matching:
-            tables = ", ".join(table.name for table in TABLES)
-            raise TrainingError(f"{name} is no row and no table; there are {tables}")
+            raise TrainingError(f"{name} is no row and no table; there are {', '.join(TABLES)}")
         chosen |= matching
     return list(chosen.values())
 

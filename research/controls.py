@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,90 +11,80 @@ from torch import Tensor, nn
 from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig
 from model.capsnet.decoder import Decoder
+from model.capsnet.families import Offer
 from model.capsnet.routing import by_agreement
-from model.capsnet.shared import SharedConfig
 from model.capsnet.squash import length, squash_exponential
 from model.capsnet.stem import Conv, Stem, geometry, initialise
 
 
 @dataclass(frozen=True)
-class LinearConfig(NetworkConfig):
-    """Convolutions and what `LinearHead` makes of them."""
+class HeadConfig(NetworkConfig):
+    """Convolutions, and what `Head` makes of them."""
 
     has_logits = True
 
     stem: tuple[Conv, ...] = AttentionConfig.stem
     batch_norm: bool = True
-    several: bool = False
-    """Whether several classes may be present: a sigmoid for each in place of one softmax."""
-
-    @property
-    def features(self) -> int:
-        """Numbers after the convolutions."""
-        cells = geometry(self.height, self.width, self.stem)
-        return self.stem[-1].channels * cells.rows * cells.columns
+    end: Literal["classes", "labels", "pooled", "poses"] = "classes"
+    """One class or several labels of all features; labels of each channel's mean, by a hidden layer
+    of 128 (Su 2018); or poses, with capsules' squash and decoder."""
 
 
-class LinearHead(Network):
-    """Convolutions and a linear layer: no capsules. Poses have no numbers."""
+@dataclass(frozen=True)
+class PoseConfig(HeadConfig):
+    """The same, with poses."""
 
-    config: LinearConfig
+    end: Literal["poses"] = "poses"
 
-    def __init__(self, config: LinearConfig) -> None:
+
+class Head(Network):
+    """Convolutions and a linear layer, without couplings.
+
+    With poses it has as many parameters as capsules have in their transformations, and the same
+    loss and reconstruction: only the squash of the primary capsules and the couplings are missing.
+    Elsewhere poses have no numbers. Pooled, images may have any size that the convolutions fit.
+    """
+
+    config: HeadConfig
+
+    def __init__(self, config: HeadConfig) -> None:
         super().__init__()
         self.config = config
         self.stem = Stem(config.channels, config.stem, batch_norm=config.batch_norm)
         initialise(self.stem)
-        self.classes = nn.Linear(config.features, self.outputs)
-
-    @property
-    def outputs(self) -> int:
-        """Numbers that the linear layer gives."""
-        return self.config.num_classes
-
-    def forward(self, images: Tensor) -> Encoding:
-        """Probabilities of images (N, C, H, W) in [0, 1]."""
-        logits = self.logits(images)
-        presence = logits.sigmoid() if self.config.several else logits.softmax(dim=1)
-        return Encoding(presence, logits.unsqueeze(-1)[..., :0])
-
-    def logits(self, images: Tensor) -> Tensor:
-        """What the linear layer gives, (N, K), of images (N, C, H, W) in [0, 1]."""
-        self._check(images)
-        scores: Tensor = self.classes(self.stem(images).flatten(1)).float()
-        return scores
-
-
-@dataclass(frozen=True)
-class PoseConfig(LinearConfig):
-    """Convolutions and what `PoseHead` makes of them."""
-
-    has_logits = False
-
-
-class PoseHead(LinearHead):
-    """Convolutions, a linear layer to poses, squash and decoder.
-
-    As many parameters as capsules have in their transformations, and the same loss and
-    reconstruction: only the squash of the primary capsules and the couplings are missing.
-    """
-
-    def __init__(self, config: PoseConfig) -> None:
-        super().__init__(config)
-        self.decoder = Decoder(config)
-
-    @property
-    def outputs(self) -> int:
-        """K D."""
-        return self.config.num_classes * self.config.class_dim
+        cells = geometry(config.height, config.width, config.stem)
+        channels, poses = config.stem[-1].channels, config.end == "poses"
+        features = channels * cells.rows * cells.columns
+        outputs = config.num_classes * (config.class_dim if poses else 1)
+        self.classes: nn.Module = nn.Linear(features, outputs)
+        if config.end == "pooled":
+            self.classes = nn.Sequential(
+                nn.Linear(channels, 128), nn.ReLU(), nn.Linear(128, outputs)
+            )
+        if poses:
+            self.decoder = Decoder(config)
 
     def forward(self, images: Tensor) -> Encoding:
         """Encode images (N, C, H, W) in [0, 1]."""
-        features = self.stem(images).flatten(1).float()
-        with torch.autocast(features.device.type, enabled=False):
-            sums = self.classes(features).unflatten(1, (-1, self.config.class_dim))
-            poses = squash_exponential(sums)
-            return Encoding(length(poses), poses)
+        if self.config.end == "poses":
+            features = self._features(images).float()
+            with torch.autocast(features.device.type, enabled=False):
+                sums = self.classes(features).unflatten(1, (-1, self.config.class_dim))
+                poses = squash_exponential(sums)
+                return Encoding(length(poses), poses)
+        logits = self.logits(images)
+        one = self.config.end == "classes"
+        presence = logits.softmax(dim=1) if one else logits.sigmoid()
+        return Encoding(presence, logits.unsqueeze(-1)[..., :0])
+
+    def logits(self, images: Tensor) -> Tensor:
+        """(N, K), before softmax or sigmoid, of images (N, C, H, W) in [0, 1]."""
+        scores: Tensor = self.classes(self._features(images)).float()
+        return scores
+
+    def _features(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.stem(images)
+        return maps.mean(dim=(2, 3)) if self.config.end == "pooled" else maps.flatten(1)
 
 
 @dataclass(frozen=True)
@@ -122,70 +112,12 @@ class AgreementHead(AttentionCapsNet):
             return Encoding(length(poses), poses)
 
 
-@dataclass(frozen=True)
-class PooledConfig(NetworkConfig):
-    """Sizes of the CNN that Su compares shared-weight capsules with."""
-
-    stem: tuple[Conv, ...] = SharedConfig.stem
-    hidden: int = 128
-
-
-class PooledCnn(Network):
-    """The convolutions of shared-weight capsules, their mean over all cells, a sigmoid a class.
-
-    Images may have any size that the convolutions fit. Poses have no numbers.
-    """
-
-    config: PooledConfig
-
-    def __init__(self, config: PooledConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.stem = Stem(config.channels, config.stem)
-        initialise(self.stem)
-        self.classes = nn.Sequential(
-            nn.Linear(config.stem[-1].channels, config.hidden),
-            nn.ReLU(),
-            nn.Linear(config.hidden, config.num_classes),
-        )
-
-    def forward(self, images: Tensor) -> Encoding:
-        """Encode images (N, C, H, W) in [0, 1]."""
-        presence = self.classes(self.stem(images).mean(dim=(2, 3))).float().sigmoid()
-        return Encoding(presence, presence.unsqueeze(-1)[..., :0])
-
-
 def register() -> None:
     """Make the controls families, for as long as the program runs: no preset or bundle has them."""
-    plain: dict[str, Any] = {"offers": frozenset(), "presence": "probability"}
-    drawn: dict[str, Any] = {"offers": frozenset({"decode"})}
-    for family in (
-        Family(
-            "linear", "a linear layer", "a control", config=LinearConfig, build=LinearHead, **plain
-        ),
-        Family(
-            "poses",
-            "a linear layer to poses",
-            "a control",
-            config=PoseConfig,
-            build=PoseHead,
-            **drawn,
-        ),
-        Family(
-            "agreement",
-            "self-attention's capsules, routing by agreement",
-            "a control",
-            config=AgreementConfig,
-            build=AgreementHead,
-            **drawn,
-        ),
-        Family(
-            "pooled",
-            "global average pooling",
-            "a control",
-            config=PooledConfig,
-            build=PooledCnn,
-            **plain,
-        ),
+    decodes: frozenset[Offer] = frozenset({"decode"})
+    for name, config, network, offers in (
+        ("head", HeadConfig, Head, frozenset[Offer]()),
+        ("poses", PoseConfig, Head, decodes),
+        ("agreement", AgreementConfig, AgreementHead, decodes),
     ):
-        FAMILIES[family.name] = family
+        FAMILIES[name] = Family(name, name, "a control", config, network, offers=offers)

@@ -208,43 +208,19 @@ def _score(found: Answers, examples: Labelled, digits: NDArray[np.int64] | None)
     return {"images": len(wanted), "couplings": scores}
 
 
-def section(measured: Mapping[str, Any]) -> str:
-    """The section of the page."""
-    if not measured:
-        return ""
+def table(measured: Mapping[str, Any]) -> str:
+    """A line for each network and couplings."""
     rows = []
     for name, test, scores in _tests(measured):
-        count = scores["images"]
         for couplings, one in scores["couplings"].items():
-            points, low, high = one["difference"]
-            routed = couplings == "routed"
-            rows.append(
-                (
-                    f"`{name}`, {test}" if routed else "",
-                    TITLES[couplings],
-                    f"{100 * one['errors'] / count:.2f}",
-                    "" if routed else f"{points:+.2f} [{low:+.2f}, {high:+.2f}]",
-                    "" if routed else f"{one['changed']:,}",
-                )
-            )
+            told = [f"{100 * one['errors'] / scores['images']:.2f}", "", ""]
+            if couplings != "routed":
+                points, low, high = one["difference"]
+                told[1:] = f"{points:+.2f} [{low:+.2f}, {high:+.2f}]", f"{one['changed']:,}"
+            which = f"`{name}`, {test}" if couplings == "routed" else ""
+            rows.append((which, TITLES[couplings], *told))
     head = ("network", "couplings", "wrong, %", "difference, points", "answers changed")
-    text = (
-        "The networks that ship answer their whole test split (10,000 images, or 10,000 pairs for "
-        "each shift) with their own votes and other couplings; nothing else is changed or trained "
-        "again. *Uniform* gives every class the same share of a vote, and no bias. *One iteration* "
-        "stops before the last. *B* is the learned bias of self-attention. *Another image* has the "
-        "same label. Differences are paired over images, with 95 % intervals; those of pairs count "
-        "shared digits. In matrix capsules the class layer is changed, in the last row all layers."
-    )
-    return "\n\n".join(
-        (
-            "## Does routing matter?",
-            text,
-            lines(head, rows),
-            "![Errors of each network by couplings](pictures/routing-off.png)",
-            "`python -m research routing`\n",
-        )
-    )
+    return lines(head, rows)
 
 
 def finding(measured: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from model.bundle.atomic_file import replacing
 from research.tables import SIDE_BY_SIDE, Row
 from training.answers import Labelled, is_wrong, measure_presence
-from training.data.datasets import DATASETS, Examples, choose, digest, hold_out, load
+from training.data.datasets import DATASETS, Examples, choose, hold_out, load
 from training.data.pairs import (
     EPOCH_PAIRS,
     PUBLISHED_PAIRS,
@@ -29,7 +29,6 @@ from training.data.pairs import (
 )
 from training.data.transforms import TRANSFORMS, transform
 from training.device import device_name
-from training.metrics import METRICS, VALIDATION_ERROR
 from training.provenance import TestRead, record_read
 from training.state import Plan, TrainingError
 from training.statistics import design_effect
@@ -39,10 +38,9 @@ _SIDE_SEED = 2018
 
 
 class Sets(NamedTuple):
-    """Examples of a row's data set; those held out are training images not learned from."""
+    """Examples of a row's data set: to learn from, and to be tested on."""
 
     training: Examples
-    held_out: Examples | None
     tested: Examples
 
 
@@ -63,14 +61,11 @@ class Result:
     images: int
     """Seen in training."""
     split: str
-    wrong: dict[str, int]
-    """Wrong answers by test set; likewise, next, all answers and SHA-256 of sets that were made."""
-    tested: dict[str, int]
-    digests: dict[str, str]
     minutes: float
     device: str
-    curve: list[tuple[int, float]] = field(default_factory=list)
-    """Images seen, and the error on held-out training images in percent."""
+    wrong: dict[str, int] = field(default_factory=dict)
+    """Wrong answers by test set; next, all answers."""
+    tested: dict[str, int] = field(default_factory=dict)
     which: dict[str, list[int]] = field(default_factory=dict)
     """By test set, the indices of the images that were answered wrongly; none of older results."""
     design: dict[str, float] = field(default_factory=dict)
@@ -103,14 +98,12 @@ def read_results(path: Path) -> list[Result]:
         TrainingError: a file is not such a one.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path] if path.exists() else []
-    results = []
+    results: list[Result] = []
     for file in files:
         try:
             values = json.loads(file.read_text())
-            for each in values if isinstance(values, list) else [values]:
-                curve = [(images, error) for images, error in each["curve"]]
-                results.append(Result(**{**each, "curve": curve}))
-        except (ValueError, TypeError, KeyError) as error:
+            results += [Result(**one) for one in (values if isinstance(values, list) else [values])]
+        except (ValueError, TypeError) as error:
             raise TrainingError(f"{file} does not hold results of rows: {error}") from error
     return results
 
@@ -124,24 +117,21 @@ def write_results(results: Iterable[Result], path: Path) -> None:
 def load_sets(row: Row, data_dir: Path) -> Sets:
     """Images of the row's data set; the test split is read only for rows that are tested on it."""
     dataset = DATASETS[row.recipe.dataset]
-    training, held_out = load(dataset, "train", data_dir), None
-    if row.curve_every or row.split == "validation":
-        training, held_out = hold_out(training, dataset.held_out)
-    tested = held_out if row.split == "validation" else load(dataset, "test", data_dir)
-    assert tested is not None
-    return Sets(training, held_out, tested)
+    training = load(dataset, "train", data_dir)
+    kept, held_out = hold_out(training, dataset.held_out)
+    if row.split == "validation":
+        return Sets(kept, held_out)
+    return Sets(kept if row.hold_out else training, load(dataset, "test", data_dir))
 
 
-def make_plan(row: Row, *, seed: int, sets: Sets, directory: Path) -> Plan:
+def make_plan(row: Row, *, seed: int, training: Examples, directory: Path) -> Plan:
     """The run of a row: its images, chosen by the seed, for as long as its budget lasts."""
-    training = sets.training
     if row.training_images is not None:
         training = choose(training, row.training_images, seed=seed)
     epoch = EPOCH_PAIRS if row.recipe.task == "pairs" else len(training.labels)
     recipe = replace(row.recipe, name=row.name, epochs=row.images / epoch)
     key = result_key(row.name, seed=seed, images=row.images, split=row.split)
-    held_out = sets.held_out if row.curve_every else None
-    return Plan(recipe, seed, training, held_out, directory / key)
+    return Plan(recipe, seed, training, None, directory / key)
 
 
 def run_row(
@@ -162,51 +152,27 @@ def run_row(
     Returns:
         the result; None if training was stopped.
     """
-    plan = make_plan(row, seed=seed, sets=sets, directory=directory)
+    plan = make_plan(row, seed=seed, training=sets.training, directory=directory)
     with plan.locked():
         trainer = Trainer(plan, device=device, resume=plan.checkpoint_path.exists())
-        every = max(row.curve_every // plan.recipe.batch_size, 1) if row.curve_every else None
-        if not trainer.run(max_minutes=max_minutes, validate_every=every):
+        if not trainer.run(max_minutes=max_minutes):
             return None
-        result = Result(
-            row=row.name,
-            dataset=row.recipe.dataset,
-            seed=seed,
-            images=row.images,
-            split=row.split,
-            wrong={},
-            tested={},
-            digests={},
-            minutes=round(trainer.state.run.seconds / 60, 1),
-            device=device_name(device),
-            curve=_read_curve(plan),
-        )
-        for name, (tested, digits) in make_test_sets(row, sets):
+        minutes, where = round(trainer.state.run.seconds / 60, 1), device_name(device)
+        result = Result(row.name, row.recipe.dataset, seed, row.images, row.split, minutes, where)
+        for name, (tested, digits) in make_test_sets(row, sets.tested):
             presence = measure_presence(trainer.state.result, tested.images, device)
             wrong = is_wrong(presence, tested.labels)
             result.which[name] = np.flatnonzero(wrong).tolist()
             result.wrong[name], result.tested[name] = int(wrong.sum()), len(wrong)
             if digits is not None:
                 result.design[name] = round(design_effect(wrong, digits), 4)
-            if isinstance(tested, Examples) and tested is not sets.tested:
-                result.digests[name] = digest(*tested)
         if row.split == "test":
-            first = row.tests[0]
-            read = TestRead(
-                run=trainer.state.run.id,
-                version="",
-                dataset=result.dataset,
-                split=row.split,
-                images=result.tested[first],
-                errors=result.wrong[first],
-                protocol=f"research row {result.key}: {', '.join(row.tests)}",
-            )
-            record_read(bundles, read)
+            _record(trainer.state.run.id, result, bundles)
         result.save(directory)
         return result
 
 
-def make_test_sets(row: Row, sets: Sets) -> Iterator[tuple[str, Tested]]:
+def make_test_sets(row: Row, digits: Examples) -> Iterator[tuple[str, Tested]]:
     """The row's test sets by name, made one at a time.
 
     `plain` is the split as it is, names of TRANSFORMS transform it, `side by side` makes pairs of
@@ -215,21 +181,20 @@ def make_test_sets(row: Row, sets: Sets) -> Iterator[tuple[str, Tested]]:
     Raises:
         training.data.datasets.DatasetError: pairs of test digits are not the published ones.
     """
-    labels = sets.tested.labels
     for name in row.tests:
         if name == "plain":
-            yield name, Tested(sets.tested)
+            yield name, Tested(digits)
         elif name == SIDE_BY_SIDE:
-            yield name, side_by_side(sets.tested)
+            yield name, side_by_side(digits)
         elif name in TRANSFORMS:
-            yield name, Tested(transform(sets.tested, TRANSFORMS[name]))
+            yield name, Tested(transform(digits, TRANSFORMS[name]))
         else:
             shift_px = int(name.removeprefix("shift "))
             make, count, seed = published_pairs, PUBLISHED_PAIRS, TEST_SEED
             if row.split != "test":
                 make, count, seed = validation_pairs, VALIDATION_PAIRS, VALIDATION_SEED
-            pairs = make(sets.tested, size=row.recipe.network.height, shift_px=shift_px)
-            draw = PairDraw(labels, shift_px=shift_px).draw(count, seed)
+            pairs = make(digits, size=row.recipe.network.height, shift_px=shift_px)
+            draw = PairDraw(digits.labels, shift_px=shift_px).draw(count, seed)
             yield name, Tested(pairs, draw[:, :2])
 
 
@@ -249,10 +214,15 @@ def side_by_side(digits: Examples) -> Tested:
     return Tested(Examples(np.concatenate((left, right), axis=3), digits.labels[pairs]), pairs)
 
 
-def _read_curve(plan: Plan) -> list[tuple[int, float]]:
-    lines = map(json.loads, (plan.directory / METRICS).read_text().splitlines())
-    return sorted(
-        (line["step"] * plan.recipe.batch_size, round(line[VALIDATION_ERROR], 4))
-        for line in lines
-        if VALIDATION_ERROR in line
+def _record(run: str, result: Result, bundles: Path) -> None:
+    first, *others = result.wrong
+    read = TestRead(
+        run=run,
+        version="",
+        dataset=result.dataset,
+        split=result.split,
+        images=result.tested[first],
+        errors=result.wrong[first],
+        protocol=f"research row {result.key}: {', '.join((first, *others))}",
     )
+    record_read(bundles, read)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import families
-from research.controls import LinearConfig
+from research.controls import HeadConfig
 from tests.model.capsnet.networks import SMALL
 from training.recipes import Recipe
 
@@ -20,10 +20,10 @@ def test_controls_take_turns_with_the_families(
 ) -> None:
     """The linear layer, which is a family in experiments alone, is measured like the others."""
     attention: Any = SMALL["attention"]
-    linear = LinearConfig(
+    linear = HeadConfig(
         **{
             one.name: getattr(attention, one.name)
-            for one in fields(LinearConfig)
+            for one in fields(HeadConfig)
             if hasattr(attention, one.name)
         }
     )

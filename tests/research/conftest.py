@@ -31,10 +31,8 @@ def results() -> list[Result]:
             split=row.split,
             wrong={name: 1000 * place + 100 * seed for place, name in enumerate(row.tests)},
             tested=dict.fromkeys(row.tests, 10_000),
-            digests={name: f"{name} digest" for name in row.tests if name == "turned"},
             minutes=1.5,
             device="CPU",
-            curve=[(100, 50.0), (200, 25.0)] if row.curve_every else [],
         )
         for row in ROWS.values()
         for seed in (1, 2)

@@ -21,7 +21,7 @@ from research.run import (
 )
 from research.tables import SIDE_BY_SIDE, Row
 from training.answers import error_percent
-from training.data.datasets import DATASETS, Dataset, Examples, digest
+from training.data.datasets import DATASETS, Dataset, Examples
 from training.data.pairs import PairSet, validation_pairs
 from training.data.transforms import TRANSFORMS, transform
 from training.provenance import TEST_READS
@@ -34,8 +34,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def sets(bars: Examples) -> Sets:
     """Bars to learn from, and the first of them to be tested on."""
-    few = Examples(bars.images[:10], bars.labels[:10])
-    return Sets(bars, few, few)
+    return Sets(bars, Examples(bars.images[:10], bars.labels[:10]))
 
 
 def run(row: Row, sets: Sets, directory: Path, **options: float) -> Result | None:
@@ -45,8 +44,8 @@ def run(row: Row, sets: Sets, directory: Path, **options: float) -> Result | Non
 
 
 def test_a_result_is_the_trained_networks(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
-    """Its errors on each test set, and the digest of the one that was made."""
-    plan = make_plan(tiny_row, seed=1, sets=sets, directory=tmp_path / "again")
+    """Its errors on each test set."""
+    plan = make_plan(tiny_row, seed=1, training=sets.training, directory=tmp_path / "again")
     trainer = Trainer(plan, device=CPU)
     trainer.run()
     turned = transform(sets.tested, TRANSFORMS["turned"])
@@ -55,37 +54,26 @@ def test_a_result_is_the_trained_networks(tiny_row: Row, sets: Sets, tmp_path: P
     for name, tested in (("plain", sets.tested), ("turned", turned)):
         expected = error_percent(trainer.network, tested, CPU)
         assert pytest.approx(expected) == result.percent(name)
-    assert {"turned": digest(*turned)} == result.digests
     assert [result] == read_results(tmp_path)
 
 
 def test_a_stopped_row_goes_on(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
-    """Stopped after one step and continued, it ends as if run through, its curve too."""
-    row = replace(tiny_row, curve_every=8)
+    """Stopped after one step and continued, it ends as if run through."""
+    row = tiny_row
     assert run(row, sets, tmp_path, max_minutes=0) is None
     assert [] == read_results(tmp_path)
     stopped, through = run(row, sets, tmp_path), run(row, sets, tmp_path / "through")
     assert stopped
     assert through
-    assert (through.wrong, through.curve) == (stopped.wrong, stopped.curve)
-
-
-def test_a_curve_ends_with_the_trained_networks_error(
-    tiny_row: Row, sets: Sets, tmp_path: Path
-) -> None:
-    """One point for so many images, on what is held out; none where none is asked for."""
-    plain = run(tiny_row, sets, tmp_path)
-    curved = run(replace(tiny_row, curve_every=8), sets, tmp_path / "curved")
-    assert plain
-    assert curved
-    assert ([], [8, 16, 24]) == (plain.curve, [images for images, _ in curved.curve])
-    assert pytest.approx(curved.percent("plain")) == curved.curve[-1][1]
+    assert through.which == stopped.which
 
 
 def test_the_budget_counts_images(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
     """However few there are to learn from, and rounded up to whole batches."""
     few = replace(tiny_row, training_images=6, images=20)
-    trainer = Trainer(make_plan(few, seed=1, sets=sets, directory=tmp_path), device=CPU)
+    trainer = Trainer(
+        make_plan(few, seed=1, training=sets.training, directory=tmp_path), device=CPU
+    )
     assert (6, 3) == (len(trainer.task.batches), trainer.total_steps)
 
 
@@ -93,7 +81,8 @@ def test_the_seed_chooses_fewer_images(tiny_row: Row, sets: Sets, tmp_path: Path
     """As many of each class."""
     few = replace(tiny_row, training_images=6)
     first, other = (
-        make_plan(few, seed=seed, sets=sets, directory=tmp_path).training for seed in (1, 2)
+        make_plan(few, seed=seed, training=sets.training, directory=tmp_path).training
+        for seed in (1, 2)
     )
     assert [2, 2, 2] == np.bincount(first.labels).tolist() == np.bincount(other.labels).tolist()
 
@@ -107,7 +96,7 @@ def test_pairs_are_made_of_the_tested_digits(
     network = replace(tiny_row.recipe.network, height=36, width=36)
     recipe = replace(tiny_row.recipe, task="pairs", network=network)
     row = replace(tiny_row, recipe=recipe, tests=("shift 4", SIDE_BY_SIDE))
-    made = dict(make_test_sets(row, sets))
+    made = dict(make_test_sets(row, sets.tested))
     expected = validation_pairs(sets.tested, size=36, shift_px=4)
     pairs, digits = made["shift 4"]
     assert isinstance(pairs, PairSet)
@@ -121,7 +110,7 @@ def test_pairs_are_made_of_the_tested_digits(
 def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
     tiny_row: Row, bars: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For the others the last training images are held out, as they are for curves."""
+    """For the others the last training images are held out."""
     read = []
 
     def load(_: Dataset, split: str, __: Path) -> Examples:
@@ -134,8 +123,8 @@ def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
     assert (20, 4) == (len(tried.training.labels), len(tried.tested.labels))
     assert ["train"] == read
     plain = load_sets(replace(tiny_row, split="test"), tmp_path)
-    curved = load_sets(replace(tiny_row, split="test", curve_every=8), tmp_path)
-    assert [24, 20] == [len(one.training.labels) for one in (plain, curved)]
+    held = load_sets(replace(tiny_row, split="test", hold_out=True), tmp_path)
+    assert [24, 20] == [len(one.training.labels) for one in (plain, held)]
     assert ["train", "train", "test", "train", "test"] == read
 
 
@@ -163,7 +152,7 @@ def test_results_survive_being_written(results: list[Result], tmp_path: Path) ->
     assert [] == read_results(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("content", ["{", '{"row": "mnist"}', '[{"curve": []}]'])
+@pytest.mark.parametrize("content", ["{", '{"row": "mnist"}', '[{"row": "mnist", "colour": 1}]'])
 def test_a_file_of_something_else_is_refused(content: str, tmp_path: Path) -> None:
     """Half a file, or one with other keys, is an error that names it."""
     (tmp_path / "one.json").write_text(content)
