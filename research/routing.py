@@ -39,6 +39,7 @@ from training.data.pairs import (
 from training.evaluate import recipe_of
 from training.figures import save
 from training.provenance import TestRead, record_read, runs_of
+from training.state import TrainingError
 from training.statistics import interval, mean_interval
 
 MEASURED, SPLIT = "routing.json", "test split"
@@ -70,11 +71,17 @@ def measure_all(
     again: bool,
     tell: Callable[[str], None],
 ) -> None:
-    """Measure bundles whose weights are not yet in the file, and write it after each of them."""
+    """Measure bundles whose weights are not yet in the file, and write it after each of them.
+
+    Raises:
+        TrainingError: there is no bundle of a name.
+    """
     known = read(docs_dir)
     opened = [Bundle.open(path.parent) for path in sorted(bundles.glob(f"*/{MANIFEST}"))]
     manifests = {bundle.manifest.name: bundle for bundle in opened}
     measured = {name: known[name] for name in manifests if name in known}
+    if unknown := set(names or ()) - manifests.keys():
+        raise TrainingError(f"{unknown.pop()} is no bundle; there are {', '.join(manifests)}")
     for name in names or manifests:
         bundle = manifests[name]
         if not again and measured.get(name, {}).get("version") == bundle.manifest.version:
