@@ -8,6 +8,7 @@ class and, of networks that route in several layers, uniform couplings in all of
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -242,7 +243,11 @@ def finding(measured: Mapping[str, Any]) -> str:
         if low > DECIDES:
             before, after = (100 * one["errors"] / scores["images"] for one in (routed, uniform))
             change = f"{points:+.1f} points [{low:+.1f}, {high:+.1f}]"
-            decided.append(f"{which} answers {after:.1f} % wrong, not {before:.1f} ({change})")
+            said = f"{which} answers {after:.1f} % wrong, not {before:.1f} ({change})"
+            if other := scores["couplings"].get("other-image"):
+                errors = 100 * other["errors"] / scores["images"]
+                said += f", and {errors:.1f} % with those of another image of the same class"
+            decided.append(said)
         else:
             others[which] = points
     if not decided and not others:
@@ -259,7 +264,8 @@ def finding(measured: Mapping[str, Any]) -> str:
     if others:
         least, most = min(others.values()), max(others.values())
         text += f"Errors of {_listed(list(others))} change by {least:+.2f} to {most:+.2f} points. "
-    return f"{text}[More couplings](#does-routing-matter)"
+    text += "[More couplings](#does-routing-matter)."
+    return textwrap.fill(text, 97, subsequent_indent="   ", break_on_hyphens=False)
 
 
 def draw(measured: Mapping[str, Any], target: Path) -> None:
