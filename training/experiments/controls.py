@@ -11,7 +11,7 @@ from model.capsnet import Encoding, Family, Network
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig
 from model.capsnet.routing import by_agreement
 from model.capsnet.squash import length
-from model.capsnet.stem import Stem, geometry, initialise
+from model.capsnet.stem import Stem, geometry, initialise, out_channels
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LinearHead(Network):
         self.stem = Stem(config.channels, config.stem, batch_norm=True)
         initialise(self.stem)
         cells = geometry(config.height, config.width, config.stem)
-        features = config.stem[-1].channels * cells.rows * cells.columns
+        features = out_channels(config.channels, config.stem) * cells.rows * cells.columns
         self.classes = nn.Linear(features, config.num_classes)
 
     def forward(self, images: Tensor) -> Encoding:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig
 from model.capsnet.shared import SharedConfig
-from model.capsnet.stem import Conv, Stem, initialise
+from model.capsnet.stem import Stem, StemLayer, initialise, out_channels
 from training.data.datasets import Examples
 from training.data.pairs import PairDraw
 from training.experiments.controls import CONTROLS
@@ -25,7 +25,7 @@ _SEED = 2018
 class PooledConfig(NetworkConfig):
     """Sizes of the CNN that Su compares shared-weight capsules with."""
 
-    stem: tuple[Conv, ...] = SharedConfig.stem
+    stem: tuple[StemLayer, ...] = SharedConfig.stem
     hidden: int = 128
 
 
@@ -43,7 +43,7 @@ class PooledCnn(Network):
         self.stem = Stem(config.channels, config.stem)
         initialise(self.stem)
         self.classes = nn.Sequential(
-            nn.Linear(config.stem[-1].channels, config.hidden),
+            nn.Linear(out_channels(config.channels, config.stem), config.hidden),
             nn.ReLU(),
             nn.Linear(config.hidden, config.num_classes),
         )
