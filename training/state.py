@@ -241,6 +241,7 @@ class TrainingState:
             task=recipe.task,
             seed=plan.seed,
             held_out=plan.held_out,
+            recipe=json.loads(json.dumps(recipe.to_dict())),
         )
         self._before: tuple[Run, ...] = ()
         self.best: Best | None = None
