@@ -14,7 +14,7 @@ from model.capsnet.decoder import Decoder
 from model.capsnet.families import Offer
 from model.capsnet.routing import by_agreement
 from model.capsnet.squash import length, squash_exponential
-from model.capsnet.stem import Conv, Stem, geometry, initialise
+from model.capsnet.stem import Stem, StemLayer, geometry, initialise, out_channels
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class HeadConfig(NetworkConfig):
 
     has_logits = True
 
-    stem: tuple[Conv, ...] = AttentionConfig.stem
+    stem: tuple[StemLayer, ...] = AttentionConfig.stem
     batch_norm: bool = True
     end: Literal["classes", "labels", "pooled", "poses"] = "classes"
     """One class or several labels of all features; labels of each channel's mean, by a hidden layer
@@ -53,7 +53,7 @@ class Head(Network):
         self.stem = Stem(config.channels, config.stem, batch_norm=config.batch_norm)
         initialise(self.stem)
         cells = geometry(config.height, config.width, config.stem)
-        channels, poses = config.stem[-1].channels, config.end == "poses"
+        channels, poses = out_channels(config.channels, config.stem), config.end == "poses"
         features = channels * cells.rows * cells.columns
         outputs = config.num_classes * (config.class_dim if poses else 1)
         self.classes: nn.Module = nn.Linear(features, outputs)
