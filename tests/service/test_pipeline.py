@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from model.runtime import Runtime
-from service.errors import Problem, UnsupportedFormat, checked
+from service.errors import Problem, UnsupportedFormat, unwrap
 from service.inference.engine import Engine, open_engine
 from service.inference.job import Admission, Job, QueueFull
 from service.pictures import ImageSpec
@@ -45,10 +45,17 @@ def inspect(engine: Engine, admission: Admission) -> Iterator[Open]:
             admission=admission,
             preparation=preparation,
             default_model="mnist",
+            most_rows=4,
         )
 
     yield open_inspector
     preparation.close()
+
+
+def test_no_more_is_admitted_than_the_route_declares(inspect: Open) -> None:
+    """Else a request could be larger than what admission ever lets in."""
+    with pytest.raises(ValueError, match="declares at most 4 rows, not 5"):
+        inspect().admit(5)
 
 
 def test_a_full_queue_refuses_before_anything_is_decoded(inspect: Open) -> None:
@@ -88,7 +95,7 @@ def test_a_job_waits_no_more_once_its_rows_are_computed(
         one.admit(3)
         waiting = [admission.waiting]
         (encoded,) = await one.read([digits[7]], manifest, FRAME)
-        capsule = checked(encoded).capsule()
+        capsule = unwrap(encoded).capsule()
         waiting.append(admission.waiting)
         await one.decode(manifest, capsule.pose[None].repeat(2, axis=0), capsule.label)
         return [*waiting, admission.waiting]

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from model.bundle import Bundle
 from model.runtime import Runtime
-from service.api.decode import MAX_POSES_BYTES, DecodeBody
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
+from service.views.decode import MAX_POSES_BYTES, DecodeBody
 
 Pixels = Callable[[str | bytes], NDArray[np.int64]]
 PNG = {"accept": "image/png"}

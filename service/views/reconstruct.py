@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 from pydantic import Field
 
-from service.api.schemas import CapsuleAnswer, DataUrl, Number, Scale, TargetQuery, about
-from service.http.route import Request, View
+from service.http.route import JsonOrPng, Request
 from service.pictures import encode_png
+from service.views.schemas import CapsuleAnswer, DataUrl, Number, Scale, TargetQuery, answer_fields
+from service.views.view import View
 
 
 class ReconstructQuery(TargetQuery):
@@ -26,13 +27,16 @@ class ReconstructAnswer(CapsuleAnswer):
     error: Number = Field(description="Mean squared error, all channels, pixels in [0, 1].")
 
 
-async def reconstruct(request: Request, query: ReconstructQuery) -> View[ReconstructAnswer]:
+async def reconstruct(request: Request, query: ReconstructQuery) -> JsonOrPng[ReconstructAnswer]:
     """Reconstruct the image from the pose of one class capsule."""
     manifest = request.pipeline.manifest(query.model, needs="decode")
     capsule = await query.read_capsule(request, manifest, further=1)
     (image,) = await request.pipeline.decode(manifest, capsule.pose[None], capsule.label)
     seen = capsule.prepared.image
     error = np.square(image - seen).mean()
-    fields = about(manifest, capsule, input=seen, reconstruction=image, error=error)
+    fields = answer_fields(manifest, capsule, input=seen, reconstruction=image, error=error)
     draw = partial(encode_png, image, scale=query.scale)
-    return View(partial(ReconstructAnswer, **fields), manifest, draw)
+    return JsonOrPng(partial(ReconstructAnswer, **fields), manifest, draw)
+
+
+VIEW = View(path="/reconstruct", handler=reconstruct, most_rows=2, tag="classify")

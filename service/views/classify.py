@@ -13,20 +13,21 @@ from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.interpret.novelty import Novelty
 from model.runtime import Encoding
-from service.api.schemas import (
+from service.errors import InvalidParameter, Problem, unwrap
+from service.http.problems import ProblemDetails
+from service.http.route import RESPONSE_COST_ROWS, DeferredJson, Request
+from service.http.uploads import read_pictures
+from service.pipeline import Encoded
+from service.views.schemas import (
     BundleAnswer,
     FitReport,
     PictureQuery,
     Pose,
     Report,
-    about,
+    answer_fields,
     rounded,
 )
-from service.errors import InvalidParameter, Problem, checked
-from service.http.problems import ProblemDetails
-from service.http.route import ANSWER, Lazy, Request
-from service.http.uploads import read_pictures
-from service.pipeline import Encoded
+from service.views.view import View
 
 _FEW = 4
 """Images, whose predictions are formed on the event loop."""
@@ -82,7 +83,7 @@ class ClassifyAnswer(BundleAnswer):
     predictions: list[Prediction | FailedPrediction]
 
 
-async def classify(request: Request, query: ClassifyQuery) -> Lazy[ClassifyAnswer]:
+async def classify(request: Request, query: ClassifyQuery) -> DeferredJson[ClassifyAnswer]:
     """Classify images by the lengths of the class capsules.
 
     There is an entry for each, in order. Of several, one that cannot be read has a problem there.
@@ -97,12 +98,14 @@ async def classify(request: Request, query: ClassifyQuery) -> Lazy[ClassifyAnswe
     uploads = request.pipeline.preparation.check(await read_pictures(request), spec)
     pictures = sum(isinstance(upload, bytes) for upload in uploads)
     large = pictures > _FEW
-    request.pipeline.admit(pictures * (2 if query.novelty else 1) + large * ANSWER)
+    request.pipeline.admit(pictures * (2 if query.novelty else 1) + large * RESPONSE_COST_ROWS)
     encoded = await request.pipeline.read(uploads, manifest, spec)
     if len(encoded) == 1:
-        checked(encoded[0])
+        unwrap(encoded[0])
     novelty = await _judge(request, manifest, encoded) if query.novelty else repeat(None)
-    return Lazy(partial(_answer, manifest, encoded, novelty, poses=query.poses), large=large)
+    return DeferredJson(
+        partial(_answer, manifest, encoded, novelty, poses=query.poses), large=large
+    )
 
 
 def _answer(
@@ -119,7 +122,7 @@ def _answer(
         else _predict(manifest, one, next(judged), poses=poses)
         for one in encoded
     ]
-    return ClassifyAnswer(**about(manifest, predictions=predictions))
+    return ClassifyAnswer(**answer_fields(manifest, predictions=predictions))
 
 
 def _predict(
@@ -150,3 +153,13 @@ async def _judge(
     return await request.pipeline.judge(
         manifest, np.stack([one.image for one in prepared]), encoding
     )
+
+
+VIEW = View(
+    path="/classify",
+    handler=classify,
+    # Each image is encoded and, for its novelty, decoded.
+    most_rows=lambda max_images: 2 * max_images + RESPONSE_COST_ROWS,
+    tag="classify",
+    images=(1, None),
+)

@@ -7,11 +7,12 @@ from functools import partial
 import numpy as np
 from pydantic import Field
 
-from service.api.reconstruct import ReconstructQuery
-from service.api.schemas import CapsuleAnswer, DataUrl, Delta, Index, Meaning, Pose, about
 from service.errors import InvalidParameter
-from service.http.route import Request, View
+from service.http.route import JsonOrPng, Request
 from service.pictures import encode_png
+from service.views.reconstruct import ReconstructQuery
+from service.views.schemas import CapsuleAnswer, DataUrl, Delta, Index, Meaning, Pose, answer_fields
+from service.views.view import View
 
 
 class PerturbQuery(ReconstructQuery):
@@ -33,7 +34,7 @@ class PerturbAnswer(CapsuleAnswer):
     perturbed: DataUrl
 
 
-async def perturb(request: Request, query: PerturbQuery) -> View[PerturbAnswer]:
+async def perturb(request: Request, query: PerturbQuery) -> JsonOrPng[PerturbAnswer]:
     """Move one pose dimension and decode (paper, section 5.1)."""
     manifest = request.pipeline.manifest(query.model, needs="decode")
     if query.dim >= manifest.class_dim:
@@ -42,7 +43,7 @@ async def perturb(request: Request, query: PerturbQuery) -> View[PerturbAnswer]:
     poses = np.stack((capsule.pose, capsule.pose))
     poses[1, query.dim] += query.delta
     images = await request.pipeline.decode(manifest, poses, capsule.label)
-    fields = about(
+    fields = answer_fields(
         manifest,
         capsule,
         dim=query.dim,
@@ -54,4 +55,7 @@ async def perturb(request: Request, query: PerturbQuery) -> View[PerturbAnswer]:
         perturbed=images[1],
     )
     draw = partial(encode_png, images[1], scale=query.scale)
-    return View(partial(PerturbAnswer, **fields), manifest, draw)
+    return JsonOrPng(partial(PerturbAnswer, **fields), manifest, draw)
+
+
+VIEW = View(path="/perturb", handler=perturb, most_rows=3)

@@ -12,7 +12,7 @@ from model.bundle import Manifest
 from model.bundle.dimensions import DimensionName
 from model.preprocess import Fit, Floats, Polarity
 from model.preprocess.polarity import FoundPolarity
-from service.errors import checked
+from service.errors import unwrap
 from service.http.route import Query, Request
 from service.http.uploads import read_picture
 from service.pictures import ImageSpec, encode_png
@@ -92,7 +92,7 @@ class TargetQuery(PictureQuery):
         upload, spec = await read_picture(request), self.spec(manifest)
         request.pipeline.admit(1 + further)
         (encoded,) = await request.pipeline.read([upload], manifest, spec)
-        return checked(encoded).capsule(self.target)
+        return unwrap(encoded).capsule(self.target)
 
 
 class Report(BaseModel):
@@ -137,7 +137,9 @@ class Meaning(Report):
     effect: str = Field(description="Effect of increasing the dimension, in words; may be empty.")
 
 
-def about(manifest: Manifest, capsule: Capsule | None = None, **more: Any) -> dict[str, Any]:
+def answer_fields(
+    manifest: Manifest, capsule: Capsule | None = None, **more: Any
+) -> dict[str, Any]:
     """The fields of a BundleAnswer or, with a capsule, of a CapsuleAnswer; and more."""
     fields = {"model": manifest.name, "version": manifest.version, **more}
     if capsule is None:

@@ -11,15 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.config import JsonDict
 
 from model.interpret.sweep import MAX_PICTURES
-from service.api.schemas import BundleAnswer, DataUrl, Index, ModelQuery, Scale, about
 from service.errors import InvalidParameter, TooLarge, UnsupportedFormat
 from service.http.negotiation import JSON, PNG
 from service.http.openapi import json_body
 from service.http.problems import invalid
-from service.http.route import ANSWER, Request, View
+from service.http.route import RESPONSE_COST_ROWS, JsonOrPng, Request
 from service.http.uploads import content_type
 from service.pictures import encode_png
 from service.pipeline import check_label
+from service.views.schemas import BundleAnswer, DataUrl, Index, ModelQuery, Scale, answer_fields
+from service.views.view import View
 
 MAX_POSES_BYTES = 500_000
 """Of a body of `/decode`; the most poses, of 16 numbers, take a fifth of it."""
@@ -78,10 +79,7 @@ class DecodeAnswer(BundleAnswer):
     images: list[DataUrl] = Field(description="One for each pose, in order.")
 
 
-POSES_BODY = json_body(DecodeBody.model_json_schema())
-
-
-async def decode(request: Request, query: DecodeQuery) -> View[DecodeAnswer]:
+async def decode(request: Request, query: DecodeQuery) -> JsonOrPng[DecodeAnswer]:
     """Decode one or up to 256 poses of a class into images."""
     body = await _read(request)
     manifest = request.pipeline.manifest(query.model, needs="decode")
@@ -93,12 +91,12 @@ async def decode(request: Request, query: DecodeQuery) -> View[DecodeAnswer]:
             raise InvalidParameter(detail, parameter=parameter)
     if request.media_type == PNG and len(poses) > 1:
         raise InvalidParameter("a PNG shows one pose", parameter="poses")
-    request.pipeline.admit(len(poses) + ANSWER)
+    request.pipeline.admit(len(poses) + RESPONSE_COST_ROWS)
     images = await request.pipeline.decode(manifest, np.array(poses, np.float32), body.label)
     name = manifest.class_names[body.label]
-    fields = about(manifest, label=body.label, class_name=name, images=list(images))
+    fields = answer_fields(manifest, label=body.label, class_name=name, images=list(images))
     draw = partial(encode_png, images[0], scale=query.scale)
-    return View(partial(DecodeAnswer, **fields), manifest, draw, large=True)
+    return JsonOrPng(partial(DecodeAnswer, **fields), manifest, draw, large=True)
 
 
 async def _read(request: Request) -> DecodeBody:
@@ -111,3 +109,11 @@ async def _read(request: Request) -> DecodeBody:
         return DecodeBody.model_validate_json(content)
     except ValidationError as error:
         raise invalid(error) from error
+
+
+VIEW = View(
+    path="/decode",
+    handler=decode,
+    most_rows=MAX_PICTURES + RESPONSE_COST_ROWS,
+    body=json_body(DecodeBody.model_json_schema()),
+)

@@ -10,20 +10,21 @@ from pydantic import BaseModel, Field
 
 from model.bundle import Manifest
 from model.interpret.segmentation import candidates, paint, segment
-from service.api.schemas import (
+from service.errors import InvalidParameter, UnknownModel, unwrap
+from service.http.route import JsonOrPng, Request
+from service.http.uploads import read_picture
+from service.pictures import encode_png
+from service.pipeline import Pipeline
+from service.views.schemas import (
     BundleAnswer,
     DataUrl,
     FitReport,
     Number,
     PictureQuery,
     Scale,
-    about,
+    answer_fields,
 )
-from service.errors import InvalidParameter, UnknownModel, checked
-from service.http.route import Request, View
-from service.http.uploads import read_picture
-from service.pictures import encode_png
-from service.pipeline import Pipeline
+from service.views.view import View
 
 MAX_SEGMENTS = 100
 
@@ -64,7 +65,7 @@ class SegmentAnswer(BundleAnswer):
     fit: FitReport
 
 
-async def segment_image(request: Request, query: SegmentQuery) -> View[SegmentAnswer]:
+async def segment_image(request: Request, query: SegmentQuery) -> JsonOrPng[SegmentAnswer]:
     """Segment overlapping digits (paper, section 6)."""
     manifest, threshold = _manifest(request.pipeline, query.model)
     count = query.count
@@ -72,7 +73,7 @@ async def segment_image(request: Request, query: SegmentQuery) -> View[SegmentAn
         raise InvalidParameter(f"count is at most {manifest.num_classes}", parameter="count")
     upload = await read_picture(request)
     request.pipeline.admit(3 if count == "auto" else 1 + count)  # mostly two are decoded
-    encoded = checked((await request.pipeline.read([upload], manifest, query.spec(manifest)))[0])
+    encoded = unwrap((await request.pipeline.read([upload], manifest, query.spec(manifest)))[0])
     labels = candidates(encoded.presence, count)
     decoded = await request.pipeline.decode(manifest, encoded.poses[labels], labels)
     image = encoded.prepared.image
@@ -92,10 +93,10 @@ async def segment_image(request: Request, query: SegmentQuery) -> View[SegmentAn
     ]
     fit, ink = encoded.prepared, segmentation.explained_ink
     answer = partial(
-        SegmentAnswer, **about(manifest, segments=segments, explained_ink=ink, fit=fit)
+        SegmentAnswer, **answer_fields(manifest, segments=segments, explained_ink=ink, fit=fit)
     )
     painted = paint(image, segmentation.reconstructions)
-    return View(answer, manifest, partial(encode_png, painted, scale=query.scale))
+    return JsonOrPng(answer, manifest, partial(encode_png, painted, scale=query.scale))
 
 
 def _manifest(pipeline: Pipeline, model: str | None) -> tuple[Manifest, float]:
@@ -113,3 +114,12 @@ def _manifest(pipeline: Pipeline, model: str | None) -> tuple[Manifest, float]:
             parameter="model",
         )
     return manifest, manifest.mask_threshold
+
+
+VIEW = View(
+    path="/segment",
+    handler=segment_image,
+    most_rows=1 + MAX_SEGMENTS,
+    tag="classify",
+    example="/overlay?first=3&second=5",
+)

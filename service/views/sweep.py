@@ -8,8 +8,13 @@ from typing import ClassVar
 from pydantic import Field
 
 from model.bundle import Manifest
+from model.canvas import png
 from model.interpret.sweep import MAX_PICTURES, Sweep, plan_sweep
-from service.api.schemas import (
+from model.interpret.sweep_grid import draw_sweep
+from model.preprocess import Floats
+from service.errors import InvalidParameter
+from service.http.route import RESPONSE_COST_ROWS, Request, SlowJsonOrPng
+from service.views.schemas import (
     CapsuleAnswer,
     DataUrl,
     Delta,
@@ -17,11 +22,9 @@ from service.api.schemas import (
     Meaning,
     Pose,
     TargetQuery,
-    about,
+    answer_fields,
 )
-from service.errors import InvalidParameter
-from service.http.route import ANSWER, Drawing, Request
-from service.views import draw_sweep_png
+from service.views.view import View
 
 
 class SweepQuery(TargetQuery):
@@ -67,16 +70,28 @@ class SweepAnswer(CapsuleAnswer):
     images: list[list[DataUrl]] = Field(description="Rows as in `dims`, columns as in `deltas`.")
 
 
-async def sweep(request: Request, query: SweepQuery) -> Drawing[SweepAnswer]:
+async def sweep(request: Request, query: SweepQuery) -> SlowJsonOrPng[SweepAnswer]:
     """Move each pose dimension step by step (paper, figure 4)."""
     manifest = request.pipeline.manifest(query.model, needs="decode")
     plan = query.plan(manifest)
-    further = len(plan.dims) * len(plan.deltas) + ANSWER
+    further = len(plan.dims) * len(plan.deltas) + RESPONSE_COST_ROWS
     capsule = await query.read_capsule(request, manifest, further=further)
     label, poses = capsule.label, plan.poses(capsule.pose)
     images = plan.on_grid(await request.pipeline.decode(manifest, poses, label))
     meanings = [manifest.meaning(label, dim) for dim in plan.dims]
     steps = {"dims": plan.dims, "deltas": plan.deltas, "meanings": meanings}
-    fields = about(manifest, capsule, pose=capsule.pose, images=list(map(list, images)), **steps)
+    fields = answer_fields(
+        manifest, capsule, pose=capsule.pose, images=list(map(list, images)), **steps
+    )
     draw = partial(draw_sweep_png, images, plan, manifest=manifest, label=label, scale=query.scale)
-    return Drawing(partial(SweepAnswer, **fields), manifest, draw, large=True)
+    return SlowJsonOrPng(partial(SweepAnswer, **fields), manifest, draw, large=True)
+
+
+def draw_sweep_png(
+    images: Floats, sweep: Sweep, *, manifest: Manifest, label: int, scale: int
+) -> bytes:
+    """The paper's figure 4 as a PNG; see `draw_sweep`."""
+    return png(draw_sweep(images, sweep, manifest=manifest, label=label, scale=scale))
+
+
+VIEW = View(path="/perturb/sweep", handler=sweep, most_rows=1 + MAX_PICTURES + RESPONSE_COST_ROWS)

@@ -17,10 +17,10 @@ from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.interpret.novelty import Features, measure_features, rank
 from model.preprocess import scale
 from model.runtime import Runtime
-from service.api.classify import NoveltyReport
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
+from service.views.classify import NoveltyReport
 
 RULE = NoveltyRule(
     quantiles=(0.0, 0.5, 1.0),

@@ -11,7 +11,7 @@ from PIL import Image
 
 from model.preprocess import scale
 from model.runtime import Encoding, Runtime
-from service.api.classify import ClassifyAnswer
+from service.views.classify import ClassifyAnswer
 
 Answer = dict[str, Any]
 

@@ -1,0 +1,25 @@
+"""The views: what one may ask about an image or a pose, a module for each."""
+
+from service.views import (
+    classify,
+    decode,
+    equivariance,
+    perturb,
+    reconstruct,
+    routing,
+    segment,
+    sweep,
+)
+from service.views.view import View
+
+VIEWS: list[View] = [
+    classify.VIEW,
+    reconstruct.VIEW,
+    perturb.VIEW,
+    decode.VIEW,
+    sweep.VIEW,
+    routing.VIEW,
+    equivariance.VIEW,
+    segment.VIEW,
+]
+"""In the order in which they are listed and matched: those that are asked most first."""
