@@ -9,6 +9,7 @@ from service.views import (
     routing,
     segment,
     sweep,
+    trajectory,
 )
 from service.views.view import View
 
@@ -21,5 +22,6 @@ VIEWS: list[View] = [
     routing.VIEW,
     equivariance.VIEW,
     segment.VIEW,
+    trajectory.VIEW,
 ]
 """In the order in which they are listed and matched: those that are asked most first."""
