@@ -4,6 +4,7 @@ from service.views import (
     classify,
     decode,
     equivariance,
+    occlusion,
     perturb,
     reconstruct,
     routing,
@@ -23,6 +24,7 @@ VIEWS: list[View] = [
     routing.VIEW,
     routing_off.VIEW,
     equivariance.VIEW,
+    occlusion.VIEW,
     segment.VIEW,
     trajectory.VIEW,
 ]
