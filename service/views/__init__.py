@@ -7,6 +7,7 @@ from service.views import (
     occlusion,
     perturb,
     reconstruct,
+    rivals,
     routing,
     routing_off,
     segment,
@@ -27,5 +28,6 @@ VIEWS: list[View] = [
     occlusion.VIEW,
     segment.VIEW,
     trajectory.VIEW,
+    rivals.VIEW,
 ]
 """In the order in which they are listed and matched: those that are asked most first."""
