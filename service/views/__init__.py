@@ -4,6 +4,7 @@ from service.views import (
     classify,
     decode,
     equivariance,
+    morph,
     occlusion,
     perturb,
     reconstruct,
@@ -29,5 +30,6 @@ VIEWS: list[View] = [
     segment.VIEW,
     trajectory.VIEW,
     rivals.VIEW,
+    morph.VIEW,
 ]
 """In the order in which they are listed and matched: those that are asked most first."""
