@@ -5,6 +5,7 @@ from service.views import (
     decode,
     equivariance,
     morph,
+    neighbours,
     occlusion,
     perturb,
     reconstruct,
@@ -31,5 +32,6 @@ VIEWS: list[View] = [
     trajectory.VIEW,
     rivals.VIEW,
     morph.VIEW,
+    neighbours.VIEW,
 ]
 """In the order in which they are listed and matched: those that are asked most first."""
