@@ -18,8 +18,8 @@ from tools.slider import ROUTE, save_slider
 
 FIGURES = {
     "routing-4.png": "/routing?model=mnist&scale=5",
-    "sweep-4.png": "/perturb/sweep?model=mnist-attention&dims=2&dims=5&dims=10",
-    "turned-4.png": "/equivariance?model=mnist&transform=turn&from=-60&to=60",
+    "sweep-4.png": "/sweep?model=mnist-attention&dims=2&dims=5&dims=10",
+    "turned-4.png": "/equivariance?model=mnist&transform=turn&start=-60&stop=60",
 }
 """What is asked about the sample of a 4."""
 

@@ -142,8 +142,8 @@ def sweep(
         timeout_s: deadline, instead of the client's.
     """
     query = _given(target=target, model=model, fit=fit, polarity=polarity)
-    query |= _given(**{"dims": dims and list(dims), "from": start, "to": stop, "step": step})
-    return _post("/perturb/sweep", answers.SweepAnswer, image, query, timeout_s)
+    query |= _given(dims=dims and list(dims), start=start, stop=stop, step=step)
+    return _post("/sweep", answers.SweepAnswer, image, query, timeout_s)
 
 
 def decode(
@@ -245,7 +245,7 @@ def equivariance(
         timeout_s: deadline, instead of the client's.
     """
     query = _given(target=target, model=model, fit=fit, polarity=polarity)
-    query |= _given(**{"transform": transform, "from": start, "to": stop, "steps": steps})
+    query |= _given(transform=transform, start=start, stop=stop, steps=steps)
     return _post("/equivariance", answers.EquivarianceAnswer, image, query, timeout_s)
 
 

@@ -38,7 +38,7 @@ LEFT_OUT = {
     "readyz": "for supervisors",
     "metrics": "for Prometheus",
 }
-NAMES = {"from": "start", "to": "stop", "X-Request-Timeout": "timeout_s"}
+NAMES = {"X-Request-Timeout": "timeout_s"}
 """Parameters whose names are taken in Python, or are headers."""
 OWN = {"image", "images", "first", "second", "poses"}
 """Parameters that are the body."""

@@ -25,7 +25,7 @@ DECODING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/classify", {"poses": True}),
     ("/reconstruct", {}),
     ("/perturb", {"dim": 0, "delta": 0.1}),
-    ("/perturb/sweep", {}),
+    ("/sweep", {}),
 )
 
 
