@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_overloads
 
 import httpx
 import numpy as np
@@ -328,6 +328,21 @@ def test_many_callers_share_a_client(capsnet: CapsNet) -> None:
 def test_help_shows_what_a_method_takes() -> None:
     """The parameters, and what comes back."""
     shown = str(inspect.signature(CapsNet.perturb))
-    assert shown.startswith("(self, /, image:")
+    assert shown.startswith("(self, image:")
     assert "delta: 'float'" in shown
-    assert shown.endswith("-> 'answers.PerturbAnswer'")
+    assert shown.endswith("-> 'PerturbAnswer'")
+
+
+def test_what_is_required_needs_no_name(capsnet: CapsNet) -> None:
+    """As people write it in a notebook."""
+    moved = capsnet.perturb(FOUR, 5, 0.2)
+    assert (5, 0.2) == (moved.dim, moved.delta)
+    assert capsnet.decode(POSE, 4).to_dict() == capsnet.decode(POSE, label=4).to_dict()
+
+
+@pytest.mark.parametrize("kind", [CapsNet, AsyncCapsNet])
+def test_one_image_and_several_have_a_signature_each(kind: type) -> None:
+    """An editor knows which of both answers comes."""
+    shown = [inspect.signature(one) for one in get_overloads(kind.classify)]  # type: ignore[attr-defined]
+    answers = [one.return_annotation for one in shown]
+    assert ["Prediction", "list[Prediction | FailedPrediction]"] == answers

@@ -17,15 +17,16 @@ import typer
 from PIL import Image
 from rich.console import Console
 
-from capsnet.answers import (
-    Answer,
+from capsnet._generated import (
+    Fit,
     PerturbAnswer,
+    Polarity,
     ReconstructAnswer,
     RoutingAnswer,
     SegmentAnswer,
     SweepAnswer,
 )
-from capsnet.calls import Fit, Polarity
+from capsnet.answers import Answer
 from capsnet.client import CapsNet
 from capsnet.command import display, several
 from capsnet.command.display import STDOUT

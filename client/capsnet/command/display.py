@@ -16,7 +16,7 @@ from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 
-from capsnet.answers import ModelsAnswer, Prediction, RoutingAnswer, SegmentAnswer, SweepAnswer
+from capsnet._generated import ModelsAnswer, Prediction, RoutingAnswer, SegmentAnswer, SweepAnswer
 
 STDOUT = Path("-")
 _CELLS = 32
