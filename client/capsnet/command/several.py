@@ -40,6 +40,11 @@ def find_pictures(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
+def has_folders(path: Path) -> bool:
+    """Whether a folder has folders."""
+    return path.is_dir() and any(one.is_dir() for one in path.iterdir())
+
+
 def to_row(path: Path, outcome: Outcome) -> dict[str, Any]:
     """One line of a table."""
     if isinstance(outcome, FailedPrediction):
