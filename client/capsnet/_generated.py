@@ -318,8 +318,9 @@ class RoutingIteration(Answer):
     """(K,), presence of the classes."""
     agreement: Floats
     """(K,), -1 to 1: how well the votes agree."""
-    entropy: float
-    """Normalised entropy of the softmax of the logits, from 0 to 1."""
+    entropy: float | None = None
+    """Normalised entropy of the couplings, from 0 to 1: how undecided the input capsules are.
+    None where couplings are no distribution over the classes."""
     couplings: Floats | None = None
     """(K, I); with detail=true. What each vote weighs; self-attention's may be negative."""
     logits: Floats | None = None
@@ -391,6 +392,8 @@ class ModelSummary(Answer):
     """Version of the weights."""
     family: str
     """The kind of network."""
+    family_title: str
+    """What that is called, in a few words."""
     dataset: str
     class_names: list[str]
     channels: int

@@ -219,7 +219,7 @@ def _show_routing(answer: RoutingAnswer, draw: Callable[[], Image.Image]) -> Non
         table.add_column(name, justify="right")
     for number, step in enumerate(answer.iterations, 1):
         figures = (step.lengths[answer.label], step.agreement[answer.label], step.entropy)
-        table.add_row(str(number), *(f"{figure:.3f}" for figure in figures))
+        table.add_row(str(number), *("" if one is None else f"{one:.3f}" for one in figures))
     console.print(table)
 
 
