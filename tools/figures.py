@@ -21,11 +21,11 @@ from tools.slider import ROUTE, save_slider
 
 FIGURES = {
     "routing-4.png": "/routing?model=mnist&scale=5",
-    "sweep-4.png": "/perturb/sweep?model=mnist-attention&dims=2&dims=5&dims=10",
+    "sweep-4.png": "/sweep?model=mnist-attention&dims=2&dims=5&dims=10",
     "trajectory-4.png": "/trajectory?model=mnist-attention",
     "occlusion-4.png": "/occlusion?model=mnist-attention",
     "neighbours-4.png": "/neighbours?model=mnist-compact",
-    "turned-4.png": "/equivariance?model=mnist&transform=turn&from=-60&to=60",
+    "turned-4.png": "/equivariance?model=mnist&transform=turn&start=-60&stop=60",
 }
 """What is asked about the sample of a 4."""
 PAIR = "/overlay?first=3&second=5"

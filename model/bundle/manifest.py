@@ -78,6 +78,8 @@ class Manifest:
     layers: tuple[Layer, ...]
     """The layers that `routing.onnx` traces; the last one feeds the class capsules."""
     opset: int
+    family_title: str = ""
+    """What the family is called, in a few words."""
     version: str = ""
     """Which weights these are: the first digits of their digest."""
     sha256: dict[str, str] = field(default_factory=dict)

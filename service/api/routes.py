@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from service.api.models import list_models, reload_models, show_model
@@ -51,7 +52,7 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
     samples: Any = {"tags": ["sample images"]}
     overlay: Any = {**samples, "most_rows": 2}
     return [
-        *(view.route(max_images, dependencies=schemes) for view in VIEWS),
+        *chain.from_iterable(view.routes(max_images, dependencies=schemes) for view in VIEWS),
         get("/samples/{label}.png", show_sample, needs_networks=False, **samples),
         get("/overlay", overlay_samples, problems=[Busy], **overlay),
         post(

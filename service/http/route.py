@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -48,6 +48,8 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     lists: ClassVar[frozenset[str]] = frozenset()
     """Parameters that may be repeated; of any other the last value counts."""
+    former: ClassVar[Mapping[str, str]] = {}
+    """Parameters of earlier releases, which this one still takes, and what they are called now."""
 
 
 class Request(fastapi.Request):
@@ -236,8 +238,9 @@ def _read(model: type[Query], request: Request) -> Query:
     Raises:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
-    values = request.query_params
-    lists = {name: values.getlist(name) for name in model.lists & values.keys()}
+    given = request.query_params
+    values: dict[str, Any] = {model.former.get(name, name): one for name, one in given.items()}
+    lists = {name: given.getlist(name) for name in model.lists & values.keys()}
     try:
         return model.model_validate({**values, **lists, **request.path_params})
     except ValidationError as error:

@@ -44,7 +44,7 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
   const steps = last ? [make("label", { for: "iteration" }, "iteration"), slider] : [];
   const overview = [
     make("div", { class: "maps" }, ...small.map((map, k) => map.figure(model.class_names[k]))),
-    table(facts, model.presence),
+    table(facts, model.presence, routing.iterations[0]),
     ...hidden.map((layer) => layer.figure),
   ];
   return [
@@ -64,14 +64,15 @@ function lead(everywhere, { types }) {
   return `${voters} votes for the classes; votes that agree get more weight. The map shows which ${shown} support the class and which oppose it.`;
 }
 
-function table(rows, presence) {
-  const heads = ["iteration", "agreement", presence, "entropy"];
+function table(rows, presence, { entropy }) {
+  const heads = ["iteration", "agreement", presence, ...(entropy === null ? [] : ["entropy"])];
   const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)));
   return make("table", { class: "facts" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
 function row(step, { agreement, lengths, entropy }, target) {
-  const figures = [agreement[target], lengths[target], entropy].map((value) => make("td", {}, value.toFixed(3)));
+  const values = [agreement[target], lengths[target], ...(entropy === null ? [] : [entropy])];
+  const figures = values.map((value) => make("td", {}, value.toFixed(3)));
   return make("tr", {}, make("th", { scope: "row" }, String(step)), ...figures);
 }
 

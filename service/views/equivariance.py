@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -40,16 +40,15 @@ Value = Annotated[float, Field(ge=-_FURTHEST, le=_FURTHEST, allow_inf_nan=False)
 class EquivarianceQuery(TargetQuery):
     """Of `/equivariance`."""
 
+    former: ClassVar = {"from": "start", "to": "stop"}
+
     transform: Transform = Field("turn", description="What is done to the fitted image.")
     start: Value | None = Field(
         None,
-        alias="from",
         description="Pixels to the right or down, degrees counter-clockwise, or a factor; "
         "by default -6, -60 or 0.6.",
     )
-    stop: Value | None = Field(
-        None, alias="to", description="Above `from`; by default 6, 60 or 1.4."
-    )
+    stop: Value | None = Field(None, description="Above `start`; by default 6, 60 or 1.4.")
     steps: int = Field(13, ge=2, le=MAX_STEPS, description="Images, both ends included.")
 
     def walk(self) -> Walk:
@@ -61,7 +60,7 @@ class EquivarianceQuery(TargetQuery):
         try:
             return plan_walk(self.transform, start=self.start, stop=self.stop, steps=self.steps)
         except ValueError as error:
-            raise InvalidParameter(str(error), parameter="from") from error
+            raise InvalidParameter(str(error), parameter="start") from error
 
 
 class EquivarianceAnswer(CapsuleAnswer):

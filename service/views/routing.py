@@ -68,8 +68,9 @@ class RoutingIteration(BaseModel):
 
     lengths: Vector = Field(description="(K,), presence of the classes.")
     agreement: Vector = Field(description="(K,), -1 to 1: how well the votes agree.")
-    entropy: Number = Field(
-        description="Normalised entropy of the softmax of the logits, from 0 to 1."
+    entropy: Number | None = Field(
+        description="Normalised entropy of the couplings, from 0 to 1: how undecided the input "
+        "capsules are. Null where couplings are no distribution over the classes."
     )
     couplings: Matrix | None = Field(
         None,
@@ -184,7 +185,7 @@ def _answer(manifest: Manifest, routed: _Routed, *, detail: bool) -> RoutingAnsw
         {
             "lengths": classes.presence[step],
             "agreement": agreement.agreement[step],
-            "entropy": agreement.entropy[step],
+            "entropy": None if agreement.entropy is None else agreement.entropy[step],
             "couplings": large(classes.couplings[step]),
             "logits": large(classes.logits[step]),
         }

@@ -40,7 +40,12 @@ Matrix = Annotated[list[list[float]], Rounded]
 Maps = Annotated[list[list[list[float]]], Rounded]
 Pose = Annotated[Vector, Field(description="The class capsule, D numbers.")]
 DataUrl = Annotated[
-    str, BeforeValidator(data_url), Field(description="A PNG as data:image/png;base64,…")
+    str,
+    BeforeValidator(data_url),
+    Field(
+        description="A PNG as data:image/png;base64,…",
+        json_schema_extra={"contentMediaType": "image/png"},
+    ),
 ]
 Delta = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 Index = Annotated[int, Field(ge=0, le=MAX_CLASSES - 1)]

@@ -1,4 +1,4 @@
-"""`POST /perturb/sweep`."""
+"""`POST /sweep`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from service.views.view import View
 
 
 class SweepQuery(TargetQuery):
-    """Of `/perturb/sweep`."""
+    """Of `/sweep`."""
 
     lists: ClassVar = frozenset({"dims"})
+    former: ClassVar = {"from": "start", "to": "stop"}
 
     dims: list[Index] | None = Field(
         None,
@@ -39,8 +40,8 @@ class SweepQuery(TargetQuery):
         description="Repeatable, each below D and once; default: all.",
         json_schema_extra={"uniqueItems": True},
     )
-    start: Delta = Field(-0.25, alias="from", description="First delta.")
-    stop: Delta = Field(0.25, alias="to", description="Last delta.")
+    start: Delta = Field(-0.25, description="First delta.")
+    stop: Delta = Field(0.25, description="Last delta.")
     step: float = Field(0.05, ge=1e-6, le=2, allow_inf_nan=False, description="Between deltas.")
     scale: int = Field(2, ge=1, le=8, description="PNG: each pixel becomes scale x scale.")
 
@@ -94,4 +95,9 @@ def draw_sweep_png(
     return png(draw_sweep(images, sweep, manifest=manifest, label=label, scale=scale))
 
 
-VIEW = View(path="/perturb/sweep", handler=sweep, most_rows=1 + MAX_PICTURES + RESPONSE_COST_ROWS)
+VIEW = View(
+    path="/sweep",
+    former_path="/perturb/sweep",
+    handler=sweep,
+    most_rows=1 + MAX_PICTURES + RESPONSE_COST_ROWS,
+)

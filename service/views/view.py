@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from service.errors import (
@@ -42,6 +43,7 @@ class View:
             allow.
         example: the path of an image to try it on.
         body: of the OpenAPI operation, if it takes other things than images.
+        former_path: of an earlier release, which this one still answers.
     """
 
     path: str
@@ -51,23 +53,27 @@ class View:
     problems: tuple[type[Problem], ...] = (UnknownModel, NotOffered)
     images: tuple[int, int | None] = (1, 1)
     example: str = "/samples/7.png"
-    body: dict[str, Any] | None = field(default=None)
+    body: dict[str, Any] | None = None
+    former_path: str | None = None
 
     def rows(self, max_images: int) -> int:
         """What the most expensive request admits where a request may have so many images."""
         return self.most_rows(max_images) if callable(self.most_rows) else self.most_rows
 
-    def route(self, max_images: int, **options: Any) -> Route:
-        """The route where a request may have so many images."""
+    def routes(self, max_images: int, **options: Any) -> Iterator[Route]:
+        """The route where a request may have so many images, and that of its former path."""
         least, most = self.images
-        return Route(
+        body = self.body or image_body(least=least, most=most or max_images, example=self.example)
+        route = partial(
+            Route,
             "POST",
-            self.path,
-            self.handler,
+            handler=self.handler,
             most_rows=self.rows(max_images),
             problems=(*(BODY_PROBLEMS if self.body else IMAGE_PROBLEMS), *self.problems),
-            openapi=self.body
-            or image_body(least=least, most=most or max_images, example=self.example),
+            openapi=body,
             tags=[self.tag],
             **options,
         )
+        yield route(path=self.path)
+        if self.former_path:
+            yield route(path=self.former_path, include_in_schema=False)

@@ -113,13 +113,13 @@ def test_reconstructions_are_in_colour(post: Post, image: Floats, blocks: Runtim
 
 def test_sweeps_are_in_colour(post: Post) -> None:
     """Each cell has the network's own shape, which need not be a square."""
-    answer = post("/perturb/sweep", dims=[2], **{"from": -1, "to": 1, "step": 1}).json()
+    answer = post("/sweep", dims=[2], start=-1, stop=1, step=1).json()
     ((before, still, after),) = answer["images"]
     assert SHAPE == pixels(still).shape
     assert pixels(before).tolist() != pixels(after).tolist()
     moved = post("/perturb", dim=2, delta=1).json()
     assert (still, after) == (moved["reconstruction"], moved["perturbed"])
-    drawn = Image.open(io.BytesIO(post("/perturb/sweep", PNG, dims=[2], scale=1).content))
+    drawn = Image.open(io.BytesIO(post("/sweep", PNG, dims=[2], scale=1).content))
     assert "RGB" == drawn.mode
 
 

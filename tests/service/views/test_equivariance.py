@@ -26,7 +26,7 @@ def test_every_step_is_the_network_s_answer(
     client: TestClient, digits: list[bytes], runtime: Runtime
 ) -> None:
     """Lengths, labels and poses are those of the moved pictures."""
-    answer = walk(client, digits[7], transform="turn", **{"from": -30, "to": 30, "steps": 5})
+    answer = walk(client, digits[7], transform="turn", start=-30, stop=30, steps=5)
     assert [-30, -15, 0, 15, 30] == answer["values"]
     pixels = scale(np.asarray(Image.open(io.BytesIO(digits[7])), np.uint8)[None])
     moved = np.stack([transform_image(pixels, "turn", value) for value in answer["values"]])
@@ -50,11 +50,11 @@ def test_the_unmoved_picture_is_where_angles_start(client: TestClient, digits: l
     ("query", "parameter"),
     [
         ({"transform": "flip"}, "transform"),
-        ({"transform": "scale", "from": 0}, "from"),
-        ({"transform": "turn", "to": 181}, "to"),
-        ({"transform": "shift-x", "to": 15}, "from"),
-        ({"from": "nan"}, "from"),
-        ({"from": 10, "to": 5}, "from"),
+        ({"transform": "scale", "start": 0}, "start"),
+        ({"transform": "turn", "stop": 181}, "stop"),
+        ({"transform": "shift-x", "stop": 15}, "start"),
+        ({"start": "nan"}, "start"),
+        ({"start": 10, "stop": 5}, "start"),
         ({"steps": 1}, "steps"),
         ({"steps": 65}, "steps"),
         ({"target": 10}, "target"),

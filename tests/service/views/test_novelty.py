@@ -117,8 +117,8 @@ def test_names_are_in_the_answers(studied: TestClient, digits: list[bytes]) -> N
     ]
     assert [expected, None] == [answer["meaning"] for answer in answers]
     sweep = studied.post(
-        "/perturb/sweep",
-        params={"dims": [6, 5, 4], "target": 7, "from": 0, "to": 0},
+        "/sweep",
+        params={"dims": [6, 5, 4], "target": 7, "start": 0, "stop": 0},
         files={"file": digits[7]},
     ).json()
     assert [None, "none", "slant"] == [one and one["name"] for one in sweep["meanings"]]

@@ -12,7 +12,7 @@ PNG = {"accept": "image/png"}
 
 
 def sweep(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
-    answer = client.post("/perturb/sweep", params=query, files={"file": picture})
+    answer = client.post("/sweep", params=query, files={"file": picture})
     assert 200 == answer.status_code, answer.text
     found: dict[str, Any] = answer.json()
     return found
@@ -28,7 +28,7 @@ def test_by_default_it_is_the_paper_s(client: TestClient, digits: list[bytes]) -
 
 def test_each_picture_is_that_of_perturb(client: TestClient, digits: list[bytes]) -> None:
     """One cell of the grid is what /perturb draws for its dimension and delta."""
-    query = {"from": -0.5, "to": 1, "step": 0.75, "target": 3}
+    query = {"start": -0.5, "stop": 1, "step": 0.75, "target": 3}
     answer = sweep(client, digits[7], dims=[15, 4], **query)
     assert ([15, 4], [-0.5, 0.25, 1.0]) == (answer["dims"], answer["deltas"])
     for dim, row in zip(answer["dims"], answer["images"], strict=True):
@@ -53,11 +53,11 @@ def test_each_picture_is_that_of_perturb(client: TestClient, digits: list[bytes]
         ({"step": 0.01}, "step"),
         ({"step": 1e-6}, "step"),
         ({"step": 1e-310}, "step"),
-        ({"from": 0.5, "to": 0.25}, "step"),
-        ({"from": -2}, "from"),
-        ({"to": "inf"}, "to"),
+        ({"start": 0.5, "stop": 0.25}, "step"),
+        ({"start": -2}, "start"),
+        ({"stop": "inf"}, "stop"),
         ({"target": 10}, "target"),
-        ({"start": 0}, "start"),
+        ({"begin": 0}, "begin"),
         ({"scale": 9}, "scale"),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_parameter_out_of_range_is_named(
     query: dict[str, Any], parameter: str, client: TestClient, digits: list[bytes]
 ) -> None:
     """422 before anything is computed, with the parameter at fault."""
-    answer = client.post("/perturb/sweep", params=query, files={"file": digits[7]})
+    answer = client.post("/sweep", params=query, files={"file": digits[7]})
     assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
 
 
@@ -74,7 +74,7 @@ def test_png_is_a_grid_of_the_pictures(client: TestClient, digits: list[bytes]) 
     sizes = {}
     for dims, scale in (([4], 1), ([4, 5], 1), ([4], 4)):
         answer = client.post(
-            "/perturb/sweep",
+            "/sweep",
             params={"dims": dims, "scale": scale},
             files={"file": digits[7]},
             headers=PNG,
