@@ -13,29 +13,20 @@ from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 from PIL import Image
 
-from model.bundle import NEIGHBOURS, Bundle, digest, write_manifest
-from model.bundle.neighbours import NeighbourImages, PoseGallery
+from model.bundle import Bundle, write_manifest
+from model.bundle.neighbours import PoseGallery
 from model.preprocess import scale
 from model.runtime import Runtime
 from service.app import create_app
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.settings import Settings
+from tests.neighbours import add_gallery
 from training.neighbours import draw_sheet
 
 Pixels = Callable[[str], NDArray[np.int64]]
 LABEL = 3
 """The class whose training images the bundle has."""
-
-
-def add_neighbours(path: Path, gallery: PoseGallery) -> None:
-    manifest = Bundle.open(path).manifest
-    with (path / NEIGHBOURS).open("wb") as file:
-        gallery.save(file)
-    digests = {**manifest.sha256, NEIGHBOURS: digest(path / NEIGHBOURS, path)}
-    said = NeighbourImages("10 images", "CC0", "nobody")
-    offers = (*manifest.offers, "neighbours")
-    write_manifest(path, replace(manifest, sha256=digests, neighbours=said, offers=offers))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +50,7 @@ def near(
     for name, sheet in (("mnist", draw_sheet(images)), ("drawn", b"")):
         shutil.copytree(bundle_path, folder / name)
         write_manifest(folder / name, replace(Bundle.open(folder / name).manifest, name=name))
-        add_neighbours(
+        add_gallery(
             folder / name, PoseGallery(poses, labels, places, white, np.frombuffer(sheet, np.uint8))
         )
     settings = Settings(bundles=folder, default_model="mnist", device="cpu", threads=1)
@@ -125,15 +116,16 @@ def test_a_class_without_images_is_told(near: TestClient, digits: list[bytes]) -
 
 def test_a_bundle_without_images_offers_none(client: TestClient, digits: list[bytes]) -> None:
     """409, as for other things that a network cannot do."""
-    answer = client.post("/neighbours", files={"file": digits[5]})
+    answer = client.post("/neighbours", params={"model": "strokes"}, files={"file": digits[5]})
     assert (409, "urn:capsnet:problem:not-offered") == (answer.status_code, answer.json()["type"])
     assert "does not offer neighbours" in answer.json()["detail"]
 
 
-def test_models_say_who_offers_them(near: TestClient, client: TestClient) -> None:
+def test_models_say_who_offers_them(client: TestClient) -> None:
     """`GET /models` lists it beside decoding."""
-    assert "neighbours" in near.get("/models").json()["models"][0]["offers"]
-    assert "neighbours" not in client.get("/models").json()["models"][0]["offers"]
+    offers = {one["name"]: one["offers"] for one in client.get("/models").json()["models"]}
+    assert "neighbours" in offers["mnist"]
+    assert "neighbours" not in offers["strokes"]
 
 
 @pytest.mark.parametrize(
