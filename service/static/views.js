@@ -8,7 +8,7 @@ import { complain } from "./notice.js";
 import { fetchSample } from "./samples.js";
 
 /** What the page shows in another way. */
-const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "equivariance", "segment_image"]);
+const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "routing_off", "equivariance", "segment_image"]);
 /** What the page chooses itself. */
 const CHOSEN = new Set(["model", "target", "fit", "polarity", "scale"]);
 const SLIDER_STEPS = 100;
