@@ -17,6 +17,7 @@ from service import VERSION
 from service.api.models import refuse_reload
 from service.api.routes import TAGS, api_routes, largest_job
 from service.api.v2.routes import v2_routes
+from service.drawing import open_pool as open_drawing
 from service.health import Health
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
@@ -32,7 +33,6 @@ from service.processes.board import Board
 from service.settings import Settings, SettingsError
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import telemetry
-from service.views import open_pool as open_drawing
 
 log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 3

@@ -88,7 +88,7 @@ async def warm_up(target: Target) -> None:
     """Use all that is loaded or allocated at first use, in both workers."""
     seven = (SAMPLES / "7.png").read_bytes()
     drawn = ["Accept: image/png"]
-    for path in ("/classify", "/routing", "/perturb/sweep", "/equivariance", "/segment"):
+    for path in ("/classify", "/routing", "/sweep", "/equivariance", "/segment"):
         headers = [] if path == "/classify" else drawn
         data = request(path, seven, headers=headers, key=target.key)
         await asyncio.gather(*(exchange(target, data) for _ in range(6)))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import InvalidParameter, MalformedRequest, TooLarge, checked
+from service.errors import InvalidParameter, MalformedRequest, TooLarge, unwrap
 from service.http.uploads import decode_base64
 
 Datatype = Literal["FP32", "INT64", "BYTES"]
@@ -90,7 +90,7 @@ class TensorSpec:
             files = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
             if len(files) != shape[0]:
                 raise self.refuse(f"{shape[0]} elements are announced, not {len(files)}")
-            return [checked(decode_base64(file)) for file in files]
+            return [unwrap(decode_base64(file)) for file in files]
         try:
             array = np.array(data)
         except (ValueError, OverflowError) as error:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from service.drawing import MOST_WAITING
 from service.http.negotiation import JSON, PNG
 from service.inference.job import Job
-from service.views import MOST_WAITING
 
-DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/perturb/sweep?dims=0&step=0.5"]
+DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/sweep?dims=0&step=0.5"]
 
 
 def draw(client: TestClient, path: str, digit: bytes, kind: str = PNG, **headers: str) -> Any:
