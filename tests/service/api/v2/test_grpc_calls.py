@@ -46,7 +46,8 @@ class App:
             self.told.set_result(leaving.result())
         leaving.cancel()
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"{}"})
+        ready = messages()["ServerReadyResponse"](ready=True)
+        await send({"type": "http.response.body", "body": ready.SerializeToString()})
 
 
 @asynccontextmanager
