@@ -34,6 +34,7 @@ from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import invalid
 from service.inference.job import Job
 from service.pipeline import Pipeline
+from service.pool.pool import Crashed
 from service.views import DRAW_CPU_S
 
 ANSWER = 1
@@ -48,6 +49,8 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     lists: ClassVar[frozenset[str]] = frozenset()
     """Parameters that may be repeated; of any other the last value counts."""
+    of_path: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that only the path has, if it has them."""
 
 
 class Request(fastapi.Request):
@@ -126,6 +129,7 @@ class Route(APIRoute):
         **options: Any,
     ) -> None:
         self.permission = permission
+        self._needs_networks = needs_networks
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
         self._handler = handler
@@ -209,7 +213,9 @@ class Route(APIRoute):
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
-        query = () if self._query is None else (_read(self._query, request),)
+        query = (_read(self._query, request),) if self._query else ()
+        if not query and self._needs_networks:
+            _read(Query, request)  # there are no parameters
         if self._offers:
             accept = ", ".join(request.headers.getlist("accept"))
             request.media_type = choose_media_type(accept, self._offers)
@@ -233,6 +239,8 @@ def _read(model: type[Query], request: Request) -> Query:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
     values = request.query_params
+    for name in values.keys() & (model.of_path | request.path_params.keys()):
+        raise InvalidParameter(f"unknown parameter {name}", parameter=name)
     lists = {name: values.getlist(name) for name in model.lists & values.keys()}
     try:
         return model.model_validate({**values, **lists, **request.path_params})
@@ -265,7 +273,13 @@ async def _form(view: Lazy[Any], request: Request) -> Response:
         headers[MODEL_HEADER] = f"{view.manifest.name}; version={view.manifest.version}"
         if not isinstance(view, Drawing):
             return Picture(await asyncio.to_thread(view.draw), headers=headers)
-        drawn = await request.app.state.drawing.run(DRAW_CPU_S, view.draw)
+        try:
+            drawn = await request.app.state.drawing.run(DRAW_CPU_S, view.draw)
+        except (Crashed, MemoryError) as error:
+            text = (
+                f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
+            )
+            raise Unavailable(text, retry_after_s=1) from error
         request.pipeline.note_drawing()
         return Picture(drawn, headers=headers)
     if view.large:
