@@ -13,7 +13,7 @@ from tests.attack.wire import ATTACKER, Connection, Target
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _WINDOW = 65_535
 """That a stream, and a connection, begin with (RFC 9113, section 6.9.2)."""
 _PIECE = 16_384
@@ -72,7 +72,7 @@ class Http2:
         """Connect, and begin."""
         self = cls(await Connection.open(target, source=source))
         self.listen()
-        await self.write(_PREFACE + frame(SETTINGS, 0))
+        await self.write(PREFACE + frame(SETTINGS, 0))
         return self
 
     def listen(self) -> None:

@@ -30,7 +30,7 @@ from service.http.route import Request, Route
 
 _LARGE = 100_000
 """Bytes; a longer message is read off the event loop."""
-_FIELDS = 1_000
+MAX_FIELDS = 1_000
 """Fields that a message may have beside its image files."""
 _CONTENTS = {"FP32": ("fp32_contents", "<f4"), "INT64": ("int64_contents", "<i8")}
 """Where a message has values that are not raw bytes, by datatype, and what they are."""
@@ -103,7 +103,7 @@ async def _read(request: Request, name: str) -> Any:
         MalformedRequest: it is none of this type.
         TooLarge: see `check_fields`.
     """
-    body, max_fields = await request.body(), _FIELDS + request.app.state.settings.max_pictures
+    body, max_fields = await request.body(), MAX_FIELDS + request.app.state.settings.max_pictures
     if len(body) > _LARGE:
         return await asyncio.to_thread(_parse, body, messages()[name], max_fields)
     return _parse(body, messages()[name], max_fields)

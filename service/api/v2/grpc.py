@@ -28,9 +28,9 @@ from service.http.problems import REQUEST_ID
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
-_STREAMS = 64
+MAX_STREAMS = 64
 """Calls at once on one connection; others wait."""
-_CALLS = 512
+MAX_CALLS = 512
 """Calls at once on all connections; others are told RESOURCE_EXHAUSTED."""
 _HEADERS = {
     "authorization",
@@ -100,14 +100,14 @@ async def serve_grpc(
     idle_ms = round(1000 * settings.upload_timeout_s)
     options = {
         "grpc.compression_enabled_algorithms_bitset": _IDENTITY,
-        "grpc.max_concurrent_streams": _STREAMS,
+        "grpc.max_concurrent_streams": MAX_STREAMS,
         "grpc.max_connection_idle_ms": idle_ms,
         "grpc.server_handshake_timeout_ms": idle_ms,
         "grpc.max_receive_message_length": settings.max_body_bytes,
         "grpc.max_send_message_length": -1,
         "grpc.so_reuseport": 1,
     }
-    server = grpc.aio.server(options=list(options.items()), maximum_concurrent_rpcs=_CALLS)
+    server = grpc.aio.server(options=list(options.items()), maximum_concurrent_rpcs=MAX_CALLS)
     server.add_generic_rpc_handlers((_handlers(app),))
 
     async def start() -> None:

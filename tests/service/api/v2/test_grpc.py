@@ -20,6 +20,7 @@ from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.processes import PATIENCE_S, free_port
+from tests.service.api.v2.conftest import MAX_BODY_BYTES
 from tests.service.api.v2.test_infer import files
 
 with warnings.catch_warnings():
@@ -209,6 +210,17 @@ def test_messages_are_refused_in_words(
             infer(body, timeout=PATIENCE_S)
     assert grpc.StatusCode.INVALID_ARGUMENT == refused.value.code()
     assert words in refused.value.details()
+
+
+def test_a_message_over_the_limit_is_refused(grpc_port: int, service: httpx.Client) -> None:
+    """By its announced length."""
+    del service
+    options = [("grpc.max_send_message_length", -1)]
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}", options=options) as channel:
+        infer = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        with pytest.raises(grpc.RpcError) as refused:
+            infer(bytes(MAX_BODY_BYTES + 1), timeout=PATIENCE_S)
+    assert grpc.StatusCode.RESOURCE_EXHAUSTED == refused.value.code()
 
 
 def test_compressed_messages_are_refused(
