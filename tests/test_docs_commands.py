@@ -1,9 +1,9 @@
 """Commands and Python in README and docs, executed.
 
 `curl`, `capsnet`, Python and JavaScript ask a real service. `make` tells what it would do; commands
-of `python -m training`, which may take hours, are read by the command line with their presets and
-settings. The tutorial on own pictures is followed from its first line to its last, and that on
-families in test_families.py.
+of `python -m training` and `python -m research`, which may take hours, are read by the command line
+with their presets, settings and rows. The tutorial on own pictures is followed from its first line
+to its last, and that on families in test_families.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from model.bundle import Bundle
+from research.__main__ import app as research
+from research.__main__ import choose_rows
 from tests.processes import SOURCE, running
 from training.__main__ import app
 from training.recipes import PRESETS, override
@@ -52,8 +55,8 @@ NOT_RUN = {
     "mkdir -p runs/gpu": "needs the results of a GPU; tests/training/test_gpu_run.py unpacks some",
 }
 """Why commands that begin so are not executed."""
-RUN = ("curl ", "capsnet ", "make ", "python -m training ")
-TRAINING = "python -m training "
+TRAINING, RESEARCH = "python -m training ", "python -m research "
+RUN = ("curl ", "capsnet ", "make ", TRAINING, RESEARCH)
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -193,6 +196,16 @@ def test_training_understands_its_commands(page: str) -> None:
         with command.make_context(command.name, arguments) as context:
             if preset := context.params.get("preset"):
                 override(PRESETS[preset], context.params["settings"] or ())
+
+
+@pytest.mark.parametrize("page", pages_with(RESEARCH))
+def test_research_understands_its_commands(page: str) -> None:
+    """Commands and options exist, and so do the rows that are named."""
+    for line in commands(page, RESEARCH):
+        name, *arguments = shlex.split(line.removeprefix(RESEARCH))
+        command: Any = get_command(research).commands[name]  # type: ignore[attr-defined]
+        with command.make_context(name, arguments) as context:
+            assert name != "run" or choose_rows(context.params["names"])
 
 
 def test_every_command_is_run_or_said_why_not() -> None:

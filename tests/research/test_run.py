@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,12 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.answers import error_percent
-from training.data.datasets import DATASETS, Dataset, Examples, digest
-from training.data.pairs import PairSet, validation_pairs
-from training.data.transforms import TRANSFORMS, transform
-from training.experiments.declare import Row
-from training.experiments.run import (
+from research.run import (
     Result,
     Sets,
     load_sets,
@@ -20,9 +16,15 @@ from training.experiments.run import (
     make_test_sets,
     read_results,
     run_row,
+    side_by_side,
     write_results,
 )
-from training.experiments.seeds import SIDE_BY_SIDE, side_by_side
+from research.tables import SIDE_BY_SIDE, Row
+from training.answers import error_percent
+from training.data.datasets import DATASETS, Dataset, Examples
+from training.data.pairs import PairSet, validation_pairs
+from training.data.transforms import TRANSFORMS, transform
+from training.provenance import TEST_READS
 from training.state import TrainingError
 from training.trainer import Trainer
 
@@ -32,17 +34,18 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def sets(bars: Examples) -> Sets:
     """Bars to learn from, and the first of them to be tested on."""
-    few = Examples(bars.images[:10], bars.labels[:10])
-    return Sets(bars, few, few)
+    return Sets(bars, Examples(bars.images[:10], bars.labels[:10]))
 
 
 def run(row: Row, sets: Sets, directory: Path, **options: float) -> Result | None:
-    return run_row(row, seed=1, sets=sets, directory=directory, device=CPU, **options)
+    return run_row(
+        row, seed=1, sets=sets, directory=directory, bundles=directory, device=CPU, **options
+    )
 
 
 def test_a_result_is_the_trained_networks(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
-    """Its errors on each test set, and the digest of the one that was made."""
-    plan = make_plan(tiny_row, seed=1, sets=sets, directory=tmp_path / "again")
+    """Its errors on each test set."""
+    plan = make_plan(tiny_row, seed=1, training=sets.training, directory=tmp_path / "again")
     trainer = Trainer(plan, device=CPU)
     trainer.run()
     turned = transform(sets.tested, TRANSFORMS["turned"])
@@ -51,37 +54,26 @@ def test_a_result_is_the_trained_networks(tiny_row: Row, sets: Sets, tmp_path: P
     for name, tested in (("plain", sets.tested), ("turned", turned)):
         expected = error_percent(trainer.network, tested, CPU)
         assert pytest.approx(expected) == result.percent(name)
-    assert {"turned": digest(*turned)} == result.digests
     assert [result] == read_results(tmp_path)
 
 
 def test_a_stopped_row_goes_on(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
-    """Stopped after one step and continued, it ends as if run through, its curve too."""
-    row = replace(tiny_row, curve_every=8)
+    """Stopped after one step and continued, it ends as if run through."""
+    row = tiny_row
     assert run(row, sets, tmp_path, max_minutes=0) is None
     assert [] == read_results(tmp_path)
     stopped, through = run(row, sets, tmp_path), run(row, sets, tmp_path / "through")
     assert stopped
     assert through
-    assert (through.wrong, through.curve) == (stopped.wrong, stopped.curve)
-
-
-def test_a_curve_ends_with_the_trained_networks_error(
-    tiny_row: Row, sets: Sets, tmp_path: Path
-) -> None:
-    """One point for so many images, on what is held out; none where none is asked for."""
-    plain = run(tiny_row, sets, tmp_path)
-    curved = run(replace(tiny_row, curve_every=8), sets, tmp_path / "curved")
-    assert plain
-    assert curved
-    assert ([], [8, 16, 24]) == (plain.curve, [images for images, _ in curved.curve])
-    assert pytest.approx(curved.percent("plain")) == curved.curve[-1][1]
+    assert through.which == stopped.which
 
 
 def test_the_budget_counts_images(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
     """However few there are to learn from, and rounded up to whole batches."""
     few = replace(tiny_row, training_images=6, images=20)
-    trainer = Trainer(make_plan(few, seed=1, sets=sets, directory=tmp_path), device=CPU)
+    trainer = Trainer(
+        make_plan(few, seed=1, training=sets.training, directory=tmp_path), device=CPU
+    )
     assert (6, 3) == (len(trainer.task.batches), trainer.total_steps)
 
 
@@ -89,7 +81,8 @@ def test_the_seed_chooses_fewer_images(tiny_row: Row, sets: Sets, tmp_path: Path
     """As many of each class."""
     few = replace(tiny_row, training_images=6)
     first, other = (
-        make_plan(few, seed=seed, sets=sets, directory=tmp_path).training for seed in (1, 2)
+        make_plan(few, seed=seed, training=sets.training, directory=tmp_path).training
+        for seed in (1, 2)
     )
     assert [2, 2, 2] == np.bincount(first.labels).tolist() == np.bincount(other.labels).tolist()
 
@@ -98,36 +91,53 @@ def test_pairs_are_made_of_the_tested_digits(
     tiny_row: Row, sets: Sets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Overlapping by the size of the network and the shift, or side by side."""
-    monkeypatch.setattr("training.data.pairs.VALIDATION_PAIRS", 20)
+    for module in ("training.data.pairs", "research.run"):
+        monkeypatch.setattr(f"{module}.VALIDATION_PAIRS", 20)
     network = replace(tiny_row.recipe.network, height=36, width=36)
     recipe = replace(tiny_row.recipe, task="pairs", network=network)
     row = replace(tiny_row, recipe=recipe, tests=("shift 4", SIDE_BY_SIDE))
-    made = dict(make_test_sets(row, sets))
+    made = dict(make_test_sets(row, sets.tested))
     expected = validation_pairs(sets.tested, size=36, shift_px=4)
-    assert isinstance(made["shift 4"], PairSet)
-    assert np.array_equal(expected.images, made["shift 4"].images)
-    assert np.array_equal(side_by_side(sets.tested).images, made[SIDE_BY_SIDE].images)
+    pairs, digits = made["shift 4"]
+    assert isinstance(pairs, PairSet)
+    assert np.array_equal(expected.images, pairs.images)
+    assert digits is not None
+    assert np.array_equal(pairs.labels, sets.tested.labels[digits])
+    expected, _ = side_by_side(sets.tested)
+    assert np.array_equal(expected.images, made[SIDE_BY_SIDE].examples.images)
 
 
 def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
     tiny_row: Row, bars: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For the others the last training images are held out, as they are for curves."""
+    """For the others the last training images are held out."""
     read = []
 
     def load(_: Dataset, split: str, __: Path) -> Examples:
         read.append(split)
         return bars
 
-    monkeypatch.setattr("training.experiments.run.load", load)
+    monkeypatch.setattr("research.run.load", load)
     monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], held_out=4))
     tried = load_sets(tiny_row, tmp_path)
     assert (20, 4) == (len(tried.training.labels), len(tried.tested.labels))
     assert ["train"] == read
     plain = load_sets(replace(tiny_row, split="test"), tmp_path)
-    curved = load_sets(replace(tiny_row, split="test", curve_every=8), tmp_path)
-    assert [24, 20] == [len(one.training.labels) for one in (plain, curved)]
+    held = load_sets(replace(tiny_row, split="test", hold_out=True), tmp_path)
+    assert [24, 20] == [len(one.training.labels) for one in (plain, held)]
     assert ["train", "train", "test", "train", "test"] == read
+
+
+def test_every_read_of_a_test_split_is_on_record(tiny_row: Row, sets: Sets, tmp_path: Path) -> None:
+    """Beside the bundles, with the row; held-out images are read as often as one likes."""
+    run(tiny_row, sets, tmp_path)
+    assert not (tmp_path / TEST_READS).exists()
+    result = run(replace(tiny_row, split="test"), sets, tmp_path)
+    assert result is not None
+    (line,) = (tmp_path / TEST_READS).read_text().splitlines()
+    read = json.loads(line)
+    assert ("test", 10, result.wrong["plain"]) == (read["split"], read["images"], read["errors"])
+    assert f"research row {tiny_row.name}-seed1-24: plain, turned" == read["protocol"]
 
 
 def test_results_survive_being_written(results: list[Result], tmp_path: Path) -> None:
@@ -142,7 +152,7 @@ def test_results_survive_being_written(results: list[Result], tmp_path: Path) ->
     assert [] == read_results(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("content", ["{", '{"row": "mnist"}', '[{"curve": []}]'])
+@pytest.mark.parametrize("content", ["{", '{"row": "mnist"}', '[{"row": "mnist", "colour": 1}]'])
 def test_a_file_of_something_else_is_refused(content: str, tmp_path: Path) -> None:
     """Half a file, or one with other keys, is an error that names it."""
     (tmp_path / "one.json").write_text(content)

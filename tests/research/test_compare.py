@@ -7,11 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from training.experiments.paired import compare
-from training.experiments.run import Result
+from research.compare import Difference, compare, describe, score
+from research.run import Result
 
 N = 10_000
-ONE = Result("row", "mnist", 1, 1, "test", {}, {"plain": N}, {}, 1.0, "CPU")
+ONE = Result("row", "mnist", 1, 1, "test", 1.0, "CPU", tested={"plain": N})
+
+
+def excludes_zero(found: Difference | None) -> bool:
+    """Whether two rows differ by more than chance."""
+    assert found is not None
+    return found.low > 0 or found.high < 0
 
 
 def wrong(*images: range) -> list[Result]:
@@ -22,7 +28,7 @@ def wrong(*images: range) -> list[Result]:
 def test_the_same_images_wrong_are_no_difference() -> None:
     found = compare(wrong(range(50)), wrong(range(50)), "plain")
     assert found == (0, 0, 0)
-    assert not found.is_significant
+    assert not excludes_zero(found)
 
 
 def test_one_seed_each_is_mcnemar_s_variance() -> None:
@@ -32,7 +38,7 @@ def test_one_seed_each_is_mcnemar_s_variance() -> None:
     assert found.points == pytest.approx(0.2)
     reach = 1.96 * 100 * np.sqrt(20 / N - 0.002**2) / np.sqrt(N)
     assert found.high - found.points == pytest.approx(reach, rel=1e-3)
-    assert found.is_significant
+    assert excludes_zero(found)
 
 
 def test_few_seeds_are_as_by_hand() -> None:
@@ -50,7 +56,7 @@ def test_few_seeds_are_as_by_hand() -> None:
 def test_pairing_tells_apart_what_intervals_do_not() -> None:
     """55 and 50 errors overlap, but the 5 are always the same network's: seeds agree."""
     first, second = [range(15)] * 3, [range(5)] * 3
-    assert compare(wrong(*first), wrong(*second), "plain").is_significant  # type: ignore[union-attr]
+    assert excludes_zero(compare(wrong(*first), wrong(*second), "plain"))
 
 
 def test_seeds_that_scatter_widen_the_interval() -> None:
@@ -61,7 +67,7 @@ def test_seeds_that_scatter_widen_the_interval() -> None:
     assert loose is not None
     assert steady.points == pytest.approx(loose.points)
     assert loose.high - loose.low > 3 * (steady.high - steady.low)
-    assert not loose.is_significant
+    assert not excludes_zero(loose)
 
 
 def test_the_interval_holds_nothing_in_95_of_100_draws() -> None:
@@ -79,7 +85,7 @@ def test_the_interval_holds_nothing_in_95_of_100_draws() -> None:
             both.append([replace(ONE, which={"plain": one.tolist()}) for one in seeds])
         found = compare(both[0], both[1], "plain")
         assert found is not None
-        hits += found.is_significant
+        hits += excludes_zero(found)
     assert hits <= 20
 
 
@@ -88,3 +94,35 @@ def test_older_results_and_none_are_not_compared() -> None:
     assert compare([ONE], wrong(range(3)), "plain") is None
     assert compare(wrong(range(3)), [ONE], "plain") is None
     assert compare([], wrong(range(3)), "plain") is None
+
+
+def test_the_mean_over_seeds_has_the_interval_of_one_test_set() -> None:
+    """Three seeds wrong on the same 100 images: as wide as one network; pooling is narrower."""
+    seeds = [replace(one, wrong={"plain": 100}) for one in wrong(*[range(100)] * 3)]
+    found = score(seeds, "plain")
+    assert (1.0, 0.0, False) == (found.percent, found.deviation, found.is_bound)
+    assert 1.96 * 100 * (0.01 * 0.99 / N) ** 0.5 == pytest.approx(found.high - 1, rel=1e-3)
+
+
+def test_seeds_that_err_on_other_images_narrow_it() -> None:
+    """Three seeds wrong on 300 images, each on 100 of its own."""
+    images = range(100), range(100, 200), range(200, 300)
+    seeds = [replace(one, wrong={"plain": 100}) for one in wrong(*images)]
+    reach = 1.96 * 100 * (0.03 / 9 - 0.0001) ** 0.5 / 100
+    assert reach == pytest.approx(score(seeds, "plain").high - 1, rel=1e-3)
+
+
+def test_shared_digits_widen_the_interval_of_pairs() -> None:
+    """By the root of their design effect."""
+    (plain,) = (replace(one, wrong={"plain": 500}) for one in wrong(range(500)))
+    shared = replace(plain, design={"plain": 1.44})
+    low, high = score([plain], "plain")[1:3]
+    wider_low, wider_high = score([shared], "plain")[1:3]
+    assert wider_high - wider_low == pytest.approx(1.2 * (high - low), rel=0.01)
+
+
+def test_older_results_have_the_interval_of_one_network() -> None:
+    """Which images were wrong is not known: it is marked as a bound."""
+    old = [replace(ONE, seed=seed, wrong={"plain": 100 * seed}) for seed in (1, 2)]
+    assert "1.50 ± 0.71 [1.28, 1.76]†" == describe(old, "plain")
+    assert "1.00 [0.82, 1.21]" == describe(old[:1], "plain")

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
 
 from model.capsnet import build, family_of
-from training.experiments import EXPERIMENTS, ROWS
-from training.experiments.declare import Experiment
-from training.experiments.seeds import SEEDS, register
+from research.compare import of_row
+from research.controls import register
+from research.run import read_results
+from research.tables import ROWS, TABLES, Table
 from training.losses import classification_loss
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def differences(one: object, other: object) -> dict[str, object]:
@@ -21,11 +25,11 @@ def differences(one: object, other: object) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("one", EXPERIMENTS.values(), ids=lambda one: one.name)
-def test_experiments_measure_what_they_show(one: Experiment) -> None:
+@pytest.mark.parametrize("one", TABLES.values(), ids=TABLES)
+def test_tables_measure_what_they_show(one: Table) -> None:
     """Each row has the test sets of the columns, and rows of one name are the same row."""
     for row in one.rows:
-        assert {column.test for column in one.columns} <= set(row.tests)
+        assert set(one.columns) <= set(row.tests)
         assert ROWS[row.name].recipe == row.recipe
         assert ROWS[row.name] == row
 
@@ -52,6 +56,47 @@ def test_heads_share_all_but_the_head(name: str) -> None:
     assert capsules.recipe.network.stem == linear.recipe.network.stem  # type: ignore[attr-defined]
     changed = differences(linear.recipe, capsules.recipe).keys()
     assert {"network", "loss", "reconstruction_weight"} == changed
+
+
+@pytest.mark.parametrize(
+    ("capsules", "poses"),
+    [("pairs-attention", "pairs-poses"), ("digits-r3-text-100", "few-poses-100")],
+)
+def test_a_head_of_poses_differs_in_its_network_alone(capsules: str, poses: str) -> None:
+    """The same loss, reconstruction, data and budget, and as many weights of the head."""
+    register()
+    rows = ROWS[capsules], ROWS[poses]
+    assert {"network"} == differences(rows[1].recipe, rows[0].recipe).keys()
+    assert (rows[0].images, rows[0].training_images) == (rows[1].images, rows[1].training_images)
+    votes, linear = (dict(build(row.recipe.network).named_parameters()) for row in rows)
+    assert votes["votes.weight"].numel() == linear["classes.weight"].numel()
+    shapes = {name: part.shape for name, part in linear.items() if name.startswith("decoder")}
+    assert shapes == {name: votes[name].shape for name in shapes}
+
+
+def test_a_head_of_poses_has_a_gradient_everywhere() -> None:
+    """Of length and reconstruction, as capsules have."""
+    register()
+    network = build(ROWS["pairs-poses"].recipe.network)
+    presence, poses = network(torch.rand(4, 1, 36, 36))
+    loss = presence.sum() + network.decode(poses[:, 0], torch.zeros(4, dtype=torch.int64)).sum()
+    loss.backward()
+    assert all(part.grad is not None and part.grad.any() for part in network.parameters())
+    assert ((4, 10), (4, 10, 16)) == (presence.shape, poses.shape)
+
+
+@pytest.mark.parametrize(("name", "seeds"), [("digits-baseline", (1, 2, 3)), ("em-mean-3", (1,))])
+def test_rows_have_the_seeds_of_the_page(name: str, seeds: tuple[int, ...]) -> None:
+    """So that the command below a table gives its rows again."""
+    assert seeds == ROWS[name].seeds
+
+
+def test_seeds_of_rows_are_those_of_their_results() -> None:
+    """Every row that is told was run with the seeds that it declares, no more and no less."""
+    results = read_results(DOCS / "results.json")
+    for row in ROWS.values():
+        if own := of_row(row, results):
+            assert (row.name, row.seeds) == (row.name, tuple(one.seed for one in own))
 
 
 @pytest.mark.parametrize("name", ["multimnist-linear", "family-mnist-linear"])
@@ -81,29 +126,14 @@ def test_fewer_images_are_seen_as_often_in_all() -> None:
     assert (100, whole.images) == (few.training_images, few.images)
 
 
-@pytest.mark.parametrize("one", SEEDS, ids=lambda one: one.name)
-def test_rows_of_the_seeds_differ_in_one_thing(one: Experiment) -> None:
-    """What is frozen, or the network: the budget and the rest of the recipe are the same."""
-    first, *others = one.rows
+@pytest.mark.parametrize("name", ["side-by-side", "em-iterations"])
+def test_rows_of_one_network_differ_in_it_alone(name: str) -> None:
+    """The budget and the rest of the recipe are the same."""
+    first, *others = TABLES[name].rows
     for row in others:
         (changed,) = differences(row.recipe, first.recipe)
-        assert changed in ("frozen", "network")
+        assert "network" == changed
         assert (first.images, first.tests) == (row.images, row.tests)
-
-
-def test_frozen_prefixes_are_those_of_the_network() -> None:
-    """W is what `votes` names; only the decoder is left where the rest is frozen."""
-    for row in EXPERIMENTS["frozen"].rows:
-        names = [name for name, _ in build(row.recipe.network).named_parameters()]
-        trained = {
-            name.partition(".")[0] for name in names if not name.startswith(row.recipe.frozen)
-        }
-        expected = {
-            "frozen-votes": {"stem", "primary", "decoder"},
-            "frozen-nothing": {"stem", "primary", "votes", "decoder"},
-            "frozen-encoder": {"decoder"},
-        }[row.name]
-        assert expected == trained
 
 
 def test_networks_of_all_rows_can_be_made() -> None:

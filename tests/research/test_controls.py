@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from model.capsnet import build
+from research.controls import register
+from research.run import side_by_side
+from research.tables import ROWS
 from training.data.datasets import Examples
-from training.experiments import ROWS
-from training.experiments.seeds import register, side_by_side
 from training.recipes import Recipe
 
 
@@ -19,13 +20,15 @@ def pooled() -> None:
 
 def test_pairs_side_by_side_are_of_different_digits(bars: Examples) -> None:
     """As many as digits, the left label's on the left, the same each time."""
-    both = side_by_side(bars)
+    both, digits = side_by_side(bars)
     assert (24, 1, 28, 56) == both.images.shape
     assert (both.labels[:, 0] != both.labels[:, 1]).all()
+    assert digits is not None
+    assert np.array_equal(bars.labels[digits], both.labels)
     for image, labels in zip(both.images, both.labels, strict=True):
         for half, label in zip(np.split(image, 2, axis=2), labels, strict=True):
             assert np.array_equal(bars.images[label], half)
-    assert np.array_equal(both.images, side_by_side(bars).images)
+    assert np.array_equal(both.images, side_by_side(bars).examples.images)
 
 
 @pytest.mark.parametrize("name", ["two-1", "two-3", "two-pooling"])
