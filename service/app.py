@@ -147,7 +147,7 @@ def create_app(
     routes = api_routes(access, max_images=settings.max_pictures)
     # FastAPI would serialise its document for each request.
     swagger = [one for one in app.router.routes if getattr(one, "path", "") != app.openapi_url]
-    app.router.routes[:] = [*routes, *v2_routes(), *pages, *swagger]
+    app.router.routes[:] = [*routes, *v2_routes(grpc=bool(settings.grpc_port)), *pages, *swagger]
     app.state.openapi = complete(
         app, {route.operation_id or "": route.problems for route in routes}
     )
