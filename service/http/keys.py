@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,7 +32,7 @@ _KEY = re.compile(r"[!-~]{16,}")
 
 
 class Access:
-    """The keys of the settings and of the files that they name; only digests are kept.
+    """The keys of the settings and of the files that they name, or a copy; only digests are kept.
 
     The route that matches a request says who may call it: its attribute `permission`. A route
     without one, and a path that no route has, need an API key. Admin keys open every route.
@@ -40,9 +41,20 @@ class Access:
         SettingsError: a file cannot be read or is empty, or a key is unfit.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, copy: str | None = None) -> None:
+        if copy:
+            self.load(copy)
+            return
         self.api = _read("API", settings.api_keys, settings.api_keys_file)
         self.admin = _read("admin", settings.admin_keys, settings.admin_keys_file)
+
+    def dump(self) -> str:
+        """The digests as JSON."""
+        return json.dumps([sorted(map(bytes.hex, keys)) for keys in (self.api, self.admin)])
+
+    def load(self, text: str) -> None:
+        """Take other digests, which `dump` has given."""
+        self.api, self.admin = (frozenset(map(bytes.fromhex, keys)) for keys in json.loads(text))
 
     def check(self, scope: Scope) -> None:
         """Let a request pass, or not; its route is noted in the scope.

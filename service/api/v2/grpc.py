@@ -80,9 +80,10 @@ async def serve_grpc(
     app: ASGIApp,
     settings: Settings,
     loaded: asyncio.Event,
+    ending: asyncio.Event,
     on_fault: Callable[[str], object],
 ) -> AsyncIterator[None]:
-    """Answer calls from when the bundles are loaded; at the end finish those under way.
+    """Answer calls from when the bundles are loaded; then finish those under way.
 
     Until then nothing listens: the port is shared with workers that are ready (SO_REUSEPORT).
 
@@ -90,6 +91,7 @@ async def serve_grpc(
         app: answers the requests that calls become.
         settings: the address, the largest message and the time to finish.
         loaded: set once the bundles are.
+        ending: set when to stop, so that calls finish while requests do.
         on_fault: told why the port cannot be opened.
     """
     options = {
@@ -112,12 +114,17 @@ async def serve_grpc(
         await server.start()
         log.info("gRPC: listening on %s", address)
 
-    starting = asyncio.ensure_future(start())
+    async def stop() -> None:
+        await ending.wait()
+        starting.cancel()
+        await server.stop(settings.drain_timeout_s)
+
+    starting, stopping = asyncio.ensure_future(start()), asyncio.ensure_future(stop())
     try:
         yield
     finally:
-        starting.cancel()
-        await server.stop(settings.drain_timeout_s)
+        ending.set()
+        await stopping
 
 
 def _handlers(app: ASGIApp) -> grpc.GenericRpcHandler:
