@@ -85,7 +85,6 @@ def create_app(
             cannot be sent.
     """
     settings = settings or Settings.from_environment()
-    open_engine = open_engine or partial(open_here, settings)
     health = Health(settings.inference_timeout_s)
     admission = Admission(max(settings.max_waiting_rows, largest_job(settings.max_pictures)))
     metrics = Metrics(lambda: admission.waiting, status)
@@ -97,7 +96,7 @@ def create_app(
     async def load() -> None:
         """Load; what goes wrong is this process's failure."""
         try:
-            loaded = await open_engine(metrics, health)
+            loaded = await (open_engine or partial(open_here, settings))(metrics, health)
         except Exception as error:
             log.debug("the bundles cannot be loaded", exc_info=True)
             health.fail(str(error))

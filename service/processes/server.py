@@ -11,7 +11,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from types import FrameType
 
@@ -23,9 +22,12 @@ from service.processes.status import FOLDER
 from service.processes.watchdog import Watchdog
 from service.settings import Settings
 
+log = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75
 """How long an idle connection is kept: longer than any `Retry-After`, and than load balancers keep
 theirs. Who comes back then does not send a request into a connection that is closing."""
+_NO_DESCRIPTOR_S = 1.0
+"""Before a worker without descriptors accepts again."""
 
 
 class Server(uvicorn.Server):
@@ -52,6 +54,8 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._settings, self._tell = settings, tell
         self._app, self._health = app, app.state.health
+        self._listeners: list[socket.socket] = []
+        self._accepting: set[asyncio.Task[None]] = set()
         self._end_at = float("inf")
         self._is_orphan = False
 
@@ -75,7 +79,10 @@ class Server(uvicorn.Server):
         os._exit(1 if failure else 0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take signals, which the supervisor blocked, and serve."""
+        """Take signals, which the supervisor blocked, and accept.
+
+        uvloop would accept and drop connections where no descriptor is left.
+        """
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
         Watchdog(
             asyncio.get_running_loop(),
@@ -84,7 +91,11 @@ class Server(uvicorn.Server):
             tell=self._tell,
             leave=self._leave,
         ).start()
-        await super().startup(sockets)
+        await super().startup(sockets=[])
+        self._listeners = sockets or []
+        for listener in self._listeners:
+            listener.setblocking(False)
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Accept requests for the grace period, then end."""
@@ -101,15 +112,43 @@ class Server(uvicorn.Server):
         """Close the port and finish what was accepted, over HTTP and gRPC within the same time."""
         self._health.closing = True
         self._app.state.ending.set()
-        waiting: list[socket.socket] = []
-        for server, listener in zip(self.servers, sockets or [], strict=True):
-            waiting += [] if self._health.failure else _accept_all(listener)
-            server.close()
-        for connection in waiting:
-            with suppress(OSError):  # its client is gone
-                loop = asyncio.get_running_loop()
-                await loop.connect_accepted_socket(self._make_protocol, connection)
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+            while not self._health.failure and self._accept(listener):
+                pass  # the last worker that closes the port would reset what waits
+            listener.close()
+        await asyncio.gather(*self._accepting)
         await super().shutdown(sockets)
+
+    def _accept(self, listener: socket.socket) -> bool:
+        """Accept a connection; whether one waited."""
+        loop = asyncio.get_running_loop()
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:  # another worker was faster
+            return False
+        except OSError as error:  # no descriptor is left
+            log.warning("no connection accepted: %s", error)
+            if loop.remove_reader(listener):
+                loop.call_later(_NO_DESCRIPTOR_S, self._resume, listener)
+            return False
+        connection.setblocking(False)
+        task = loop.create_task(self._begin(connection))
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+        return True
+
+    def _resume(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        """Serve a connection."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(self._make_protocol, connection)
+        except OSError:  # its client is gone
+            connection.close()
 
     def _make_protocol(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -120,14 +159,3 @@ class Server(uvicorn.Server):
         """Drain without grace, because the supervisor is gone."""
         self._is_orphan = self._health.draining = self._health.closing = True
         self._end_at = 0.0
-
-
-def _accept_all(listener: socket.socket) -> list[socket.socket]:
-    """The connections that wait: the last worker that closes the port would reset them."""
-    listener.setblocking(False)
-    connections: list[socket.socket] = []
-    with suppress(OSError):
-        while True:
-            connections.append(listener.accept()[0])
-            connections[-1].setblocking(False)
-    return connections

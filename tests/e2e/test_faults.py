@@ -218,17 +218,15 @@ class SlowBundle:
 
     @property
     def readers(self) -> list[int]:
-        """The workers that copy it."""
-        return [
-            int(path.parts[2])
-            for path in Path("/proc").glob("[0-9]*/fd/*")
-            if os.path.lexists(path) and self._is_copy(path)
-        ]
+        """The workers that copy it, or wait until they may."""
+        if not list(self._folder.glob(f"capsnet-*/copy-*/bundles/{MODEL}")):
+            return []
+        links = [path for path in Path("/proc").glob("[0-9]*/fd/*") if self._is_lock(path)]
+        return [int(path.parts[2]) for path in links]
 
-    def _is_copy(self, path: Path) -> bool:
-        with contextlib.suppress(OSError):
-            target = path.readlink()
-            return target.is_relative_to(self._folder) and target.name == MANIFEST
+    def _is_lock(self, path: Path) -> bool:
+        with contextlib.suppress(OSError):  # it was closed
+            return path.readlink().match(f"{self._folder}/*/lock")
         return False
 
     def write(self) -> None:
