@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
+from starlette.routing import BaseRoute
 
 from model.runtime.cpu import cpu_quota
 from service import VERSION
@@ -114,7 +115,7 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         preparation.start()
         loading = None if health.loaded else asyncio.ensure_future(load())
-        async with serve_grpc(app, settings, has_bundles, ending, health.fail):
+        async with serve_grpc(app, settings, has_bundles, health.fail, ending):
             yield
         if loading:
             loading.cancel()
@@ -148,9 +149,7 @@ def create_app(
         StaticMount(),
     ]
     routes = api_routes(access, max_images=settings.max_pictures)
-    # FastAPI would serialise its document for each request.
-    swagger = [one for one in app.router.routes if getattr(one, "path", "") != app.openapi_url]
-    app.router.routes[:] = [*routes, *v2_routes(), *pages, *swagger]
+    app.router.routes[:] = [*routes, *v2_routes(), *pages, *_swagger(app)]
     app.state.openapi = complete(
         app, {route.operation_id or "": route.problems for route in routes}
     )
@@ -160,6 +159,14 @@ def create_app(
     if engine is not None:
         use(engine)
     return app
+
+
+def _swagger(app: FastAPI) -> list[BaseRoute]:
+    """The files of Swagger UI. FastAPI's own document is left out: it serialises it each time."""
+    mounts = [one for one in app.router.routes if getattr(one, "path", "") != app.openapi_url]
+    for mount in mounts:
+        mount.permission = "key"  # type: ignore[attr-defined]
+    return mounts
 
 
 def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]]:

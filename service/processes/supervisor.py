@@ -260,7 +260,7 @@ class Supervisor(multiprocess.Multiprocess):
 
 
 def _wait_s(process: Process) -> float:
-    return min(_FIRST_WAIT_S * 4 ** (process.failures - 1), _LONGEST_WAIT_S)
+    return min(_FIRST_WAIT_S * 4.0 ** (process.failures - 1), _LONGEST_WAIT_S)
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:
@@ -272,7 +272,7 @@ def _listen(host: str, port: int) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return [
-            socket.create_server(address[:2], family=family, backlog=2048)  # type: ignore[arg-type]
+            socket.create_server(address[:2], family=family, backlog=2048)
             for family, _, _, _, address in found
         ]
     except OSError as error:

@@ -82,14 +82,17 @@ class Worker:
         """
         del metrics, health
         self._loop = asyncio.get_running_loop()
-        digest = self._digest or await asyncio.to_thread(self._copy_first)
-        engine = await self._load(digest)
-        self._status.report(self._slot, digest)
-        while digest != (current := self._snapshots.current or digest):
-            engine.backend.close()
-            digest, engine = current, await self._load(current)
+        digest = self._digest
+        if digest is None:
+            digest = await asyncio.to_thread(self._copy_first)
+        while True:
+            engine = await self._load(digest)
             self._status.report(self._slot, digest)
-        self._digest = digest
+            self._digest = digest
+            if (current := self._snapshots.current or digest) == digest:
+                break
+            engine.backend.close()
+            digest = current
         self._following = asyncio.ensure_future(self._follow())
         self._on_ready()
         return engine

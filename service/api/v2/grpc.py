@@ -80,8 +80,8 @@ async def serve_grpc(
     app: ASGIApp,
     settings: Settings,
     loaded: asyncio.Event,
-    ending: asyncio.Event,
     on_fault: Callable[[str], object],
+    ending: asyncio.Event | None = None,
 ) -> AsyncIterator[None]:
     """Answer calls from when the bundles are loaded; then finish those under way.
 
@@ -91,8 +91,9 @@ async def serve_grpc(
         app: answers the requests that calls become.
         settings: the address, the largest message and the time to finish.
         loaded: set once the bundles are.
-        ending: set when to stop, so that calls finish while requests do.
         on_fault: told why the port cannot be opened.
+        ending: set when to stop, so that calls finish while requests do; else the end is that of
+            the context.
     """
     options = {
         "grpc.max_concurrent_streams": _STREAMS,
@@ -113,6 +114,8 @@ async def serve_grpc(
             return
         await server.start()
         log.info("gRPC: listening on %s", address)
+
+    ending = ending or asyncio.Event()
 
     async def stop() -> None:
         await ending.wait()
