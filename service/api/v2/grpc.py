@@ -86,8 +86,9 @@ async def serve_grpc(
     settings: Settings,
     loaded: asyncio.Event,
     on_fault: Callable[[str], object],
+    ending: asyncio.Event | None = None,
 ) -> AsyncIterator[None]:
-    """Answer calls from when the bundles are loaded; at the end finish those under way.
+    """Answer calls from when the bundles are loaded; then finish those under way.
 
     Until then nothing listens: the port is shared with workers that are ready (SO_REUSEPORT).
 
@@ -96,6 +97,8 @@ async def serve_grpc(
         settings: the address, the largest message and the time to finish.
         loaded: set once the bundles are.
         on_fault: told why the port cannot be opened.
+        ending: set when to stop, so that calls finish while requests do; else the end is that of
+            the context.
     """
     idle_ms = round(1000 * settings.upload_timeout_s)
     options = {
@@ -121,12 +124,19 @@ async def serve_grpc(
         await server.start()
         log.info("gRPC: listening on %s", address)
 
-    starting = asyncio.ensure_future(start())
+    ending = ending or asyncio.Event()
+
+    async def stop() -> None:
+        await ending.wait()
+        starting.cancel()
+        await server.stop(settings.drain_timeout_s)
+
+    starting, stopping = asyncio.ensure_future(start()), asyncio.ensure_future(stop())
     try:
         yield
     finally:
-        starting.cancel()
-        await server.stop(settings.drain_timeout_s)
+        ending.set()
+        await stopping
 
 
 def _handlers(app: ASGIApp) -> grpc.GenericRpcHandler:
