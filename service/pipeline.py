@@ -24,6 +24,8 @@ from service.pictures.preparation import Preparation
 from service.telemetry import timings
 
 log = logging.getLogger(__name__)
+_PART = 32
+"""Images that a large request encodes at a time."""
 
 
 class Capsule(NamedTuple):
@@ -156,8 +158,17 @@ class Pipeline:
         return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
 
     async def encode_all(self, manifest: Manifest, images: Sequence[Floats]) -> Encoding:
-        """Presence (N, K) and poses (N, K, D); raises what went wrong with one of the images."""
-        presence, poses = zip(*map(unwrap, await self.encode(manifest, images)), strict=True)
+        """Presence (N, K) and poses (N, K, D); raises what went wrong with one of the images.
+
+        Rows beyond the first _PART wait behind those that others sent meanwhile, so that nobody
+        waits for all of a large request.
+        """
+        rows: list[Encoding] = []
+        for start in range(0, len(images), _PART):
+            if start:
+                self.job.arrived = time.monotonic()
+            rows += map(unwrap, await self.encode(manifest, images[start : start + _PART]))
+        presence, poses = zip(*rows, strict=True)
         return Encoding(np.stack(presence), np.stack(poses))
 
     async def decode(

@@ -170,6 +170,23 @@ def test_make_takes_no_host_of_the_environment() -> None:
         assert f"CAPSNET_HOST={host} " in shown
 
 
+@pytest.mark.parametrize(
+    ("settings", "words", "port"),
+    [({}, [], 8000), ({"CAPSNET_PORT": "9001"}, [], 9001), ({}, ["PORT=9002"], 9002)],
+)
+def test_make_serves_on_the_port_of_the_settings(
+    settings: dict[str, str], words: list[str], port: int
+) -> None:
+    """And its own variable comes first."""
+    plain = {name: value for name, value in os.environ.items() if name != "CAPSNET_PORT"}
+    for target, shown in (("serve", f"CAPSNET_PORT={port} "), ("ray", f"--port {port} ")):
+        command = ["make", "--dry-run", target, *words]
+        result = subprocess.run(
+            command, cwd=ROOT, env={**plain, **settings}, capture_output=True, text=True, check=True
+        )
+        assert shown in result.stdout
+
+
 @pytest.mark.parametrize("page", pages_with(TRAINING))
 def test_training_understands_its_commands(page: str) -> None:
     """Commands, options, presets and settings exist, and values are of their kind."""

@@ -29,17 +29,27 @@ __all__ = [
     "Meaning",
     "ModelSummary",
     "ModelsAnswer",
+    "MorphAnswer",
+    "Neighbour",
+    "NeighboursAnswer",
     "NoveltyReport",
+    "OcclusionAnswer",
     "PerturbAnswer",
     "Prediction",
+    "Prototype",
     "ReconstructAnswer",
+    "Rival",
+    "RivalsAnswer",
     "RoutingAnswer",
     "RoutingIteration",
+    "RoutingOffAnswer",
+    "RoutingVariant",
     "SampleReport",
     "SamplesAnswer",
     "Segment",
     "SegmentAnswer",
     "SweepAnswer",
+    "TrajectoryAnswer",
     "Votes",
 ]
 
@@ -63,12 +73,18 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
         "target": (0, 999),
     },
     "routing": {"target": (0, 999)},
+    "routing_off": {"target": (0, 999)},
     "equivariance": {
         "start": (-180, 180),
         "stop": (-180, 180),
         "steps": (2, 64),
         "target": (0, 999),
     },
+    "occlusion": {"patch": (1, 64), "stride": (1, 64), "dim": (0, 999), "target": (0, 999)},
+    "trajectory": {"start": (-180, 180), "stop": (-180, 180), "steps": (2, 64), "target": (0, 999)},
+    "rivals": {"count": (1, 64)},
+    "morph": {"steps": (2, 64), "target": (0, 999)},
+    "neighbours": {"count": (1, 20), "target": (0, 999)},
     "overlay": {"dx": (-8, 8), "dy": (-8, 8), "scale": (1, 32)},
 }
 """Least and most of parameters, by method."""
@@ -207,6 +223,24 @@ class RoutingAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class RoutingOffAnswer(Answer):
+    """What the same votes say with other couplings. `length` is as routed."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    variants: list[RoutingVariant]
+    """The first one is as routed."""
+    changed: bool
+    """Whether the labels of any variant are others."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class EquivarianceAnswer(Answer):
     """Length and pose of a class while the image is moved. Lists over steps follow `values`."""
 
@@ -231,6 +265,37 @@ class EquivarianceAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class OcclusionAnswer(Answer):
+    """What changes as a patch of ground hides a part of the image."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    patch: int
+    """Side of the patch, pixels."""
+    stride: int
+    """Pixels from place to place."""
+    dim: int | None = None
+    """The pose dimension that was watched; None: presence."""
+    value: float
+    """Of what was watched, without the patch."""
+    map: Floats
+    """(H, W): how much the value changes where the patch covers a pixel, the mean over its
+    places; negative where it falls."""
+    lowest: float
+    """The value at the place where it falls most."""
+    highest: float
+    """The value at the place where it rises most."""
+    labels: list[list[int]]
+    """(rows, columns) of places: the most present class with the patch there."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SegmentAnswer(Answer):
     """An image of overlapping digits, taken apart."""
 
@@ -242,6 +307,102 @@ class SegmentAnswer(Answer):
     explained_ink: float
     """Share of the ink that is in any mask."""
     fit: FitReport
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrajectoryAnswer(Answer):
+    """The path of a pose while the image is moved. Lists over steps follow `values`."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    transform: str
+    values: Floats
+    lengths: Floats
+    """(steps,), presence of the class."""
+    points: Floats
+    """(steps, 2), centred: the pose in the plane in which it varies most."""
+    explained: Floats
+    """(2,), share of the pose's variance along x and along y."""
+    straightness: float
+    """Distance of the ends over the length of the path, in all dimensions, from 0 to 1."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RivalsAnswer(Answer):
+    """Every class's own reconstruction of the image, the most present class first."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    input: Image.Image
+    """The image as the network saw it."""
+    classes: list[Rival]
+    best_drawn: int
+    """Label, among these, of the smallest error."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MorphAnswer(Answer):
+    """Frames between the poses of two images. `length` and `fit` are of the first image."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    second_length: float
+    """Presence of the class in the second image."""
+    second_fit: FitReport
+    angle_deg: float
+    """Between the two poses."""
+    lengths: Floats
+    """(steps,), presence of the class in each frame, encoded."""
+    labels: list[int]
+    """The most present class of each frame."""
+    frames: list[Image.Image]
+    animation: str
+    """The frames there and back: an animated WebP as data:image/webp;base64,…"""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NeighboursAnswer(Answer):
+    """Training images of a class by the distance of their poses."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    images: str
+    """Among which images, in words."""
+    licence: str
+    """Of the images; empty if none is stated."""
+    source: str
+    drawn: bool
+    """Whether images are drawn by the decoder from their poses, because the bundle has not the
+    images themselves."""
+    typical_distance: float
+    """Median distance, in the class, of a training image from the nearest other one."""
+    neighbours: list[Neighbour]
+    prototypes: list[Prototype]
+    """Those that stand for most images first."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -358,6 +519,23 @@ class HiddenLayer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class RoutingVariant(Answer):
+    """The answer with one kind of couplings."""
+
+    name: str
+    title: str
+    """In words."""
+    labels: list[int]
+    """The most present class; for pairs of digits the two most present ones, by label."""
+    class_names: list[str]
+    """Of the labels."""
+    lengths: Floats
+    """(K,), presence of the classes."""
+    changed: bool
+    """Whether `labels` are others than as routed."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Segment(Answer):
     """One detected class."""
 
@@ -372,6 +550,40 @@ class Segment(Answer):
     """Its capsule, decoded alone."""
     ink_share: float
     """Share of the ink in the mask; shared ink counts in each."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rival(Answer):
+    """What one class would have drawn."""
+
+    label: int
+    class_name: str
+    length: float
+    """Presence of the class, in [0, 1]."""
+    error: float
+    """Share of the image that its reconstruction misses: squared differences over (squared
+    pixels + 1), summed."""
+    reconstruction: Image.Image
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Neighbour(Answer):
+    """A training image of the class."""
+
+    distance: float
+    """Of its pose from this image's, in standard deviations of the class's poses."""
+    image: Image.Image
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prototype(Answer):
+    """A training image that stands for others of the class."""
+
+    distance: float
+    """Of its pose from this image's, in standard deviations of the class's poses."""
+    image: Image.Image
+    share: float
+    """Of the class's images, those it is the nearest prototype of."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -775,6 +987,48 @@ class CapsNetMethods:
             )
         )
 
+    def routing_off(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RoutingOffAnswer:
+        """Ask again with routing switched off.
+
+        Presence from the same votes with uniform couplings, after one iteration, and without the
+        coupling bias, where the network has iterations and a bias. Only the last layer's routing
+        is
+        switched off. The network was trained with it: an answer that changes needed routing as
+        it was
+        learnt; it does not say that a network trained without would be wrong.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/routing-off",
+                RoutingOffAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
     def equivariance(
         self,
         image: ImageLike,
@@ -830,6 +1084,63 @@ class CapsNetMethods:
             )
         )
 
+    def occlusion(
+        self,
+        image: ImageLike,
+        *,
+        patch: int | None = None,
+        stride: int | None = None,
+        dim: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> OcclusionAnswer:
+        """Hide the image patch by patch and encode each.
+
+        The ground is black where strokes are light, and the mean colour of a photograph. A patch
+        makes
+        edges that no training image had, and ink that is seen twice may be hidden without a
+        change:
+        the map shows what this network loses, not what the class is made of.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            patch: side of the patch, pixels of the network's image; by default a fifth of its
+                shorter side.
+            stride: pixels from place to place, at most `patch`; by default a third of it. There
+                are at most 256 places.
+            dim: the pose dimension that is watched, below D; by default the presence.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/occlusion",
+                OcclusionAnswer,
+                {
+                    "patch": patch,
+                    "stride": stride,
+                    "dim": dim,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
     def segment(
         self,
         image: ImageLike,
@@ -862,6 +1173,204 @@ class CapsNetMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def trajectory(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> TrajectoryAnswer:
+        """Follow the pose while the image turns, shifts or grows.
+
+        The path lies in the plane of the two directions along which the pose varies most in
+        these
+        steps: planes of other images or transforms are others. Straight is not right: it says
+        that the
+        transform is one direction of the pose, not that the presence stays.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/trajectory",
+                TrajectoryAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def rivals(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RivalsAnswer:
+        """Decode every class's own capsule of one image.
+
+        Each from the votes of this image. The decoder has learnt poses of classes that are
+        there: what
+        it draws of a short capsule is faint, and its error says how little the class explains,
+        not how
+        near it came.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: classes, the most present first; by default `10`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/rivals",
+                RivalsAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def morph(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> MorphAnswer:
+        """Draw what lies between the poses of two images of one class.
+
+        The direction of the pose goes along the great circle, its length linearly. Each frame is
+        encoded again: where the presence falls, the decoder draws what the encoder does not take
+        for
+        the class. No image is known to lie on the way.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            steps: frames, both ends included; by default `9`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/morph",
+                MorphAnswer,
+                {
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(first), read_image(second)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def neighbours(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> NeighboursAnswer:
+        """Find the training images whose pose is nearest.
+
+        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
+        from
+        them: the network does not compare images. Prototypes are medoids of the class's poses.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: training images, the nearest first; by default `6`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/neighbours",
+                NeighboursAnswer,
+                {
+                    "count": count,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
                 with_images(read_image(image)),
                 timeout_s=timeout_s,
             )
@@ -1330,6 +1839,48 @@ class AsyncCapsNetMethods:
             )
         )
 
+    async def routing_off(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RoutingOffAnswer:
+        """Ask again with routing switched off.
+
+        Presence from the same votes with uniform couplings, after one iteration, and without the
+        coupling bias, where the network has iterations and a bias. Only the last layer's routing
+        is
+        switched off. The network was trained with it: an answer that changes needed routing as
+        it was
+        learnt; it does not say that a network trained without would be wrong.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/routing-off",
+                RoutingOffAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
     async def equivariance(
         self,
         image: ImageLike,
@@ -1385,6 +1936,63 @@ class AsyncCapsNetMethods:
             )
         )
 
+    async def occlusion(
+        self,
+        image: ImageLike,
+        *,
+        patch: int | None = None,
+        stride: int | None = None,
+        dim: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> OcclusionAnswer:
+        """Hide the image patch by patch and encode each.
+
+        The ground is black where strokes are light, and the mean colour of a photograph. A patch
+        makes
+        edges that no training image had, and ink that is seen twice may be hidden without a
+        change:
+        the map shows what this network loses, not what the class is made of.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            patch: side of the patch, pixels of the network's image; by default a fifth of its
+                shorter side.
+            stride: pixels from place to place, at most `patch`; by default a third of it. There
+                are at most 256 places.
+            dim: the pose dimension that is watched, below D; by default the presence.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/occlusion",
+                OcclusionAnswer,
+                {
+                    "patch": patch,
+                    "stride": stride,
+                    "dim": dim,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
     async def segment(
         self,
         image: ImageLike,
@@ -1417,6 +2025,204 @@ class AsyncCapsNetMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def trajectory(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> TrajectoryAnswer:
+        """Follow the pose while the image turns, shifts or grows.
+
+        The path lies in the plane of the two directions along which the pose varies most in
+        these
+        steps: planes of other images or transforms are others. Straight is not right: it says
+        that the
+        transform is one direction of the pose, not that the presence stays.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/trajectory",
+                TrajectoryAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def rivals(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RivalsAnswer:
+        """Decode every class's own capsule of one image.
+
+        Each from the votes of this image. The decoder has learnt poses of classes that are
+        there: what
+        it draws of a short capsule is faint, and its error says how little the class explains,
+        not how
+        near it came.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: classes, the most present first; by default `10`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/rivals",
+                RivalsAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def morph(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> MorphAnswer:
+        """Draw what lies between the poses of two images of one class.
+
+        The direction of the pose goes along the great circle, its length linearly. Each frame is
+        encoded again: where the presence falls, the decoder draws what the encoder does not take
+        for
+        the class. No image is known to lie on the way.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            steps: frames, both ends included; by default `9`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/morph",
+                MorphAnswer,
+                {
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(first), read_image(second)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def neighbours(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> NeighboursAnswer:
+        """Find the training images whose pose is nearest.
+
+        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
+        from
+        them: the network does not compare images. Prototypes are medoids of the class's poses.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: training images, the nearest first; by default `6`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/neighbours",
+                NeighboursAnswer,
+                {
+                    "count": count,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
                 with_images(read_image(image)),
                 timeout_s=timeout_s,
             )
@@ -1763,6 +2569,48 @@ class DrawingsMethods:
             )
         )
 
+    def routing_off(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Ask again with routing switched off.
+
+        Presence from the same votes with uniform couplings, after one iteration, and without the
+        coupling bias, where the network has iterations and a bias. Only the last layer's routing
+        is
+        switched off. The network was trained with it: an answer that changes needed routing as
+        it was
+        learnt; it does not say that a network trained without would be wrong.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/routing-off",
+                RoutingOffAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
     def equivariance(
         self,
         image: ImageLike,
@@ -1818,6 +2666,63 @@ class DrawingsMethods:
             )
         )
 
+    def occlusion(
+        self,
+        image: ImageLike,
+        *,
+        patch: int | None = None,
+        stride: int | None = None,
+        dim: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Hide the image patch by patch and encode each.
+
+        The ground is black where strokes are light, and the mean colour of a photograph. A patch
+        makes
+        edges that no training image had, and ink that is seen twice may be hidden without a
+        change:
+        the map shows what this network loses, not what the class is made of.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            patch: side of the patch, pixels of the network's image; by default a fifth of its
+                shorter side.
+            stride: pixels from place to place, at most `patch`; by default a third of it. There
+                are at most 256 places.
+            dim: the pose dimension that is watched, below D; by default the presence.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/occlusion",
+                OcclusionAnswer,
+                {
+                    "patch": patch,
+                    "stride": stride,
+                    "dim": dim,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
     def segment(
         self,
         image: ImageLike,
@@ -1850,6 +2755,204 @@ class DrawingsMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def trajectory(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Follow the pose while the image turns, shifts or grows.
+
+        The path lies in the plane of the two directions along which the pose varies most in
+        these
+        steps: planes of other images or transforms are others. Straight is not right: it says
+        that the
+        transform is one direction of the pose, not that the presence stays.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/trajectory",
+                TrajectoryAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def rivals(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Decode every class's own capsule of one image.
+
+        Each from the votes of this image. The decoder has learnt poses of classes that are
+        there: what
+        it draws of a short capsule is faint, and its error says how little the class explains,
+        not how
+        near it came.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: classes, the most present first; by default `10`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/rivals",
+                RivalsAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def morph(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Draw what lies between the poses of two images of one class.
+
+        The direction of the pose goes along the great circle, its length linearly. Each frame is
+        encoded again: where the presence falls, the decoder draws what the encoder does not take
+        for
+        the class. No image is known to lie on the way.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            steps: frames, both ends included; by default `9`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/morph",
+                MorphAnswer,
+                {
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(first), read_image(second)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def neighbours(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Find the training images whose pose is nearest.
+
+        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
+        from
+        them: the network does not compare images. Prototypes are medoids of the class's poses.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: training images, the nearest first; by default `6`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/neighbours",
+                NeighboursAnswer,
+                {
+                    "count": count,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
                 with_images(read_image(image)),
                 timeout_s=timeout_s,
             )
@@ -2067,6 +3170,48 @@ class AsyncDrawingsMethods:
             )
         )
 
+    async def routing_off(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Ask again with routing switched off.
+
+        Presence from the same votes with uniform couplings, after one iteration, and without the
+        coupling bias, where the network has iterations and a bias. Only the last layer's routing
+        is
+        switched off. The network was trained with it: an answer that changes needed routing as
+        it was
+        learnt; it does not say that a network trained without would be wrong.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/routing-off",
+                RoutingOffAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
     async def equivariance(
         self,
         image: ImageLike,
@@ -2122,6 +3267,63 @@ class AsyncDrawingsMethods:
             )
         )
 
+    async def occlusion(
+        self,
+        image: ImageLike,
+        *,
+        patch: int | None = None,
+        stride: int | None = None,
+        dim: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Hide the image patch by patch and encode each.
+
+        The ground is black where strokes are light, and the mean colour of a photograph. A patch
+        makes
+        edges that no training image had, and ink that is seen twice may be hidden without a
+        change:
+        the map shows what this network loses, not what the class is made of.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            patch: side of the patch, pixels of the network's image; by default a fifth of its
+                shorter side.
+            stride: pixels from place to place, at most `patch`; by default a third of it. There
+                are at most 256 places.
+            dim: the pose dimension that is watched, below D; by default the presence.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/occlusion",
+                OcclusionAnswer,
+                {
+                    "patch": patch,
+                    "stride": stride,
+                    "dim": dim,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
     async def segment(
         self,
         image: ImageLike,
@@ -2154,6 +3356,204 @@ class AsyncDrawingsMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def trajectory(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Follow the pose while the image turns, shifts or grows.
+
+        The path lies in the plane of the two directions along which the pose varies most in
+        these
+        steps: planes of other images or transforms are others. Straight is not right: it says
+        that the
+        transform is one direction of the pose, not that the presence stays.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/trajectory",
+                TrajectoryAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def rivals(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Decode every class's own capsule of one image.
+
+        Each from the votes of this image. The decoder has learnt poses of classes that are
+        there: what
+        it draws of a short capsule is faint, and its error says how little the class explains,
+        not how
+        near it came.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: classes, the most present first; by default `10`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/rivals",
+                RivalsAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def morph(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Draw what lies between the poses of two images of one class.
+
+        The direction of the pose goes along the great circle, its length linearly. Each frame is
+        encoded again: where the presence falls, the decoder draws what the encoder does not take
+        for
+        the class. No image is known to lie on the way.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            steps: frames, both ends included; by default `9`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/morph",
+                MorphAnswer,
+                {
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(first), read_image(second)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def neighbours(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Find the training images whose pose is nearest.
+
+        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
+        from
+        them: the network does not compare images. Prototypes are medoids of the class's poses.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: training images, the nearest first; by default `6`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/neighbours",
+                NeighboursAnswer,
+                {
+                    "count": count,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
                 with_images(read_image(image)),
                 timeout_s=timeout_s,
             )

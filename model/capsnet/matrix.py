@@ -192,6 +192,8 @@ class MatrixClassCapsules(nn.Module):
         places[:, 0] = rows.repeat_interleave(grid.columns)
         places[:, 1] = columns.repeat(grid.rows)
         self.register_buffer("places", places[:, None], persistent=False)  # (cells, 1, 16)
+        self.couplings = nn.Softmax(dim=-2)
+        """Log scores to assignments, (N, K, I), of every iteration."""
 
     def forward(self, poses: Tensor, activations: Tensor) -> tuple[list[Parents], Tensor]:
         """Route poses (N, cells, D, 4, 4) with activations (N, cells, D).
@@ -212,7 +214,7 @@ class MatrixClassCapsules(nn.Module):
             votes,
             active,
             costs=(self.price, self.saving),
-            share=em.share_among_all,
+            share=self.couplings,
             **_routing(self.config),
         )
         return list(steps), votes

@@ -8,6 +8,7 @@ import { latest } from "./latest.js";
 import { markTarget, showClasses, showPrediction } from "./lengths.js";
 import { lens } from "./lens.js";
 import { comparable, describe, dimensionMeanings, forPhotos, missing, offers } from "./models.js";
+import { showNeighbours } from "./neighbours.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
 import { decoder, hidePose, showEnds, showPose } from "./pose.js";
@@ -85,6 +86,7 @@ function showScene(next, settled = true) {
   if (scene) targetChoice.value = String(scene.target);
   if (!settled) return;
   placeSliders();
+  showNeighbours(scene);
   lenses[active].show(scene);
 }
 

@@ -4,11 +4,12 @@ import { recall, remember } from "./address.js";
 import { ask, Problem, upload } from "./api.js";
 import { make, show } from "./dom.js";
 import { latest } from "./latest.js";
+import { offers } from "./models.js";
 import { complain } from "./notice.js";
 import { fetchSample } from "./samples.js";
 
 /** What the page shows in another way. */
-const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "equivariance", "segment_image"]);
+const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "routing_off", "equivariance", "segment_image"]);
 /** What the page chooses itself. */
 const CHOSEN = new Set(["model", "target", "fit", "polarity", "scale"]);
 const SLIDER_STEPS = 100;
@@ -67,7 +68,7 @@ export async function drawView(view, scene, wanted) {
   const refusal = make("p", { class: "quiet" });
   const result = make("div", {}, image, refusal);
   const controls = view.parameters.filter(({ name }) => !CHOSEN.has(name)).map((one) => control(view, one, scene.model, redraw));
-  const other = view.pictures === 2 && scene.model.samples.length ? secondPicture(view, scene, redraw) : null;
+  const other = view.pictures === 2 ? await secondPicture(view, scene, wanted, redraw) : null;
   const fill = latest(async (_, newest) => {
     result.setAttribute("aria-busy", "true");
     try {
@@ -148,14 +149,28 @@ function fieldOf(schema, id, required) {
   return make("input", { id, type: slides ? "range" : "number", ...bounds });
 }
 
-/** A choice among the network's samples, for views of two pictures. */
-function secondPicture(view, { model, target }, redraw) {
+/** A choice among prototypes of the class, where the bundle has some, and samples, for views of two pictures. */
+async function secondPicture(view, { model, target, picture }, wanted, redraw) {
   const key = `${view.name}.second`;
   const id = `${panelId(view.name)}-second`;
-  const { samples } = model;
-  const choice = make("select", { id }, ...samples.map(({ name }, place) => make("option", { value: place }, name)));
-  const alike = samples.findIndex(({ label }) => label === target);
-  choice.value = recall(key) ?? String(Math.max(alike, 0));
+  const others = [
+    ...(await prototypes(model, target, picture, wanted)),
+    ...model.samples.map((sample) => ({ name: sample.name, alike: sample.label === target, load: () => fetchSample(sample) })),
+  ];
+  const choice = make("select", { id }, ...others.map(({ name }, place) => make("option", { value: place }, name)));
+  choice.value = recall(key) ?? String(Math.max(others.findIndex(({ alike }) => alike), 0));
   choice.addEventListener("change", () => redraw({ [key]: choice.value }));
-  return { picture: () => fetchSample(samples[choice.value]), row: make("div", { class: "choice" }, make("label", { for: id }, "second picture"), " ", choice) };
+  const row = make("div", { class: "choice" }, make("label", { for: id }, "second picture"), " ", choice);
+  return others.length ? { picture: () => others[choice.value].load(), row } : null;
+}
+
+async function prototypes(model, target, picture, wanted) {
+  if (!offers(model, "neighbours")) return [];
+  const query = { model: model.name, target, count: 1 };
+  const answer = await ask("/neighbours", { query, body: upload(picture), wanted });
+  return answer.prototypes.map(({ image }, place) => {
+    const bytes = Uint8Array.from(atob(image.split(",")[1]), (letter) => letter.charCodeAt(0));
+    const name = `prototype ${place + 1} of ${answer.class_name}`;
+    return { name, alike: true, load: () => new Blob([bytes], { type: "image/png" }) };
+  });
 }

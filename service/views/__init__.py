@@ -4,11 +4,17 @@ from service.views import (
     classify,
     decode,
     equivariance,
+    morph,
+    neighbours,
+    occlusion,
     perturb,
     reconstruct,
+    rivals,
     routing,
+    routing_off,
     segment,
     sweep,
+    trajectory,
 )
 from service.views.view import View
 
@@ -19,7 +25,13 @@ VIEWS: list[View] = [
     decode.VIEW,
     sweep.VIEW,
     routing.VIEW,
+    routing_off.VIEW,
     equivariance.VIEW,
+    occlusion.VIEW,
     segment.VIEW,
+    trajectory.VIEW,
+    rivals.VIEW,
+    morph.VIEW,
+    neighbours.VIEW,
 ]
 """In the order in which they are listed and matched: those that are asked most first."""

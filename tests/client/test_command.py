@@ -34,9 +34,15 @@ COMMANDS = {
     "segment": ["segment", FOUR],
     "routing": ["routing", FOUR],
     "equivariance": ["equivariance", FOUR, "--transform", "shift-x", "--steps", "3"],
+    "routing-off": ["routing-off", FOUR],
+    "occlusion": ["occlusion", FOUR, "--patch", "14", "--stride", "14", "--dim", "3"],
+    "trajectory": ["trajectory", FOUR, "--transform", "scale", "--steps", "3"],
+    "rivals": ["rivals", FOUR, "--count", "3"],
+    "morph": ["morph", FOUR, FOUR, "--steps", "3"],
+    "neighbours": ["neighbours", FOUR, "--count", "2"],
     "models": ["models"],
 }
-DRAWING = ["reconstruct", "perturb", "sweep", "segment", "routing", "equivariance"]
+DRAWING = [name for name in COMMANDS if name not in ("classify", "models")]
 
 
 @pytest.fixture

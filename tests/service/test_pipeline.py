@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 from model.runtime import Runtime
@@ -82,6 +83,27 @@ def test_a_drawing_that_would_be_late_is_refused_at_once(inspect: Open) -> None:
         pipeline.admit(1)
     pipeline.release()
     assert (0, 1) == (pipeline.admission.waiting, drawing.waiting)
+
+
+def test_others_go_between_the_rows_of_a_large_request(inspect: Open) -> None:
+    """One that came while a hundred images are encoded does not wait for all of them."""
+    large, small = inspect(), inspect()
+    images = list(np.zeros((100, 1, 28, 28), np.float32))
+    order: list[str] = []
+
+    async def encode(pipeline: Pipeline, count: int, name: str) -> None:
+        encoding = await pipeline.encode_all(pipeline.manifest(None), images[:count])
+        assert (count, 10) == encoding.presence.shape
+        order.append(name)
+
+    async def both() -> None:
+        first = asyncio.create_task(encode(large, 100, "large"))
+        await asyncio.sleep(0)
+        small.job.arrived = time.monotonic()
+        await asyncio.gather(first, encode(small, 1, "small"))
+
+    asyncio.run(both())
+    assert ["small", "large"] == order
 
 
 def test_a_job_waits_no_more_once_its_rows_are_computed(

@@ -48,7 +48,8 @@ def ask(client: TestClient, path: str, family: str, picture: bytes, **query: Any
 @pytest.mark.parametrize(
     ("family", "presence", "offers", "dim"),
     [
-        *((family, "length", ["decode", "trace"], 16) for family in CAPSULES[:3]),
+        ("dynamic", "length", ["decode", "trace", "neighbours"], 16),
+        *((family, "length", ["decode", "trace"], 16) for family in CAPSULES[1:3]),
         ("matrix", "activation", ["decode", "trace"], 16),
         ("baseline", "probability", [], 0),
     ],
