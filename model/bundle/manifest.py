@@ -39,6 +39,8 @@ class Layer:
     """Height and width of what one input capsule sees, in pixels."""
     stride_px: int
     """Pixels from one input capsule's field to the next one's."""
+    offset_px: int = 0
+    """Where the first field begins, down and right; below zero where layers pad the image."""
 
     @property
     def capsules(self) -> int:

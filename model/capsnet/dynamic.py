@@ -15,7 +15,15 @@ from model.capsnet.decoder import Decoder
 from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
 from model.capsnet.routing import by_agreement
 from model.capsnet.squash import length, squash
-from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
+from model.capsnet.stem import (
+    Conv,
+    Geometry,
+    Stem,
+    StemLayer,
+    geometry,
+    initialise,
+    out_channels,
+)
 from model.capsnet.votes import Votes
 from model.capsnet.winograd import WinogradConv2d
 
@@ -28,7 +36,7 @@ where more than 288 capsules vote."""
 class DynamicConfig(NetworkConfig):
     """Sizes of a network with dynamic routing; the defaults are the paper's MNIST network."""
 
-    stem: tuple[Conv, ...] = (Conv(256, 9),)
+    stem: tuple[StemLayer, ...] = (Conv(256, 9),)
     batch_norm: bool = False
     """Batch normalisation after each convolution of the stem."""
     primary_types: int = 32
@@ -73,7 +81,7 @@ class PrimaryCapsules(nn.Module):
         self.config = config
         before = geometry(config.height, config.width, config.stem)
         self.conv = WinogradConv2d(
-            config.stem[-1].channels,
+            out_channels(config.channels, config.stem),
             config.primary_types * config.primary_dim,
             config.primary_kernel,
             config.primary_stride,

@@ -36,8 +36,9 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            positive = all(size > 0 for size in _numbers(value))
-            if not positive and field.name not in self.may_be_zero:
+            if field.name in ("stem", *self.may_be_zero):  # `geometry` checks stems
+                continue
+            if not all(size > 0 for size in _numbers(value)):
                 raise ValueError(f"{field.name} must be positive, got {value!r}")
 
     @property

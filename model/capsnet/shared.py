@@ -17,7 +17,15 @@ from model.capsnet.decoder import Decoder
 from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
 from model.capsnet.routing import kmeans
 from model.capsnet.squash import length
-from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
+from model.capsnet.stem import (
+    Conv,
+    Geometry,
+    Stem,
+    StemLayer,
+    geometry,
+    initialise,
+    out_channels,
+)
 from model.capsnet.votes import Votes
 
 _SUM_STD = 0.04
@@ -29,7 +37,7 @@ about 4 long."""
 class SharedConfig(NetworkConfig):
     """Sizes of a network with shared weights; the defaults are the source's for MNIST."""
 
-    stem: tuple[Conv, ...] = (Conv(64, 3), Conv(64, 3, pool=2), Conv(128, 3), Conv(128, 3))
+    stem: tuple[StemLayer, ...] = (Conv(64, 3), Conv(64, 3, pool=2), Conv(128, 3), Conv(128, 3))
     routing_iterations: int = 3
 
     def __post_init__(self) -> None:
@@ -54,7 +62,7 @@ class SharedCapsNet(Network):
         initialise(self.stem)
         self.votes = Votes(
             None,
-            in_dim=config.stem[-1].channels,
+            in_dim=out_channels(config.channels, config.stem),
             classes=config.num_classes,
             out_dim=config.class_dim,
             std=_SUM_STD / math.sqrt(config.grid.rows * config.grid.columns),

@@ -133,10 +133,10 @@ class CapsuleMap extends SupportMap {
 /** The picture with a grid of cells over it, each around the middle of what its capsules see. */
 class HeatMap extends SupportMap {
   constructor({ layers, width, height }, input, strongest) {
-    const { rows, columns, field_px: field, stride_px: stride } = layers.at(-1);
+    const { rows, columns, field_px: field, stride_px: stride, offset_px: offset } = layers.at(-1);
     super(rows * columns, strongest);
     const share = (length, whole) => `${((100 * length) / whole).toFixed(3)}%`;
-    const start = (field - stride) / 2;
+    const start = offset + (field - stride) / 2;
     Object.assign(this.grid.style, {
       left: share(start, width),
       top: share(start, height),

@@ -308,7 +308,7 @@ def _draw_support(axes: Axes, prepared: Prepared, support: Floats, layer: Layer)
     axes.imshow(ground, extent=(0, width, height, 0), interpolation="nearest")
     # A single cell covers the whole image, which is to be seen all the same.
     tints = _tint(support, opacity=0.9 if support.size > 1 else 0.4)
-    first = (layer.field_px - layer.stride_px) / 2
+    first = layer.offset_px + (layer.field_px - layer.stride_px) / 2
     right, below = (first + layer.stride_px * count for count in (layer.columns, layer.rows))
     axes.imshow(tints, extent=(first, right, below, first), interpolation="nearest")
     axes.set(xlim=(0, width), ylim=(height, 0))

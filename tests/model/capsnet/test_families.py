@@ -91,12 +91,17 @@ def test_sizes_are_positive(family: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "stem", [[[8, 0]], [[0, 3]], [[8, 3, 0]], [[8]], [[8, 3, 1, 1, 1]]], ids=str
+    "stem",
+    [
+        *([], [[8, 0]], [[0, 3]], [[8, 3, 0]], [[8]], [[8, 3, 1, 1, -1]], [[8, 3, 1, 1, 0.5]]),
+        *([[8, 3, 1, 1, 0, 1, "tanh"]], [["residual", 2]], [["whiten", 0]], [["attention"]]),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("family", ["dynamic", "attention", "shared"])
-def test_a_convolution_that_is_none_is_refused(family: str, stem: list[list[int]]) -> None:
-    """A kernel, stride or number of channels of zero, and too few or too many of them."""
-    with pytest.raises(ValueError, match=r"stem|Conv"):
+def test_a_convolution_that_is_none_is_refused(family: str, stem: list[list[Any]]) -> None:
+    """Sizes of zero, too few of them, an unknown kind of layer, and no layer at all."""
+    with pytest.raises(ValueError, match=r"stem|Conv|kernels|Whiten"):
         config_from_dict({"family": family, "stem": stem})
 
 
