@@ -24,10 +24,10 @@ from model.capsnet import Network, build
 from model.capsnet.winograd import WinogradConv2d
 from model.runtime.cpu import open_session
 from model.runtime.runtime import BATCH_ROWS
+from research.controls import register
+from research.tables import TABLES
 from training import speed
 from training.device import keep_freed_memory
-from training.experiments.declare import FAMILIES
-from training.experiments.seeds import register
 from training.graphs import round_weights, write_graphs
 from training.recipes import PRESETS, Recipe
 
@@ -35,7 +35,11 @@ REFERENCE = "paper's CapsNet"
 RECIPES: dict[str, Recipe] = {
     REFERENCE: PRESETS["mnist"],
     "paper's CNN": PRESETS["mnist-baseline"],
-    **{row.title: row.recipe for row in FAMILIES.rows if row.recipe.dataset == "mnist"},
+    **{
+        row.title.removesuffix(", digits"): row.recipe
+        for row in TABLES["families"].rows
+        if row.recipe.dataset == "mnist"
+    },
     **{name: PRESETS[name] for name in ("multimnist-attention", "cifar10")},
 }
 BATCHES = (1, 32)

@@ -19,6 +19,7 @@ from service import VERSION
 from service.api.models import refuse_reload
 from service.api.routes import TAGS, api_routes, largest_job
 from service.api.v2.routes import v2_routes
+from service.drawing import open_pool as open_drawing
 from service.health import Health
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
@@ -34,7 +35,6 @@ from service.processes.status import Status
 from service.settings import Settings, SettingsError
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import telemetry
-from service.views import open_pool as open_drawing
 
 log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 3
@@ -149,7 +149,12 @@ def create_app(
         StaticMount(),
     ]
     routes = api_routes(access, max_images=settings.max_pictures)
-    app.router.routes[:] = [*routes, *v2_routes(), *pages, *_swagger(app)]
+    app.router.routes[:] = [
+        *routes,
+        *v2_routes(grpc=bool(settings.grpc_port)),
+        *pages,
+        *_swagger(app),
+    ]
     app.state.openapi = complete(
         app, {route.operation_id or "": route.problems for route in routes}
     )

@@ -1,9 +1,9 @@
 """Commands and Python in README and docs, executed.
 
 `curl`, `capsnet`, Python and JavaScript ask a real service. `make` tells what it would do; commands
-of `python -m training`, which may take hours, are read by the command line with their presets and
-settings. The tutorial on own pictures is followed from its first line to its last, and that on
-families in test_families.py.
+of `python -m training` and `python -m research`, which may take hours, are read by the command line
+with their presets, settings and rows. The tutorial on own pictures is followed from its first line
+to its last, those on families and on views in test_families.py and test_add_view.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,18 +24,21 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from model.bundle import Bundle
+from research.__main__ import app as research
+from research.__main__ import choose_rows
 from tests.processes import SOURCE, running
 from training.__main__ import app
 from training.recipes import PRESETS, override
 
 ROOT = Path(__file__).parent.parent
 OWN_PICTURES, ADD_FAMILY = "docs/tutorial/own-pictures.md", "docs/tutorial/add-family.md"
+ADD_VIEW = "docs/tutorial/add-view.md"
 PAGES = sorted(
     page.relative_to(ROOT).as_posix()
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
     if page.name not in ("results.md", "log.md")
 )
-OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY)]
+OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY, ADD_VIEW)]
 NOT_RUN = {
     "docker compose": "needs Docker; tests/docker reads the files",
     "kubectl ": "needs a cluster; tests/deploy renders what is applied",
@@ -52,8 +56,8 @@ NOT_RUN = {
     "mkdir -p runs/gpu": "needs the results of a GPU; tests/training/test_gpu_run.py unpacks some",
 }
 """Why commands that begin so are not executed."""
-RUN = ("curl ", "capsnet ", "make ", "python -m training ")
-TRAINING = "python -m training "
+TRAINING, RESEARCH = "python -m training ", "python -m research "
+RUN = ("curl ", "capsnet ", "make ", TRAINING, RESEARCH)
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -166,6 +170,23 @@ def test_make_takes_no_host_of_the_environment() -> None:
         assert f"CAPSNET_HOST={host} " in shown
 
 
+@pytest.mark.parametrize(
+    ("settings", "words", "port"),
+    [({}, [], 8000), ({"CAPSNET_PORT": "9001"}, [], 9001), ({}, ["PORT=9002"], 9002)],
+)
+def test_make_serves_on_the_port_of_the_settings(
+    settings: dict[str, str], words: list[str], port: int
+) -> None:
+    """And its own variable comes first."""
+    plain = {name: value for name, value in os.environ.items() if name != "CAPSNET_PORT"}
+    for target, shown in (("serve", f"CAPSNET_PORT={port} "), ("ray", f"--port {port} ")):
+        command = ["make", "--dry-run", target, *words]
+        result = subprocess.run(
+            command, cwd=ROOT, env={**plain, **settings}, capture_output=True, text=True, check=True
+        )
+        assert shown in result.stdout
+
+
 @pytest.mark.parametrize("page", pages_with(TRAINING))
 def test_training_understands_its_commands(page: str) -> None:
     """Commands, options, presets and settings exist, and values are of their kind."""
@@ -176,6 +197,16 @@ def test_training_understands_its_commands(page: str) -> None:
         with command.make_context(command.name, arguments) as context:
             if preset := context.params.get("preset"):
                 override(PRESETS[preset], context.params["settings"] or ())
+
+
+@pytest.mark.parametrize("page", pages_with(RESEARCH))
+def test_research_understands_its_commands(page: str) -> None:
+    """Commands and options exist, and so do the rows that are named."""
+    for line in commands(page, RESEARCH):
+        name, *arguments = shlex.split(line.removeprefix(RESEARCH))
+        command: Any = get_command(research).commands[name]  # type: ignore[attr-defined]
+        with command.make_context(name, arguments) as context:
+            assert name != "run" or choose_rows(context.params["names"])
 
 
 def test_every_command_is_run_or_said_why_not() -> None:

@@ -113,7 +113,7 @@ def draw_request() -> Figure:
         ("Preparation", "picture to (C, H, W)", "data"),
         ("Batcher", "queue by arrival", "process"),
         ("Runtime", "encode, then decode", "capsule"),
-        ("View", "JSON or PNG", "data"),
+        ("JsonOrPng", "drawn if asked for", "data"),
     )
     return draw_snake([(f"{name}\n{does}", tone) for name, does, tone in steps], (14, 5))
 

@@ -115,13 +115,15 @@ def _members(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str
 
 
 def describe_commands() -> Iterator[str]:
-    """Markdown of every command of `capsnet` and of `python -m training`."""
+    """Markdown of every command of `capsnet`, `python -m training` and `python -m research`."""
     from typer.main import get_command  # noqa: PLC0415  torch is slow to import
 
+    from research.__main__ import app as research_app  # noqa: PLC0415
     from training.__main__ import app  # noqa: PLC0415
 
     yield from _commands(get_command(capsnet_app), "capsnet")
     yield from _commands(get_command(app), "python -m training")
+    yield from _commands(get_command(research_app), "python -m research")
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:

@@ -18,11 +18,9 @@ from model.capsnet import build, family_of
 from training.conclusion import conclude
 from training.data.datasets import DATASETS, load
 from training.data.folder import count_pictures
-from training.data.pairs import validation_pairs
+from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, device_name, joined_processes
-from training.experiments import DataDir
-from training.experiments import app as experiments
 from training.gpu_run import RUNS, GpuRun, preset_of
 from training.learning_set import for_pictures, load_pictures, load_published
 from training.preview import PREVIEW
@@ -40,7 +38,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Train, export and evaluate capsule networks.",
 )
-app.add_typer(experiments, name="experiment")
 console = Console()
 
 BundleDir = Annotated[Path, typer.Argument(help="A folder that `export` wrote.")]
@@ -51,6 +48,9 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the recipe."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+DataDir = Annotated[
+    Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
+]
 _DATA = Path("data")
 
 
@@ -239,22 +239,41 @@ def evaluate(
     validation: Annotated[
         bool, typer.Option("--validation", help="Read held-out training images instead.")
     ] = False,
+    pairs: Annotated[
+        int, typer.Option(min=PUBLISHED_PAIRS, help="Test pairs at each shift, if for pairs.")
+    ] = TEST_PAIRS,
 ) -> None:
     """Read the test split through the bundle, which goes on record, and print the scores."""
-    from training.evaluate import evaluate as score  # noqa: PLC0415  training itself needs no onnx
+    from training.evaluate import Split  # noqa: PLC0415  training itself needs no onnx
+    from training.evaluate import evaluate as score  # noqa: PLC0415  as above
 
     bundle = Bundle.open(bundle_dir)
-    scores = score(bundle, data_dir, split="validation" if validation else "test", folder=data)
+    split: Split = "validation" if validation else "test"
+    scores = score(bundle, data_dir, split=split, folder=data, pairs=pairs)
     console.print(f"{bundle.manifest.name}: {scores.headline()}")
     console.print(scores.table)
 
 
 @app.command()
-def analyse(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
+def analyse(
+    bundle_dir: BundleDir,
+    *,
+    data_dir: DataDir = _DATA,
+    data: DataFolder = None,
+    neighbours: Annotated[
+        bool, typer.Option("--neighbours", help="Only add the training images of /neighbours.")
+    ] = False,
+) -> None:
     """Find out what is inside a bundle, on held-out images; `export` does so too."""
     from training.analysis.bundle import analyse as analysed  # noqa: PLC0415  as above
+    from training.analysis.bundle import analyse_neighbours  # noqa: PLC0415  as above
+    from training.card import write_card  # noqa: PLC0415  as above
 
-    bundle = analysed(Bundle.open(bundle_dir), data_dir, folder=data)
+    bundle = Bundle.open(bundle_dir)
+    if neighbours:
+        write_card(analyse_neighbours(bundle, data_dir, folder=data))
+    else:
+        analysed(bundle, data_dir, folder=data)
     console.print(f"wrote {bundle.path}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -19,8 +18,6 @@ from training.data.pairs import PairSet
 
 BATCH = 100
 """Images that are encoded at a time."""
-_Z = 1.959964
-"""Standard deviations to either side that hold 95 % of a normal distribution."""
 
 Labels = NDArray[np.integer]
 Labelled = Examples | PairSet
@@ -141,20 +138,3 @@ def pick_absent(presence: Floats, labels: Labels) -> NDArray[np.int64]:
     taken = np.concatenate((labels, most_present(presence, 2)), axis=1)
     free = (candidates[:, :, None] != taken[:, None, :]).all(axis=2)  # (N, K - 1)
     return np.asarray(candidates[np.arange(len(labels)), free.argmax(axis=1)])
-
-
-def interval(errors: int, count: int) -> tuple[float, float]:
-    """The 95 % interval of an error, in percent, where `errors` of `count` answers are wrong.
-
-    E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", 1927.
-
-    Raises:
-        ValueError: there are no answers, or fewer than errors.
-    """
-    if not 0 <= errors <= count or count < 1:
-        raise ValueError(f"{errors} of {count} answers cannot be wrong")
-    share, weight = errors / count, _Z**2 / count
-    middle = share + weight / 2
-    reach = math.sqrt(weight * share * (1 - share) + weight**2 / 4)
-    low, high = (100 * (middle + side * reach) / (1 + weight) for side in (-1, 1))
-    return max(low, 0.0), min(high, 100.0)

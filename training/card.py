@@ -10,8 +10,8 @@ import torch
 
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest
 from model.bundle.dimensions import PoseDimension
+from model.bundle.neighbours import NeighbourImages
 from model.capsnet import FAMILIES, build
-from training.answers import interval
 from training.data.datasets import DATASETS
 from training.data.folder import FEW
 from training.figures import MOST_WRONG
@@ -76,6 +76,8 @@ def _sections(bundle: Bundle) -> Iterator[str]:
         yield _novelty(manifest, shown)
     elif manifest.analysed_version and "decode" in manifest.offers and not manifest.mask_threshold:
         yield _NO_NOVELTY
+    if said := manifest.neighbours:
+        yield _NEIGHBOURS.format(images=said.images, licence=_licence(said))
     yield f"## Limits\n\n{_limits(manifest)}"
 
 
@@ -103,7 +105,11 @@ def _facts(bundle: Bundle) -> str:
     manifest, family = bundle.manifest, FAMILIES[bundle.manifest.family]
     channels, height, width = manifest.image_shape
     size_mb = (bundle.path / WEIGHTS).stat().st_size / 1e6
-    offers = {"decode": "reconstruct, perturb and sweep poses", "trace": "trace the routing"}
+    offers = {
+        "decode": "reconstruct, perturb and sweep poses",
+        "trace": "trace the routing",
+        "neighbours": "find the nearest training images",
+    }
     task = "pairs of overlapping digits" if manifest.mask_threshold is not None else "images"
     rows = {
         "task": f"{task} of {manifest.num_classes} classes ({manifest.dataset}), {width}x{height} "
@@ -142,7 +148,7 @@ def _error(manifest: Manifest) -> str:
     for split, name in (("test", "test"), ("validation", "held-out")):
         if f"{split}_errors" in metrics:
             errors, images = metrics[f"{split}_errors"], metrics[f"{split}_images"]
-            low, high = interval(errors, images)
+            low, high = metrics["interval_percent"]
             return (
                 f"{100 * errors / images:.2f} % of {images:,} {name} images "
                 f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong){_seeds(metrics)}"
@@ -157,7 +163,11 @@ def _seeds(metrics: Mapping[str, Any]) -> str:
     if not (seeds := metrics.get("seeds")):
         return ""
     mean, deviation = seeds["mean_percent"], seeds["deviation_percent"]
-    return f"; mean of {seeds['count']} seeds {mean:.2f} ± {deviation:.2f} %"
+    text = f"; mean of {seeds['count']} seeds {mean:.2f} ± {deviation:.2f} %"
+    if "interval_percent" in seeds:
+        low, high = seeds["interval_percent"]
+        text += f" (95 % interval {low:.2f} to {high:.2f} %)"
+    return text
 
 
 def _training(manifest: Manifest) -> Iterator[str]:
@@ -230,11 +240,12 @@ def _scores(manifest: Manifest) -> Iterator[str]:
     yield f"{_sentence(_error(manifest))} {_sentence(metrics.get('protocol', ''))}".strip()
     if shifts := metrics.get("shifts"):
         head = (
-            "| shift | pairs wrong | digits missed | squared error of a digit | IoU of masks | "
-            "`count=auto` wrong for pairs, for single digits |"
+            "| shift | pairs wrong (95 % interval) | digits missed | squared error of a digit | "
+            "IoU of masks | `count=auto` wrong for pairs, for single digits |"
         )
         rows = [
-            f"| {shift} | {one['error_percent']:.2f} % | {one['digit_error_percent']:.2f} % | "
+            f"| {shift} | {one['error_percent']:.2f} % ({_range(one)}) | "
+            f"{one['digit_error_percent']:.2f} % | "
             f"{one['squared_error']:.1f} | {one['mask_iou']:.3f} | "
             f"{one['auto_pair_error_percent']:.1f} %, {one['auto_single_error_percent']:.1f} % |"
             for shift, one in shifts.items()
@@ -253,6 +264,10 @@ def _scores(manifest: Manifest) -> Iterator[str]:
             f"last training images (wrong before {rounding['errors_before']}, after "
             f"{rounding['errors_after']}), which the network was {seen}trained on."
         )
+
+
+def _range(scores: Mapping[str, Any]) -> str:
+    return "{:.2f} to {:.2f}".format(*scores["interval_percent"])
 
 
 def _dimensions(manifest: Manifest) -> str:
@@ -314,6 +329,17 @@ to the kinds below; its hyperparameters were chosen on noise and clothes.
 | images of another kind | images | area under the ROC curve | not novel |
 |---|---|---|---|
 {rows}{figure}"""
+
+
+_NEIGHBOURS = """## Neighbours
+
+`/neighbours` finds the nearest of {images}, by the pose of a class. {licence}"""
+
+
+def _licence(said: NeighbourImages) -> str:
+    if not said.licence:
+        return f"The bundle has their poses alone: {said.source} states no licence for its images."
+    return f"The bundle has thumbnails of them ({said.source}, {said.licence})."
 
 
 def _limits(manifest: Manifest) -> str:

@@ -25,7 +25,6 @@ from training.answers import (
     decode_each,
     evaluating,
     find_wrong,
-    interval,
     is_missed,
     most_present,
     pick_absent,
@@ -35,16 +34,22 @@ from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import (
     PAPER_PERCENT,
     TEST_DIGESTS,
+    TEST_PAIRS,
+    TEST_SEED,
+    VALIDATION_SEED,
+    PairDraw,
     PairSet,
+    make_pairs,
     published_pairs,
     validation_pairs,
 )
 from training.data.source import DatasetError
 from training.figures import draw_wrong
-from training.learning_set import Pictures, load_again
+from training.learning_set import LearningSet, Pictures, load_again
 from training.novelty import novel_percent
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
 from training.recipes import Recipe
+from training.statistics import interval, mean_interval
 
 Split = Literal["test", "validation"]
 THRESHOLDS = [step / 50 for step in range(10, 26)]
@@ -59,7 +64,12 @@ class Scores:
     images: int
     protocol: str
     """Which images they are, and how they were answered."""
+    errors: int
+    """How many answers are wrong."""
+    interval_percent: tuple[float, float]
+    """The 95 % interval of the error."""
     wrong: WrongAnswers
+    """Those to be shown; of pairs, of the first ones alone."""
     table: Table
     """The confusion, or the scores of each shift of pairs."""
     shifts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -67,25 +77,20 @@ class Scores:
     novel_percent: float | None = None
     """Share of the images that are novel, if the bundle has a novelty rule."""
 
-    @property
-    def errors(self) -> int:
-        """How many answers are wrong."""
-        return len(self.wrong.images)
-
     def metrics(self) -> dict[str, Any]:
         """For the manifest, with the protocol that gave them."""
         metrics: dict[str, Any] = {
             f"{self.split}_error_percent": round(100 * self.errors / self.images, 4),
             f"{self.split}_errors": self.errors,
             f"{self.split}_images": self.images,
-            "interval_percent": _rounded(interval(self.errors, self.images)),
+            "interval_percent": _rounded(self.interval_percent),
             "protocol": self.protocol,
         }
         return metrics | ({"shifts": dict(self.shifts)} if self.shifts else {})
 
     def headline(self) -> str:
         """The error in a sentence."""
-        low, high = interval(self.errors, self.images)
+        low, high = self.interval_percent
         return (
             f"{self.errors:,} of {self.images:,} wrong: {100 * self.errors / self.images:.2f} % "
             f"(95 % interval {low:.2f} to {high:.2f})"
@@ -93,7 +98,12 @@ class Scores:
 
 
 def evaluate(
-    bundle: Bundle, data_dir: Path, *, split: Split = "test", folder: Path | None = None
+    bundle: Bundle,
+    data_dir: Path,
+    *,
+    split: Split = "test",
+    folder: Path | None = None,
+    pairs: int = TEST_PAIRS,
 ) -> Scores:
     """Answer a split, one view of each image, through the files that ship.
 
@@ -104,6 +114,8 @@ def evaluate(
     Args:
         split: `validation` is the held-out training images.
         folder: of the pictures by class, if the network was trained on such a folder.
+        pairs: of test digits at each shift, if the network is for pairs; at least the published
+            ones.
 
     Raises:
         DatasetError: there is no such split, its images are not the published ones, or all
@@ -131,8 +143,11 @@ def evaluate(
         reads_of(bundle.path.parent, runs)  # a broken record is noticed before the read
         examples = load(published, "test", data_dir)
         which = "the published test split"
-    score = score_pairs if recipe.task == "pairs" else score_single
-    scores = score(Runtime(bundle), examples, split=split, which=which)
+    runtime = Runtime(bundle)
+    if recipe.task == "pairs":
+        scores = score_pairs(runtime, examples, split=split, which=which, count=pairs)
+    else:
+        scores = score_single(runtime, examples, split=split, which=which)
     if split == "test":
         read = TestRead(
             run=runs[-1].id,
@@ -152,6 +167,15 @@ def evaluate(
 def held_out(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Examples:
     """The training images that `train` holds out, unless all are trained on (`--final`).
 
+    Raises:
+        DatasetError: see `learnt_from`.
+    """
+    return learnt_from(bundle, data_dir, folder=folder).validation
+
+
+def learnt_from(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> LearningSet:
+    """What a bundle's network learnt from, and what `train` holds out.
+
     Args:
         folder: where the pictures are now, if the network was trained on a folder of them.
 
@@ -165,7 +189,7 @@ def held_out(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> E
             name = bundle.manifest.name
             raise DatasetError(f"{name} was trained on a folder of pictures: say where it is")
         pictures = replace(pictures, folder=str(folder or pictures.folder))
-    return load_again(recipe_of(bundle), pictures, data_dir).validation
+    return load_again(recipe_of(bundle), pictures, data_dir)
 
 
 def recipe_of(bundle: Bundle) -> Recipe:
@@ -202,48 +226,101 @@ def score_single(runtime: Runtime, examples: Examples, *, split: Split, which: s
     protocol = f"{which}, through this bundle; one view of each image, one network, float32"
     wrong = find_wrong(examples, presence)
     novel = novel_percent(runtime, scale(examples.images))
-    return Scores(split, len(presence), protocol, wrong, table, novel_percent=novel)
+    errors = len(wrong.images)
+    return Scores(
+        split=split,
+        images=len(presence),
+        protocol=protocol,
+        errors=errors,
+        interval_percent=interval(errors, len(presence)),
+        wrong=wrong,
+        table=table,
+        novel_percent=novel,
+    )
 
 
-def score_pairs(runtime: Runtime, digits: Examples, *, split: Split, which: str) -> Scores:
-    """Name and draw every pair of a fixed set of them once, for each shift that counts.
+def score_pairs(
+    runtime: Runtime, digits: Examples, *, split: Split, which: str, count: int = TEST_PAIRS
+) -> Scores:
+    """Name `count` fixed pairs for each shift that counts, and draw the first of them.
 
-    Those are the published ones of test digits, and the training's of held-out digits.
+    Of test digits the first pairs are the published ones; of held-out digits all are those of the
+    training's validation.
     """
     manifest = runtime.bundle.manifest
-    make, reaches = validation_pairs, [manifest.training["recipe"]["shift_px"]]
+    make, seed, reaches = validation_pairs, VALIDATION_SEED, [recipe_of(runtime.bundle).shift_px]
     if split == "test":
-        make, reaches = published_pairs, list(TEST_DIGESTS)
-    scored = {
-        shift_px: score_shift(runtime, make(digits, size=manifest.height, shift_px=shift_px))
-        for shift_px in reaches
-    }
+        make, seed, reaches = published_pairs, TEST_SEED, list(TEST_DIGESTS)
+    shifts: dict[str, dict[str, Any]] = {}
+    shown = []
+    for shift_px in reaches:
+        drawn = make(digits, size=manifest.height, shift_px=shift_px)
+        total = max(count, len(drawn.labels)) if split == "test" else len(drawn.labels)
+        rows = PairDraw(digits.labels, shift_px=shift_px).draw(total, seed)
+        missed = find_missed(runtime, digits, rows, shift_px=shift_px)
+        scores, examples = score_shift(runtime, drawn)
+        wrong = np.asarray(missed.any(axis=1))
+        shifts[f"{shift_px} px"] = {
+            "pairs": total,
+            "errors": int(wrong.sum()),
+            "error_percent": round(100 * float(wrong.mean()), 4),
+            "interval_percent": _rounded(mean_interval(wrong, rows[:, :2])),
+            "digit_error_percent": round(100 * float(missed.mean()), 4),
+            "drawn_pairs": len(drawn.labels),
+            "drawn_errors": len(examples.images),
+            **scores,
+        }
+        shown.append(examples)
     table = Table(
-        *("pairs", "wrong, %", "digits missed, %", "squared error", "IoU of masks"),
-        *("auto wrong: pairs, %", "singles, %"),
+        *("pairs", "wrong, %", "95 % interval", "digits missed, %"),
+        *("squared error", "IoU of masks", "auto wrong: pairs, %", "singles, %"),
     )
     for name, percent in PAPER_PERCENT.items():
         table.add_row(f"Sabour 2017, {name}", percent)
-    for shift_px, (one, _) in scored.items():
-        keys = ["error_percent", "digit_error_percent", "squared_error", "mask_iou"]
-        keys += ["auto_pair_error_percent", "auto_single_error_percent"]
-        table.add_row(f"this bundle, shift {shift_px} px", *(f"{one[key]:.2f}" for key in keys))
-    first, wrong = next(iter(scored.values()))
+    keys = ["digit_error_percent", "squared_error", "mask_iou"]
+    keys += ["auto_pair_error_percent", "auto_single_error_percent"]
+    for name, one in shifts.items():
+        low, high = one["interval_percent"]
+        cells = [f"{one['error_percent']:.2f}", f"{low:.2f} to {high:.2f}"]
+        table.add_row(f"this bundle, shift {name}", *cells, *(f"{one[key]:.2f}" for key in keys))
+    first = next(iter(shifts.values()))
     protocol = (
         f"{first['pairs']:,} fixed pairs of digits of {which}, for each shift, through this "
-        "bundle; a pair is wrong unless the two most present classes are its two labels; digits "
-        "are decoded from the capsules of the true labels; a mask is where a digit gets "
+        "bundle; a pair is wrong unless the two most present classes are its two labels; the "
+        f"interval is as if digits were drawn anew; {first['drawn_pairs']:,} of the pairs are "
+        "decoded, from the capsules of the true labels; a mask is where a digit gets "
         f"{manifest.mask_threshold:g} of the ink; one network, float32"
     )
-    shifts = {f"{shift_px} px": one for shift_px, (one, _) in scored.items()}
-    return Scores(split, first["pairs"], protocol, wrong, table, shifts)
+    return Scores(
+        split=split,
+        images=first["pairs"],
+        protocol=protocol,
+        errors=first["errors"],
+        interval_percent=tuple(first["interval_percent"]),
+        wrong=shown[0],
+        table=table,
+        shifts=shifts,
+    )
+
+
+def find_missed(
+    runtime: Runtime, digits: Examples, rows: NDArray[np.int64], *, shift_px: int
+) -> NDArray[np.bool_]:
+    """Which digits (N, 2) of pairs are not named; pairs are made a few at a time.
+
+    Args:
+        rows: (N, 6), as `PairDraw.draw` gives them.
+    """
+    size, parts = runtime.bundle.manifest.height, []
+    for some in _slices(rows):
+        pairs = make_pairs(digits, rows[some], size=size, shift_px=shift_px)
+        parts.append(is_missed(runtime.encode(scale(pairs.images)).presence, pairs.labels))
+    return np.concatenate(parts)
 
 
 def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], WrongAnswers]:
-    """Scores of one set of pairs. Digits are decoded from the capsules of the true labels.
+    """Scores of pairs that are drawn. Digits are decoded from the capsules of the true labels.
 
-    - pairs, errors, error_percent, interval_percent: a pair is wrong unless both are named;
-    - digit_error_percent: digits, of a hundred, that were not named;
     - squared_error: of a digit's reconstruction against the digit alone, summed over pixels;
     - mask_iou: intersection over union of a digit's mask and its true ink;
     - true_ink, present_ink: sum of a digit's pixels, and of its reconstruction's;
@@ -251,20 +328,13 @@ def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], Wrong
     - auto_pair_error_percent: pairs in which `count=auto` does not find just these two;
     - auto_single_error_percent: the same of the first digit alone.
 
-    The others are means over digits.
+    All are means over digits.
     """
     parts = [_measure(runtime, pairs.part(some)) for some in _slices(pairs.labels)]
     values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     wrong = find_wrong(pairs, values.pop("presence"))
-    count, errors = len(pairs.labels), len(wrong.images)
     means = {name: round(float(value.mean(dtype=np.float64)), 4) for name, value in values.items()}
-    scores: dict[str, Any] = {
-        "pairs": count,
-        "errors": errors,
-        "error_percent": round(100 * errors / count, 4),
-        "interval_percent": _rounded(interval(errors, count)),
-    }
-    return scores | means, wrong
+    return means, wrong
 
 
 def choose_threshold(network: Network, pairs: PairSet) -> float:
@@ -305,7 +375,6 @@ def _measure(runtime: Runtime, pairs: PairSet) -> dict[str, NDArray[Any]]:
     masks = find_masks(images[:, 0], decoded, threshold=threshold)
     return {
         "presence": presence,
-        "digit_error_percent": 100 * is_missed(presence, pairs.labels),
         "squared_error": np.square(decoded - layers).sum(axis=(2, 3)),
         "mask_iou": measure_overlap(masks, layers),
         "true_ink": layers.sum(axis=(2, 3)),

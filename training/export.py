@@ -28,7 +28,7 @@ from training.card import CURVES
 from training.data.pairs import validation_pairs
 from training.evaluate import evaluate, seen_or_not
 from training.figures import draw_curves
-from training.graphs import OPSET, ExportError, round_weights, write_graphs
+from training.graphs import OPSET, ExportError, fold_norms, round_weights, write_graphs
 from training.learning_set import load_again
 from training.metrics import METRICS
 from training.provenance import reads_of, unseen_by
@@ -113,6 +113,7 @@ def describe(network: Network, **facts: Any) -> Manifest:
     roles = [*network.encoders(), *(parts[offer] for offer in sorted(family.offers))]
     return Manifest(
         family=family.name,
+        family_title=family.title,
         channels=config.channels,
         height=config.height,
         width=config.width,
@@ -141,6 +142,7 @@ def export_bundle(
             cannot capture, or the exported network does not compute what the trained one does.
     """
     network = network.cpu().eval()
+    fold_norms(network)
     rounding = round_measured(network, validation)
     with replacing_folder(target) as folder:
         write_graphs(network, folder)

@@ -6,6 +6,7 @@ import json
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,30 @@ Stored = tuple[int, bytes]
 
 class ExportError(BundleError):
     """The bundle was not written; the message says why."""
+
+
+@torch.no_grad()
+def fold_norms(network: Network) -> None:
+    """Let convolutions do, in place, what the batch normalisation right after them does.
+
+    The normalisation stays and changes nothing, so that exported graphs leave it out, and weights
+    still fit the network. A module lists its children in the order in which it uses them.
+    """
+    for module in network.modules():
+        children = list(module.children())
+        for conv, norm in pairwise(children):
+            if not isinstance(conv, nn.Conv2d) or not isinstance(norm, nn.BatchNorm2d):
+                continue
+            assert norm.running_mean is not None
+            assert norm.running_var is not None
+            assert conv.bias is not None
+            scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+            conv.weight.mul_(scale[:, None, None, None])
+            conv.bias.copy_((conv.bias - norm.running_mean) * scale + norm.bias)
+            norm.running_mean.zero_()
+            norm.running_var.fill_(1 - norm.eps)
+            norm.weight.fill_(1)
+            norm.bias.zero_()
 
 
 @torch.no_grad()

@@ -82,8 +82,14 @@ def load_published(recipe: Recipe, data_dir: Path) -> LearningSet:
     dataset, network = DATASETS[recipe.dataset], recipe.network
     channels, height, width = dataset.image_shape
     sizes = {"channels": channels, "num_classes": len(dataset.class_names)}
-    if recipe.task == "single":  # pairs are larger than their digits
+    if recipe.task == "single":
         sizes |= {"height": height, "width": width}
+    elif network.height < height or (network.height - height) % 2:
+        raise DatasetError(
+            f"pairs of {dataset.name} lie in the middle of squares of {height}, {height + 2}, "
+            f"{height + 4}, ... px, not {network.height}: --set network.height=36 "
+            "--set network.width=36"
+        )
     wrong = {name: size for name, size in sizes.items() if getattr(network, name) != size}
     if wrong:
         settings = " ".join(f"--set network.{name}={size}" for name, size in wrong.items())

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
+from scipy import stats
 
 from model.bundle import Manifest
 from model.bundle.novelty import NoveltyRule, PoseGaussians
@@ -128,10 +129,7 @@ def auc(higher: Scores, lower: Scores) -> float:
 
     The Mann-Whitney statistic over all pairs; ties count half.
     """
-    ordered = np.sort(lower)
-    below = np.searchsorted(ordered, higher, "left")
-    up_to = np.searchsorted(ordered, higher, "right")
-    return float((below + up_to).mean() / (2 * len(ordered)))
+    return float(stats.mannwhitneyu(higher, lower).statistic) / (len(higher) * len(lower))
 
 
 def roc(typical: Scores, others: Scores) -> tuple[Scores, Scores]:

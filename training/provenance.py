@@ -45,6 +45,8 @@ class Run:
     """Step whose weights were kept as the best ones on held-out images; 0 if the last ones were."""
     taken: tuple[str, ...] = ()
     """Names of the weights that the next run took from it; empty if it took all."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    """All of it, as `training.recipes.Recipe.to_dict` gives it; empty where it was not recorded."""
 
     def __str__(self) -> str:
         return f"{self.preset}, seed {self.seed}, {self.steps:,} steps"

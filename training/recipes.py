@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -18,7 +18,7 @@ from model.capsnet.families import config_from_dict, config_to_dict, family_of
 from model.capsnet.matrix import MatrixConfig
 from model.capsnet.network import NetworkConfig
 from model.capsnet.shared import SharedConfig
-from model.capsnet.stem import Conv
+from model.capsnet.stem import Conv, Residual, StemLayer, Whiten, layer_from_json
 from training.data.augment import Augmentation, Pad
 
 TaskName = Literal["single", "pairs"]
@@ -36,8 +36,27 @@ RECONSTRUCTION_CODE = 0.01
 classes too, so that its reconstruction weighs twenty times as much."""
 _CHOICES = (
     *(("task", TaskName), ("loss", LossName), ("schedule", Schedule), ("pad", Pad)),
-    *(("convolutions", Precision), ("votes", Precision), ("keep", Kept)),
+    *(("convolutions", Precision), ("votes", Precision), ("keep", Kept), ("decoder", Precision)),
 )
+
+
+_POSITIVE = (lambda value: 0 < value < math.inf, "positive")
+_COUNT = (lambda value: value >= 1, "at least 1")
+_NOT_NEGATIVE = (lambda value: 0 <= value < math.inf, "zero or more")
+_SHARE = (lambda value: 0 <= value <= 1, "between 0 and 1")
+_PART = (lambda value: 0 < value <= 1, "above 0 and at most 1")
+_DECAY = (lambda value: 0 <= value < 1, "zero or more, below 1")
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    **dict.fromkeys(("epochs", "learning_rate"), _POSITIVE),
+    **dict.fromkeys(("batch_size", "decay_steps", "spread_steps"), _COUNT),
+    **dict.fromkeys(("shift_px", "erase_px", "cutout_px", "elastic_px"), _NOT_NEGATIVE),
+    **dict.fromkeys(("warmup_steps", "absent_weight", "reconstruction_weight"), _NOT_NEGATIVE),
+    **dict.fromkeys(("muon_rate", "muon_votes"), _NOT_NEGATIVE),
+    **dict.fromkeys(("decay_rate", "reconstruction_share"), _PART),
+    **dict.fromkeys(("average_decay", "muon_momentum"), _DECAY),
+    "affine": _SHARE,
+}
+"""What each number may be."""
 
 
 class SettingError(ValueError):
@@ -64,6 +83,8 @@ class Recipe(Augmentation):
     """Steps over which the margin of the spread loss rises: see `training.losses`."""
     reconstruction_weight: float = RECONSTRUCTION_TEXT
     """Of the squared error summed over pixels; zero trains no decoder."""
+    reconstruction_share: float = 1.0
+    """Of each batch that is reconstructed, which saves time."""
     detach_poses: bool = False
     """Whether the decoder gets detached poses, so that its loss does not reach the encoder."""
     frozen: tuple[str, ...] = ()
@@ -72,6 +93,13 @@ class Recipe(Augmentation):
     """Of all training images once, or of 100,000 pairs."""
     learning_rate: float = 1e-3
     """Of Adam, at its highest."""
+    muon_rate: float = 0.0
+    """Of Muon, at its highest, for convolutions with several input channels; zero leaves them to
+    Adam. It rises and falls as Adam's does: see `training.muon`."""
+    muon_momentum: float = 0.95
+    muon_votes: float = 0.0
+    """Muon's rate for the transformation matrices of dynamic and self-attention routing, as a
+    multiple of Adam's; zero leaves them to Adam."""
     schedule: Schedule = "cosine"
     """Cosine falls to zero at the last step; exponential multiplies by `decay_rate`."""
     decay_rate: float = 0.96
@@ -84,6 +112,8 @@ class Recipe(Augmentation):
     votes: Precision = "float32"
     """Of products with the transformation matrices in training, by dynamic and self-attention
     routing; other families know float32 alone."""
+    decoder: Precision = "float32"
+    """Of the decoder in training, on a CPU with instructions for bfloat16."""
     average_decay: float = 0.0
     """Decay of the exponential moving average of the weights (lower in the first steps), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""
@@ -93,24 +123,30 @@ class Recipe(Augmentation):
     errors on held-out images, where some are held out."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.epochs < math.inf or self.batch_size < 1 or self.learning_rate <= 0:
-            raise ValueError("epochs, batch size and learning rate must be positive and finite")
-        least = min(self.shift_px, self.erase_px, self.warmup_steps, self.reconstruction_weight)
-        if least < 0:
-            raise ValueError("shift, erasing, warm-up and reconstruction weight are not negative")
-        if min(self.decay_steps, self.spread_steps) < 1:
-            raise ValueError("decay steps and spread steps are at least one")
-        if not 0 <= self.average_decay < 1:
-            raise ValueError("the decay of the average must be in [0, 1)")
-        if not 0 <= self.affine <= 1 or self.elastic_px < 0:
-            raise ValueError("the affine share must be in [0, 1], elastic pixels not negative")
+        for name, (allowed, rule) in _RANGES.items():
+            if not allowed(getattr(self, name)):
+                raise ValueError(f"{name} must be {rule}, not {getattr(self, name)}")
         for name, kind in _CHOICES:
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} is one of {', '.join(get_args(kind))}")
         if self.loss == "cross-entropy" and not self.network.has_logits:
             raise ValueError("cross-entropy is a baseline's loss; others have margin or spread")
-        if self.task == "pairs" and (self.flip or self.erase_px or self.pad != "zero"):
-            raise ValueError("pairs allow neither flip nor erase_px, and pad must be zero")
+        self._check_family()
+        if self.task == "pairs":
+            self._check_pairs()
+
+    def _check_family(self) -> None:
+        factored = isinstance(self.network, DynamicConfig | AttentionConfig)
+        if not factored and (self.votes != "float32" or self.muon_votes):
+            raise ValueError("votes and muon_votes are for dynamic and self-attention routing")
+
+    def _check_pairs(self) -> None:
+        if self.flip or self.erase_px or self.cutout_px or self.pad != "zero":
+            raise ValueError("pairs allow no flip, erase_px or cutout_px, and pad must be zero")
+        if self.loss == "spread":
+            raise ValueError("the spread loss is for one class in an image: pairs have two")
+        if self.network.height != self.network.width:
+            raise ValueError("pairs are square: height and width must be equal")
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON-ready values."""
@@ -194,6 +230,8 @@ def _word(text: str) -> Any:
 
 def _typed(given: Any, kind: Any) -> Any:
     """A JSON value as one of a kind; TypeError or ValueError where it is none."""
+    if kind == StemLayer:
+        return layer_from_json(given)
     if get_origin(kind) is Literal:
         allowed = given in get_args(kind)
     elif get_origin(kind) is tuple:
@@ -201,8 +239,6 @@ def _typed(given: Any, kind: Any) -> Any:
         if not isinstance(given, list) or (others != [...] and len(given) != 1 + len(others)):
             raise ValueError
         return tuple(_typed(one, each) for one in given)
-    elif hasattr(kind, "_fields"):  # a named tuple, of whole numbers as all of them here
-        return kind(*(_typed(one, int) for one in given))
     elif kind is float:
         given = float(given) if type(given) is int else given
         allowed = type(given) is float and math.isfinite(given)
@@ -220,8 +256,8 @@ def _describe(kind: Any) -> str:
         each, *others = get_args(kind)
         count = "some" if others == [...] else str(1 + len(others))
         return f"a list of {count}, each {_describe(each)}"
-    if hasattr(kind, "_fields"):
-        return f"[{', '.join(kind._fields)}]"
+    if kind == StemLayer:
+        return '[channels, kernel, stride, ...], ["residual"] or ["whiten", kernel]'
     return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
 
 
@@ -252,7 +288,25 @@ _MULTIMNIST = Recipe(
     warmup_steps=500,
     shift_px=4,
 )
-_PAIR_STEM = (Conv(32, 5), Conv(64, 3, 2), Conv(64, 3), Conv(128, 3, 2))
+_PAIR_STEM = (
+    *(Conv(32, 5, 2), Conv(64, 3), Residual()),
+    *(Conv(128, 3, 2), Residual(), Residual(), Conv(64, 1, activation="none")),
+)
+_MUON: dict[str, Any] = {"muon_rate": 0.03, "muon_votes": 0.2}
+
+
+def _stages(*widths: int) -> tuple[StemLayer, ...]:
+    """Whitening, then for each width two convolutions that halve the image between them."""
+    stages = (
+        (
+            Conv(width, 3, padding=1, max_pool=2, activation="gelu"),
+            Conv(width, 3, padding=1, activation="gelu"),
+        )
+        for width in widths
+    )
+    return (Whiten(), *(conv for stage in stages for conv in stage))
+
+
 _PLAIN: dict[str, Any] = {"affine": 0.0, "elastic_px": 0.0}
 _CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True, **_PLAIN, **_AVERAGED}
 _PICTURE_STEM = (Conv(64, 3), Conv(64, 3), Conv(128, 3, 2), Conv(128, 3))
@@ -305,19 +359,42 @@ _PRESETS = (
         _ATTENTION,
         name="multimnist-attention",
         task="pairs",
-        network=AttentionConfig(height=36, width=36, stem=_PAIR_STEM, primary="spatial"),
-        epochs=50,
+        network=AttentionConfig(
+            height=36, width=36, stem=_PAIR_STEM, norm_first=True, primary="spatial"
+        ),
+        epochs=25,
         shift_px=4,
+        reconstruction_share=0.25,
+        decoder="bfloat16",
+        **_MUON,
         **_PLAIN,
     ),
-    replace(_ATTENTION, name="fashion-mnist-attention", epochs=30, **_CLOTHES),
+    replace(
+        _ATTENTION,
+        name="fashion-mnist-attention",
+        network=AttentionConfig(stem=_stages(48, 160, 160), norm_first=True, primary="spatial"),
+        epochs=20,
+        batch_size=128,
+        pad="reflect",
+        flip_alternates=True,
+        muon_rate=0.03,
+        reconstruction_share=0.25,
+        decoder="bfloat16",
+        **_CLOTHES,
+    ),
     replace(
         _PICTURES,
         name="cifar10",
         dataset="cifar-10",
         network=replace(
-            _PICTURE_NETWORK, stem=(*_PICTURE_STEM, Conv(96, 3, 2)), decoder_hidden=(256, 64)
+            _PICTURE_NETWORK, stem=_stages(64, 192, 192), norm_first=True, decoder_hidden=(256, 64)
         ),
+        epochs=24,
+        batch_size=128,
+        shift_px=4,
+        flip_alternates=True,
+        cutout_px=12,
+        muon_rate=0.03,
     ),
     _PICTURES,
     Recipe(

@@ -22,11 +22,14 @@ from model import find
 from model.bundle import MANIFEST, Bundle, BundleError
 from model.bundle.atomic_file import replacing
 from model.capsnet import Network, build
+from model.capsnet.stem import fit_whitening
 from model.capsnet.votes import Votes
 from model.capsnet.weights import read
+from model.preprocess import WHITE
 from training.data.datasets import Examples
 from training.device import convolution_precision, device_name
 from training.learning_set import Pictures
+from training.muon import Muon, matrices_of
 from training.provenance import Run, runs_of
 from training.recipes import Recipe
 
@@ -41,6 +44,8 @@ _UNREADABLE = (
 )
 """What reading a file may raise that is no checkpoint."""
 LOCK = ".lock"
+_WHITENED = 1000
+"""Training images that decide a whitening layer's weights."""
 
 
 class TrainingError(Exception):
@@ -76,7 +81,9 @@ class Checkpoint:
     trained: dict[str, Any] | None
     """The trained weights, where `network` has their average."""
     optimiser: dict[str, Any]
-    """Its state; empty where the run is complete and nothing goes on, or where it was cut."""
+    """Adam's state; empty where the run is complete and nothing goes on, or where it was cut."""
+    muon: dict[str, Any] = field(default_factory=dict)
+    """Muon's state, where it trains some weights; empty as Adam's is."""
     best: Best | None = None
     """Where the recipe keeps the best weights, and the run goes on."""
     unlogged: dict[str, float] = field(default_factory=dict)
@@ -97,7 +104,7 @@ class Checkpoint:
             name: tensor.half() if tensor.numel() >= LARGE else tensor
             for name, tensor in self.network.items()
         }
-        return replace(self, network=network, trained=None, optimiser={}, best=None)
+        return replace(self, network=network, trained=None, optimiser={}, muon={}, best=None)
 
     def save(self, path: Path) -> None:
         """Write to `path` in one step, so that a kill leaves the old file or the new one."""
@@ -216,8 +223,15 @@ class TrainingState:
             if isinstance(module, Votes):
                 module.training_dtype = getattr(torch, recipe.votes)
         self._frozen = freeze(self.network, recipe.frozen)
+        some = plan.training.images[:: max(1, len(plan.training.labels) // _WHITENED)][:_WHITENED]
+        fit_whitening(self.network, torch.tensor(some, device=device).float() / WHITE)
+        matrices = matrices_of(
+            self.network, convolutions=recipe.muon_rate > 0, votes=recipe.muon_votes > 0
+        )
+        self.muon = Muon(matrices, momentum=recipe.muon_momentum) if matrices else None
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
-        self.optimiser = torch.optim.Adam(trained, lr=recipe.learning_rate, eps=1e-8, fused=True)
+        rest = [weight for weight in trained if weight not in matrices]
+        self.optimiser = torch.optim.Adam(rest, lr=recipe.learning_rate, eps=1e-8, fused=True)
         decay = recipe.average_decay
         self._average = RunningAverage(self.network, decay=decay) if decay else None
         self.run = Run(
@@ -227,6 +241,7 @@ class TrainingState:
             task=recipe.task,
             seed=plan.seed,
             held_out=plan.held_out,
+            recipe=json.loads(json.dumps(recipe.to_dict())),
         )
         self._before: tuple[Run, ...] = ()
         self.best: Best | None = None
@@ -238,9 +253,15 @@ class TrainingState:
         return self.network if self._average is None else self._average.network
 
     def begin_step(self, rate: float) -> None:
-        """Make the network ready to be trained at a learning rate."""
+        """Make the network ready to be trained at a learning rate, Adam's."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate
+        if self.muon is not None:
+            recipe = self._plan.recipe
+            self.muon.set_rates(
+                convolutions=rate * recipe.muon_rate / recipe.learning_rate,
+                votes=rate * recipe.muon_votes,
+            )
         torch.manual_seed(self.run.seed * 1_000_003 + self.run.steps)  # of dropout
         self.network.train()
         for module in self._frozen:
@@ -249,6 +270,8 @@ class TrainingState:
     def end_step(self) -> None:
         """Move the weights along their gradient."""
         self.optimiser.step()
+        if self.muon is not None:
+            self.muon.step()
         run = self.run
         if self._average is not None:
             self._average.add(self.network, step=run.steps)
@@ -325,6 +348,7 @@ class TrainingState:
             network=network,
             trained=None if complete or self._average is None else self.network.state_dict(),
             optimiser={} if complete else self.optimiser.state_dict(),
+            muon={} if complete or self.muon is None else self.muon.state_dict(),
             best=None if complete else best,
             unlogged=self.unlogged,
         ).save(self._plan.checkpoint_path)
@@ -353,6 +377,8 @@ class TrainingState:
             self.result.load_state_dict(saved.network)
             if saved.optimiser:
                 self.optimiser.load_state_dict(saved.optimiser)
+            if saved.muon and self.muon is not None:
+                self.muon.load_state_dict(saved.muon)
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} does not fit: {error}") from error
         self.run, self._before = run, tuple(before)
@@ -396,7 +422,8 @@ def freeze(network: Network, parts: tuple[str, ...]) -> list[nn.Module]:
             known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
             raise TrainingError(f"{prefix[:-1]} is no part of the network; it has {known}")
     for name, weight in network.named_parameters():
-        weight.requires_grad_(not f"{name}.".startswith(prefixes))
+        if f"{name}.".startswith(prefixes):
+            weight.requires_grad_(False)
     if not any(weight.requires_grad for weight in network.parameters()):
         raise TrainingError("everything is frozen, so nothing can be trained")
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from training.answers import error_percent, is_missed, measure_presence
 from training.data.augment import BatchStream, RowStream
 from training.data.datasets import Examples
 from training.data.pairs import PairStream, validation_pairs
-from training.device import convolution_precision
+from training.device import convolution_precision, has_bfloat16
 from training.losses import Losses, classification_loss, reconstruction_loss
 from training.preview import draw_preview
 from training.recipes import Recipe, TaskName
@@ -31,6 +32,7 @@ class Task(ABC):
         self._classify = classification_loss(recipe)
         self._rounds = convolution_precision(recipe.convolutions, device) == "bfloat16"
         """Whether convolutions are in bfloat16, whose gradients need no scale."""
+        self._rounds_decoder = recipe.decoder == "bfloat16" and has_bfloat16(device)
 
     @abstractmethod
     def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
@@ -65,9 +67,13 @@ class Task(ABC):
         present = torch.zeros_like(scores).scatter_(1, labels, 1)
         losses: Losses = {recipe.loss: self._classify(scores, present, step)}
         if recipe.reconstruction_weight and "decode" in family_of(recipe.network).offers:
-            own = poses.take_along_dim(labels[..., None], dim=1).flatten(0, 1)  # (B L, D)
-            decoded = network.decode(own.detach() if recipe.detach_poses else own, labels.flatten())
-            losses["reconstruction"] = reconstruction_loss(decoded.reshape_as(layers), layers)
+            count = math.ceil(recipe.reconstruction_share * len(labels))
+            shown, classes = layers[:count], labels[:count]
+            own = poses[:count].take_along_dim(classes[..., None], dim=1).flatten(0, 1)  # (B L, D)
+            own = own.detach() if recipe.detach_poses else own
+            with torch.autocast(self._device.type, torch.bfloat16, enabled=self._rounds_decoder):
+                decoded = network.decode(own, classes.flatten())
+            losses["reconstruction"] = reconstruction_loss(decoded.float().view_as(shown), shown)
         return losses
 
 

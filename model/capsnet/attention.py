@@ -14,7 +14,15 @@ from model.capsnet.decoder import Decoder
 from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
 from model.capsnet.routing import attention
 from model.capsnet.squash import length, squash_exponential
-from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
+from model.capsnet.stem import (
+    Conv,
+    Geometry,
+    Stem,
+    StemLayer,
+    geometry,
+    initialise,
+    out_channels,
+)
 from model.capsnet.votes import Votes
 
 _SUM_STD = 0.4
@@ -26,7 +34,9 @@ same scale for any number of them and does not saturate the squash."""
 class AttentionConfig(NetworkConfig):
     """Sizes of a network with self-attention routing; the defaults are the paper's for MNIST."""
 
-    stem: tuple[Conv, ...] = (Conv(32, 5), Conv(64, 3), Conv(64, 3), Conv(128, 3, 2))
+    stem: tuple[StemLayer, ...] = (Conv(32, 5), Conv(64, 3), Conv(64, 3), Conv(128, 3, 2))
+    norm_first: bool = False
+    """Whether batch normalisation comes before each activation, not after it as in the paper."""
     primary: Literal["depthwise", "spatial"] = "depthwise"
     """`depthwise` filters each channel by a kernel as large as the grid, so that each type is one
     capsule; `spatial` keeps a capsule of each type in every cell."""
@@ -36,9 +46,9 @@ class AttentionConfig(NetworkConfig):
         super().__post_init__()
         if self.primary not in ("depthwise", "spatial"):
             raise ValueError("primary is depthwise or spatial")
-        if self.stem[-1].channels % self.primary_dim:
-            raise ValueError("the stem's channels must be a multiple of primary_dim")
         _ = self.grid
+        if self.features % self.primary_dim:
+            raise ValueError("the stem's channels must be a multiple of primary_dim")
 
     @property
     def grid(self) -> Geometry:
@@ -50,9 +60,14 @@ class AttentionConfig(NetworkConfig):
         return Geometry(rows=1, columns=1, field_px=field, stride_px=field)
 
     @property
+    def features(self) -> int:
+        """Channels of the stem's output."""
+        return out_channels(self.channels, self.stem)
+
+    @property
     def primary_types(self) -> int:
         """Capsules in each cell."""
-        return self.stem[-1].channels // self.primary_dim
+        return self.features // self.primary_dim
 
     @property
     def num_primary(self) -> int:
@@ -77,7 +92,7 @@ class DepthwiseCells(nn.Module):
 
 
 class AttentionCapsNet(Network):
-    """Four convolutions, primary capsules, self-attention to class capsules, decoder (figure 2)."""
+    """Convolutions, primary capsules, self-attention to class capsules, decoder (figure 2)."""
 
     config: AttentionConfig
 
@@ -85,11 +100,14 @@ class AttentionCapsNet(Network):
         super().__init__()
         self.config = config
         cells = geometry(config.height, config.width, config.stem)
-        channels = config.stem[-1].channels
-        self.stem = Stem(config.channels, config.stem, batch_norm=True)
+        self.stem = Stem(
+            config.channels, config.stem, batch_norm=True, norm_first=config.norm_first
+        )
         initialise(self.stem)
         depthwise = config.primary == "depthwise"
-        self.depthwise = DepthwiseCells(channels, cells.rows * cells.columns) if depthwise else None
+        self.depthwise = (
+            DepthwiseCells(config.features, cells.rows * cells.columns) if depthwise else None
+        )
         self.votes = Votes(
             config.num_primary,
             in_dim=config.primary_dim,
@@ -99,6 +117,7 @@ class AttentionCapsNet(Network):
         )
         self.prior = nn.Parameter(torch.zeros(config.num_classes, config.num_primary))
         """B, (K, I): added to the couplings."""
+        self.routing = attention.Routing()
         self.decoder = Decoder(config)
 
     @property
@@ -111,13 +130,13 @@ class AttentionCapsNet(Network):
         capsules = self._primary(images)
         with torch.autocast(capsules.device.type, enabled=False):
             votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
-            poses = attention.route(votes, self.prior)
+            poses = self.routing(votes, self.prior)
             return Encoding(length(poses), poses)
 
     def trace(self, images: Tensor) -> Trace:
         """Encode images (N, C, H, W) and keep the one iteration of routing."""
         primary = self._primary(images)
-        return Trace(attention.trace(self.votes(primary), self.prior, length(primary)))
+        return Trace(self.routing.trace(self.votes(primary), self.prior, length(primary)))
 
     def _primary(self, images: Tensor) -> Tensor:
         """(N, C, H, W) images to (N, I, primary_dim) capsules, squashed."""

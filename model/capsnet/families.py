@@ -12,7 +12,7 @@ from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
 from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
 from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.shared import SharedCapsNet, SharedConfig
-from model.capsnet.stem import Conv
+from model.capsnet.stem import layer_from_json
 
 Offer = Literal["decode", "trace"]
 Presence = Literal["length", "activation", "probability"]
@@ -125,4 +125,4 @@ def _typed(key: str, value: Any) -> Any:
     """JSON's lists as the tuples that configurations have."""
     if not isinstance(value, (list, tuple)):
         return value
-    return tuple(Conv(*one) for one in value) if key == "stem" else tuple(value)
+    return tuple(map(layer_from_json, value)) if key == "stem" else tuple(value)

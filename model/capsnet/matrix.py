@@ -24,7 +24,15 @@ from model.capsnet.network import (
 )
 from model.capsnet.routing import em
 from model.capsnet.routing.em import Parents, Windows
-from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
+from model.capsnet.stem import (
+    Conv,
+    Geometry,
+    Stem,
+    StemLayer,
+    geometry,
+    initialise,
+    out_channels,
+)
 
 SIDE = 4
 """Of a pose matrix."""
@@ -37,7 +45,7 @@ _ABSENT_LOGIT = -2.0
 class MatrixConfig(NetworkConfig):
     """Sizes of a network of matrix capsules; the defaults are the paper's larger one."""
 
-    stem: tuple[Conv, ...] = (Conv(32, 5, 2),)
+    stem: tuple[StemLayer, ...] = (Conv(32, 5, 2),)
     """A is the channels of the last convolution."""
     primary_types: int = 32
     """B."""
@@ -55,6 +63,8 @@ class MatrixConfig(NetworkConfig):
         super().__post_init__()
         if self.class_dim != SIDE**2:
             raise ValueError(f"matrix capsules have poses of {SIDE**2} numbers")
+        if not self.conv_caps:
+            raise ValueError("conv_caps has at least one layer")
         _ = self.grids
 
     @property
@@ -73,7 +83,7 @@ class PrimaryMatrixCapsules(nn.Module):
         super().__init__()
         self.types = config.primary_types
         sizes = SIDE**2 * self.types, self.types
-        channels = config.stem[-1].channels
+        channels = out_channels(config.channels, config.stem)
         self.conv = nn.Conv2d(channels, sum(sizes), 1)
         self.norm = nn.BatchNorm2d(sum(sizes)) if config.batch_norm else None
         nn.init.trunc_normal_(self.conv.weight, std=0.5 / channels**0.5)
@@ -175,13 +185,15 @@ class MatrixClassCapsules(nn.Module):
         self.price = nn.Parameter(torch.zeros(config.num_classes))
         self.saving = nn.Parameter(torch.full((config.num_classes,), _ABSENT_LOGIT))
         rows, columns = (
-            (torch.arange(count) * grid.stride_px + grid.field_px / 2) / pixels
+            (torch.arange(count) * grid.stride_px + grid.offset_px + grid.field_px / 2) / pixels
             for count, pixels in ((grid.rows, config.height), (grid.columns, config.width))
         )
         places = torch.zeros(self.cells, SIDE**2)
         places[:, 0] = rows.repeat_interleave(grid.columns)
         places[:, 1] = columns.repeat(grid.rows)
         self.register_buffer("places", places[:, None], persistent=False)  # (cells, 1, 16)
+        self.couplings = nn.Softmax(dim=-2)
+        """Log scores to assignments, (N, K, I), of every iteration."""
 
     def forward(self, poses: Tensor, activations: Tensor) -> tuple[list[Parents], Tensor]:
         """Route poses (N, cells, D, 4, 4) with activations (N, cells, D).
@@ -202,7 +214,7 @@ class MatrixClassCapsules(nn.Module):
             votes,
             active,
             costs=(self.price, self.saving),
-            share=em.share_among_all,
+            share=self.couplings,
             **_routing(self.config),
         )
         return list(steps), votes

@@ -17,7 +17,15 @@ from model.capsnet.decoder import Decoder
 from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
 from model.capsnet.routing import kmeans
 from model.capsnet.squash import length
-from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
+from model.capsnet.stem import (
+    Conv,
+    Geometry,
+    Stem,
+    StemLayer,
+    geometry,
+    initialise,
+    out_channels,
+)
 from model.capsnet.votes import Votes
 
 _SUM_STD = 0.04
@@ -29,7 +37,7 @@ about 4 long."""
 class SharedConfig(NetworkConfig):
     """Sizes of a network with shared weights; the defaults are the source's for MNIST."""
 
-    stem: tuple[Conv, ...] = (Conv(64, 3), Conv(64, 3, pool=2), Conv(128, 3), Conv(128, 3))
+    stem: tuple[StemLayer, ...] = (Conv(64, 3), Conv(64, 3, pool=2), Conv(128, 3), Conv(128, 3))
     routing_iterations: int = 3
 
     def __post_init__(self) -> None:
@@ -54,11 +62,12 @@ class SharedCapsNet(Network):
         initialise(self.stem)
         self.votes = Votes(
             None,
-            in_dim=config.stem[-1].channels,
+            in_dim=out_channels(config.channels, config.stem),
             classes=config.num_classes,
             out_dim=config.class_dim,
             std=_SUM_STD / math.sqrt(config.grid.rows * config.grid.columns),
         )
+        self.routing = kmeans.Routing(config.routing_iterations)
         self.decoder = Decoder(config)
 
     @property
@@ -70,7 +79,7 @@ class SharedCapsNet(Network):
         """Encode images (N, C, H, W) in [0, 1], of any size that the convolutions fit."""
         votes = self.votes(self._inputs(images))
         with torch.autocast(votes.device.type, enabled=False):
-            poses = kmeans.route(votes, iterations=self.config.routing_iterations)
+            poses = self.routing(votes)
             return Encoding(length(poses), poses)
 
     def encoders(self) -> dict[str, nn.Module]:
@@ -80,8 +89,7 @@ class SharedCapsNet(Network):
     def trace(self, images: Tensor) -> Trace:
         """Encode images (N, C, H, W) and keep every iteration of routing."""
         inputs = self._inputs(images)
-        iterations = self.config.routing_iterations
-        return Trace(kmeans.trace(self.votes(inputs), length(inputs), iterations=iterations))
+        return Trace(self.routing.trace(self.votes(inputs), length(inputs)))
 
     def _inputs(self, images: Tensor) -> Tensor:
         """(N, C, H, W) images to (N, rows * columns, channels) capsules."""

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import families
+from research.controls import HeadConfig
 from tests.model.capsnet.networks import SMALL
-from training.experiments.controls import LinearConfig
 from training.recipes import Recipe
 
 
@@ -20,7 +20,13 @@ def test_controls_take_turns_with_the_families(
 ) -> None:
     """The linear layer, which is a family in experiments alone, is measured like the others."""
     attention: Any = SMALL["attention"]
-    linear = LinearConfig(**{one.name: getattr(attention, one.name) for one in fields(attention)})
+    linear = HeadConfig(
+        **{
+            one.name: getattr(attention, one.name)
+            for one in fields(HeadConfig)
+            if hasattr(attention, one.name)
+        }
+    )
     recipes = {
         families.REFERENCE: Recipe("reference", network=attention, batch_size=4),
         "linear": Recipe(

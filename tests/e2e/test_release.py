@@ -65,4 +65,4 @@ def test_ten_thousand_pairs_get_the_recorded_score(
         lengths = np.array([one["lengths"] for one in answer.json()["predictions"]], np.float32)
         wrong += int(is_wrong(lengths, pairs.labels[start : start + BATCH]).sum())
     metrics = Bundle.open(Settings().bundles / pair_bundle_name).manifest.metrics
-    assert metrics["shifts"][f"{shift_px} px"]["errors"] == wrong
+    assert metrics["shifts"][f"{shift_px} px"]["drawn_errors"] == wrong

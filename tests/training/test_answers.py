@@ -10,7 +10,6 @@ from training.answers import (
     decode_each,
     error_percent,
     find_wrong,
-    interval,
     is_missed,
     is_wrong,
     measure_presence,
@@ -152,23 +151,3 @@ def test_each_class_is_drawn_from_its_own_pose() -> None:
 
     drawn = decode_each(decode, poses, np.array([[2, 0], [1, 1]]))
     assert [[204, 0], [108, 108]] == drawn[..., 0, 0].tolist()
-
-
-@pytest.mark.parametrize(
-    ("errors", "count", "expected"),
-    [
-        (43, 10_000, (0.3194, 0.5787)),
-        (0, 20, (0, 16.11)),
-        (20, 20, (83.89, 100)),
-        (1, 2, (9.45, 90.55)),
-    ],
-)
-def test_the_interval_is_wilsons(errors: int, count: int, expected: tuple[float, float]) -> None:
-    """Values as statistics packages give them; it does not leave 0 to 100 percent."""
-    assert expected == pytest.approx(interval(errors, count), abs=5e-3)
-
-
-def test_there_is_no_interval_of_nothing() -> None:
-    """Without answers nothing can be said."""
-    with pytest.raises(ValueError, match="0 of 0"):
-        interval(0, 0)

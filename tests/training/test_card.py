@@ -107,7 +107,12 @@ def test_parameters_are_those_of_the_network(bundle: Bundle) -> None:
 
 def test_a_score_carries_its_interval_and_all_reads(bundle: Bundle) -> None:
     """Reads by ancestors count, each with its date."""
-    metrics = {"test_errors": 43, "test_images": 10_000, "protocol": "the published test split"}
+    metrics = {
+        "test_errors": 43,
+        "test_images": 10_000,
+        "interval_percent": [0.3194, 0.5787],
+        "protocol": "the published test split",
+    }
     training = {**bundle.manifest.training, "test_reads": [vars(READ)] * 2}
     text = card(bundle, metrics=metrics, training=training)
     assert "0.43 % of 10,000 test images (95 % interval 0.32 to 0.58 %; 43 wrong)" in text

@@ -17,15 +17,16 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from model.bundle import WEIGHTS, Bundle
-from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig, load
+from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig, build, load
+from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
 from model.capsnet.decoder import Decoder
 from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
 from model.capsnet.squash import length, squash
-from model.capsnet.stem import Conv
+from model.capsnet.stem import Conv, Residual, Whiten
 from model.runtime.cpu import PROVIDER, open_session
 from model.runtime.sessions import load as load_graph
-from training.graphs import LARGE, ExportError, round_weights, write_graphs
+from training.graphs import LARGE, ExportError, fold_norms, round_weights, write_graphs
 
 families = pytest.mark.parametrize("family", FAMILIES)
 SMALL = BaselineConfig(convs=(2,), kernels=(3,), pooling=True, hidden=(8,))
@@ -39,6 +40,29 @@ def bundle_of(family: str, folder: Path) -> Bundle:
 def read(graph: Path) -> onnx.GraphProto:
     """A graph without its stored weights."""
     return onnx.load(graph, load_external_data=False).graph
+
+
+def test_convolutions_take_over_their_normalisation(tmp_path: Path) -> None:
+    """The network answers as before, its weights still fit, and the graph has no such nodes."""
+    layers = (Whiten(), Conv(40, 3, padding=1), Residual(), Conv(16, 1, activation="none"))
+    config = AttentionConfig(
+        height=12, width=12, stem=layers, norm_first=True, primary="spatial", decoder_hidden=(8, 8)
+    )
+    network = build(config)
+    images = torch.rand(64, 1, 12, 12)
+    network.train()(images)
+    before = network.eval()(images).presence
+    fold_norms(network)
+    torch.testing.assert_close(before, network(images).presence, rtol=0, atol=1e-5)
+    again = build(config).eval()
+    again.load_state_dict(network.state_dict())
+    torch.testing.assert_close(before, again(images).presence, rtol=0, atol=1e-5)
+    round_weights(network)
+    write_graphs(network, tmp_path)
+    kinds = [node.op_type for node in read(tmp_path / "encoder.onnx").node]
+    assert (5, 0) == (kinds.count("Conv"), kinds.count("BatchNormalization"))
+    answer = open_session(tmp_path / "encoder.onnx").run(["presence"], {"images": images.numpy()})
+    np.testing.assert_allclose(network(images).presence.detach(), answer[0], rtol=0, atol=1e-5)
 
 
 @families

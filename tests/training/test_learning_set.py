@@ -82,6 +82,15 @@ def test_few_pictures_do_not_make_a_decoder(tiny: Recipe) -> None:
     assert 0 == for_pictures(replace(tiny, reconstruction_weight=0), 40).reconstruction_weight
 
 
+@pytest.mark.parametrize("size", [35, 26])
+def test_pairs_that_have_no_middle_are_refused(size: int, tmp_path: Path) -> None:
+    """Before anything is loaded: squares that digits cannot lie in the middle of."""
+    recipe = PRESETS["multimnist-compact"]
+    sizes = replace(recipe.network, height=size, width=size)
+    with pytest.raises(DatasetError, match="squares of 28, 30, 32"):
+        load_published(replace(recipe, network=sizes), tmp_path)
+
+
 def test_pairs_are_of_digits() -> None:
     """A recipe for pairs learns no folder."""
     with pytest.raises(DatasetError, match="multimnist learns pairs"):

@@ -15,7 +15,7 @@ from torch.nn import functional
 from model.capsnet import build, family_of
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.matrix import MatrixConfig
-from model.capsnet.stem import Conv
+from model.capsnet.stem import Conv, Residual, Whiten
 from training.data.datasets import DATASETS
 from training.recipes import (
     PRESETS,
@@ -61,6 +61,12 @@ def test_the_papers_code_weighs_reconstruction_twenty_times_more() -> None:
                 erase_px=3,
                 pad="reflect",
                 average_decay=0.9,
+                flip_alternates=True,
+                cutout_px=4,
+                muon_rate=0.02,
+                muon_momentum=0.9,
+                reconstruction_share=0.5,
+                decoder="bfloat16",
             ),
             id="nothing default",
         ),
@@ -107,12 +113,23 @@ def test_an_unknown_network_setting_is_refused() -> None:
         {"task": "pairs", "flip": True},
         {"task": "pairs", "erase_px": 2},
         {"task": "pairs", "pad": "reflect"},
+        {"task": "pairs", "cutout_px": 2},
+        {"task": "pairs", "loss": "spread"},
+        {"task": "pairs", "network": DynamicConfig(height=36, width=40)},
+        {"cutout_px": -1},
+        {"muon_rate": -1},
+        {"muon_momentum": 1},
+        {"reconstruction_share": 0},
+        {"decay_rate": 0},
+        {"decoder": "float16"},
+        {"network": MatrixConfig(), "votes": "bfloat16"},
+        {"network": MatrixConfig(), "muon_votes": 0.2},
     ],
     ids=str,
 )
 def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
     """No recipe can be made, or changed into one, that cannot be followed."""
-    with pytest.raises(ValueError, match=r"must be|not negative|one of|at least|neither mirrored"):
+    with pytest.raises(ValueError, match=r"must be|one of|pairs|are for"):
         replace(Recipe("r"), **change)
 
 
@@ -189,6 +206,10 @@ def test_fields_of_a_recipe(setting: str, expected: dict[str, Any]) -> None:
         ("routing_iterations=1", {"routing_iterations": 1}),
         ("network.class_dim=8", {"class_dim": 8}),
         ("stem=[[32, 5], [64, 3, 2]]", {"stem": (Conv(32, 5), Conv(64, 3, 2))}),
+        (
+            'stem=[["whiten"], [8, 3], ["residual", 5]]',
+            {"stem": (Whiten(), Conv(8, 3), Residual(kernel=5))},
+        ),
         ("decoder_hidden=8,16", {"decoder_hidden": (8, 16)}),
         ("initialisation=truncated-normal", {"initialisation": "truncated-normal"}),
     ],
@@ -231,7 +252,10 @@ def test_every_field_has_a_kind_that_is_understood() -> None:
         ("batch_size=true", "batch_size is a whole number, not true"),
         ("flip=1", "flip is true or false, not 1"),
         ("decoder_hidden=8", "decoder_hidden is a list of 2, each a whole number, not 8"),
-        ("stem=[[1, 2, 3, 4, 5]]", r"stem is a list of some, each \[channels, kernel, stride"),
+        ("stem=[[1]]", r"stem is a list of some, each \[channels, kernel, stride"),
+        ("stem=", "at least one layer"),
+        ("decay_rate=-1", "decay_rate must be above 0"),
+        ("absent_weight=-5", "absent_weight must be zero or more"),
         ("stem=5", "stem is a list"),
         ("epochs=-1", "must be positive"),
         ("primary_kernel=99", "does not fit"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -63,6 +64,34 @@ def test_the_decoders_gradient_may_stop(bars: Examples, tiny: Recipe, *, detach:
     task.losses(network, task.batches.rows(0), STEP)["reconstruction"].backward()
     reached = network.get_parameter("votes.weight").grad is not None
     assert (not detach) == reached
+
+
+def test_a_share_of_the_batch_is_reconstructed(bars: Examples, tiny: Recipe) -> None:
+    """Its first images, of which at least one; the loss is theirs alone."""
+    network = build(tiny.network)
+    losses = {}
+    for share in (1e-9, 0.5, 1.0):
+        task = Single(replace(tiny, reconstruction_share=share), bars, seed=1, device=CPU)
+        rows = task.batches.rows(0)
+        losses[share] = task.losses(network, rows, STEP)["reconstruction"]
+    whole = Single(tiny, bars, seed=1, device=CPU)
+    for share, count in ((1e-9, 1), (0.5, math.ceil(len(rows) / 2))):
+        expected = whole.losses(network, rows[:count], STEP)["reconstruction"]
+        torch.testing.assert_close(expected, losses[share])
+    assert losses[0.5] != losses[1.0]
+
+
+def test_the_decoder_may_be_trained_in_bfloat16(bars: Examples, tiny: Recipe) -> None:
+    """Its loss stays float32 and close; its weights get gradients."""
+    network = build(tiny.network)
+    losses = []
+    for precision in ("float32", "bfloat16"):
+        task = Single(replace(tiny, decoder=precision), bars, seed=1, device=CPU)
+        losses.append(task.losses(network, task.batches.rows(0), STEP)["reconstruction"])
+    assert torch.float32 == losses[1].dtype
+    torch.testing.assert_close(*losses, rtol=0.02, atol=0)
+    losses[1].backward()
+    assert network.get_parameter("decoder.pixels.weight").grad is not None
 
 
 @pytest.mark.parametrize(

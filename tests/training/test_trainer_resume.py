@@ -98,6 +98,15 @@ def test_a_run_keeps_its_id(make_trainer: MakeTrainer) -> None:
     assert trainer.state.run.id != make_trainer("other").state.run.id
 
 
+def test_a_run_keeps_its_recipe(make_trainer: MakeTrainer, tiny: Recipe) -> None:
+    """All of it, as JSON holds it, also where another run goes on from its weights."""
+    trainer = make_trainer()
+    trainer.run()
+    saved = Checkpoint.load(trainer.plan.checkpoint_path)
+    assert tiny == Recipe.from_dict(saved.run.recipe)
+    assert json.loads(json.dumps(saved.run.to_dict()))["recipe"] == saved.run.recipe
+
+
 def test_a_run_is_saved_from_time_to_time(make_trainer: MakeTrainer) -> None:
     """A kill costs the steps since the last save and no more."""
     run_until_killed(make_trainer())

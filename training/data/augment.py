@@ -4,6 +4,8 @@ Affine and elastic distortion as in Simard, Steinkraus and Platt, "Best Practice
 Neural Networks Applied to Visual Document Analysis" (2003). The elastic one moves the nodes of a
 coarse net, each at random, and what lies between them smoothly (Ronneberger, Fischer and Brox,
 "U-Net", 2015). Erasing as in Zhong et al., "Random Erasing Data Augmentation" (2020), in black.
+Alternating flip as in Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (2024). Cutout as
+in DeVries and Taylor (2017), filled with the mean colour.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ NODES = 5
 """Of the elastic net, down and across; the outermost lie in the corners."""
 NUMBERS = 4 + 2 * NODES * NODES
 """Random numbers of a distortion: rotation, height, width and shear, then the nodes' moves."""
+_MEAN_IMAGES = 5000
+"""At least so many decide the mean colour that fills what is cut out, where there are as many."""
 STEPS = 1000
 """These random numbers are whole, from -STEPS to STEPS."""
 _TURN = math.radians(20)
@@ -54,12 +58,16 @@ class Augmentation:
     """Training images are moved by up to this many pixels each way."""
     flip: bool = False
     """Whether half of the training images, sampled anew each time, are mirrored left to right."""
+    flip_alternates: bool = False
+    """Whether those that are mirrored in one epoch are not in the next, with `flip`."""
     affine: float = 0.0
     """Training images are rotated, scaled and sheared by up to this share of affNIST's ranges."""
     elastic_px: float = 0.0
     """They are bent: nodes of a net over them move by up to this many pixels, each its own way."""
     erase_px: int = 0
     """A square of up to this many pixels, anywhere in a training image, is made black."""
+    cutout_px: int = 0
+    """A square of this many pixels, anywhere in a training image, gets the images' mean colour."""
     pad: Pad = "zero"
     """What moves in at the edges of training images: black, or the image mirrored there."""
 
@@ -149,6 +157,9 @@ class BatchStream(RowStream):
     ) -> None:
         size = len(examples.labels)
         super().__init__(examples, recipe, size=size, seed=seed, device=device)
+        self._mean = (
+            self._images[:: max(1, size // _MEAN_IMAGES)].float().mean(dim=(0, 2, 3)).round()
+        )
 
     def make(self, rows: Tensor) -> Batch:
         """The images and labels of some rows."""
@@ -161,6 +172,9 @@ class BatchStream(RowStream):
         images = shift(images, rows[:, 1:3], recipe.shift_px, recipe.pad)
         if recipe.erase_px:
             images = erase(images, rows[:, -3:])
+        if recipe.cutout_px:
+            last = rows.shape[1] - 3 * bool(recipe.erase_px)
+            images = erase(images, rows[:, last - 3 : last], self._mean)
         return Batch(images.float() / WHITE, self._labels[chosen])
 
     def draw(self, epoch: int) -> Tensor:
@@ -178,13 +192,21 @@ class BatchStream(RowStream):
         columns = [
             order[:, None],
             integers(-recipe.shift_px, recipe.shift_px + 1, 2),
-            integers(0, 2),
+            self._alternate(order, epoch) if recipe.flip_alternates else integers(0, 2),
         ]
         if self._distortion != NOT_DISTORTED:
             columns.append(integers(-STEPS, STEPS + 1, NUMBERS))
+        if recipe.cutout_px:
+            side = torch.full((count, 1), recipe.cutout_px)
+            columns += [side, integers(0, height), integers(0, width)]
         if recipe.erase_px:
             columns += [integers(0, recipe.erase_px + 1), integers(0, height), integers(0, width)]
         return torch.cat(columns, dim=1)
+
+    def _alternate(self, order: Tensor, epoch: int) -> Tensor:
+        """Which images are mirrored: those that were not in the epoch before."""
+        first = torch.randint(0, 2, (len(order),), generator=self._generator(-1))
+        return ((first + epoch) % 2)[order, None]
 
 
 def shift(images: Tensor, shifts: Tensor, reach: int, pad: Pad = "zero") -> Tensor:
@@ -214,8 +236,8 @@ def _reflect(places: Tensor, size: int) -> Tensor:
     return (size - 1) - ((size - 1) - places.abs()).abs()
 
 
-def erase(images: Tensor, squares: Tensor) -> Tensor:
-    """Make a square of each image (B, C, H, W) black.
+def erase(images: Tensor, squares: Tensor, colour: Tensor | None = None) -> Tensor:
+    """Make a square of each image (B, C, H, W) black, or of a colour (C,).
 
     Args:
         squares: (B, 3) int64: side, and the place (down, right) of the middle; what lies outside
@@ -226,7 +248,10 @@ def erase(images: Tensor, squares: Tensor) -> Tensor:
     down, right = (torch.arange(size, device=images.device) for size in images.shape[2:])
     rows, columns = down - first[:, :1], right - first[:, 1:]
     rows, columns = (rows >= 0) & (rows < side), (columns >= 0) & (columns < side)
-    return images.masked_fill(rows[:, None, :, None] & columns[:, None, None, :], 0)
+    inside = rows[:, None, :, None] & columns[:, None, None, :]
+    if colour is None:
+        return images.masked_fill(inside, 0)
+    return torch.where(inside, colour.to(images.dtype)[:, None, None], images)
 
 
 def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = "zero") -> Tensor:

@@ -20,7 +20,7 @@ def test_the_encoder_has_the_paper_s_size() -> None:
     """161,824 parameters at 28x28, with 16 primary capsules of 8 numbers."""
     config = AttentionConfig()
     assert 161_824 == count_encoder(config)
-    assert (16, 8, (1, 1, 28, 28)) == (config.num_primary, config.primary_dim, config.grid)
+    assert (16, 8, (1, 1, 28, 28, 0)) == (config.num_primary, config.primary_dim, config.grid)
 
 
 def test_capsules_kept_at_their_places() -> None:

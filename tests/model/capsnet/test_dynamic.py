@@ -64,7 +64,7 @@ def test_the_number_of_primary_capsules_follows_the_image(size: int, expected: i
 
 def slow_primary_capsules(maps: Tensor, bias: Tensor, config: DynamicConfig) -> list[list[float]]:
     """The capsules of one image from its maps (C, H, W) without bias, one number at a time."""
-    rows, columns, _, _ = config.grid
+    rows, columns, *_ = config.grid
     dim = config.primary_dim
     capsules: list[list[float]] = [[] for _ in range(config.num_primary)]
     for t in range(config.primary_types):

@@ -17,6 +17,7 @@ from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.families import config_to_dict
 from model.capsnet.stem import Conv
+from model.interpret.routing import are_shares
 from tests.model.capsnet.networks import SMALL, noise
 
 configs = pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)
@@ -90,12 +91,17 @@ def test_sizes_are_positive(family: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "stem", [[[8, 0]], [[0, 3]], [[8, 3, 0]], [[8]], [[8, 3, 1, 1, 1]]], ids=str
+    "stem",
+    [
+        *([], [[8, 0]], [[0, 3]], [[8, 3, 0]], [[8]], [[8, 3, 1, 1, -1]], [[8, 3, 1, 1, 0.5]]),
+        *([[8, 3, 1, 1, 0, 1, "tanh"]], [["residual", 2]], [["whiten", 0]], [["attention"]]),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("family", ["dynamic", "attention", "shared"])
-def test_a_convolution_that_is_none_is_refused(family: str, stem: list[list[int]]) -> None:
-    """A kernel, stride or number of channels of zero, and too few or too many of them."""
-    with pytest.raises(ValueError, match=r"stem|Conv"):
+def test_a_convolution_that_is_none_is_refused(family: str, stem: list[list[Any]]) -> None:
+    """Sizes of zero, too few of them, an unknown kind of layer, and no layer at all."""
+    with pytest.raises(ValueError, match=r"stem|Conv|kernels|Whiten"):
         config_from_dict({"family": family, "stem": stem})
 
 
@@ -188,14 +194,21 @@ def test_a_trace_has_the_shapes_of_its_layers(routed_network: Network) -> None:
         assert maps == found.presence.shape
 
 
-def test_couplings_divide_each_input_among_the_classes(routed_network: Network) -> None:
-    """A softmax over classes, not over inputs, and that of the logits which are shown."""
+def test_couplings_that_are_shares_are_those_of_the_logits(routed_network: Network) -> None:
+    """A softmax over classes, not over inputs; other couplings are free weights of the votes."""
     classes = routed_network.trace(noise(routed_network.config)).classes
     shares = classes.couplings
     if isinstance(routed_network, AttentionCapsNet):
         shares = shares - routed_network.prior
+    if are_shares(shares.detach().flatten(0, 1).numpy()):
+        torch.testing.assert_close(classes.logits.softmax(dim=2), shares)
+
+
+@pytest.mark.parametrize("name", ["dynamic", "shared", "matrix"])
+def test_couplings_divide_each_input_among_the_classes(name: str) -> None:
+    """As the papers of these families have it."""
+    shares = build(SMALL[name]).trace(noise(SMALL[name])).classes.couplings
     torch.testing.assert_close(shares.sum(dim=2), torch.ones_like(shares[:, :, 0]))
-    torch.testing.assert_close(classes.logits.softmax(dim=2), shares)
 
 
 def test_layers_tell_where_capsules_sit(routed_network: Network) -> None:

@@ -24,7 +24,7 @@ def network() -> SharedCapsNet:
 def test_the_encoder_has_the_source_s_size() -> None:
     """279,488 parameters: two convolutions of 64, two of 128, one transformation."""
     assert 279_488 == count_encoder(SharedConfig())
-    assert (8, 8, 14, 2) == SharedConfig().grid
+    assert (8, 8, 14, 2, 0) == SharedConfig().grid
 
 
 def test_the_source_s_layers() -> None:

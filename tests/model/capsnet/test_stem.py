@@ -1,51 +1,78 @@
+"""Stems: sizes, what a cell sees, and the order of their layers."""
+
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 import torch
 from torch import nn
 
-from model.capsnet.stem import Conv, Geometry, Stem, geometry, initialise
+from model.capsnet.stem import (
+    Conv,
+    Geometry,
+    Residual,
+    Stem,
+    StemLayer,
+    Whiten,
+    Whitening,
+    fit_whitening,
+    geometry,
+    initialise,
+    out_channels,
+)
 
-STEMS = {
+STEMS: dict[str, tuple[StemLayer, ...]] = {
     "one": (Conv(4, 5),),
     "strides": (Conv(4, 5, 2), Conv(6, 3), Conv(5, 3, 3)),
     "pool": (Conv(4, 3), Conv(5, 3, pool=2), Conv(6, 3)),
+    "padding": (Conv(4, 5, 2, padding=1), Conv(6, 3, padding=1)),
+    "residual": (Conv(4, 5, 2), Residual(), Conv(6, 1, activation="none")),
+    "whitening": (
+        Whiten(),
+        Conv(4, 3, padding=1, max_pool=2, activation="gelu"),
+        Conv(6, 3, padding=1, activation="gelu"),
+    ),
 }
-stems = pytest.mark.parametrize("convs", STEMS.values(), ids=STEMS)
+stems = pytest.mark.parametrize("layers", STEMS.values(), ids=STEMS)
 
 
 @stems
+@pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_features_have_the_size_of_the_geometry(
-    convs: tuple[Conv, ...], *, batch_norm: bool
+    layers: Sequence[StemLayer], *, batch_norm: bool, norm_first: bool
 ) -> None:
     """Of colour images that are not square, for one image too."""
-    grid = geometry(31, 26, convs)
-    features = Stem(3, convs, batch_norm=batch_norm).eval()(torch.rand(1, 3, 31, 26))
-    assert (1, convs[-1].channels, grid.rows, grid.columns) == features.shape
+    grid = geometry(31, 26, layers)
+    stem = Stem(3, layers, batch_norm=batch_norm, norm_first=norm_first).eval()
+    expected = (1, out_channels(3, layers), grid.rows, grid.columns)
+    assert expected == stem(torch.rand(1, 3, 31, 26)).shape
 
 
 @stems
-def test_a_cell_sees_its_field_and_nothing_else(convs: tuple[Conv, ...]) -> None:
-    """The gradient of one cell lies in a square of that size, so many strides away."""
-    grid = geometry(31, 26, convs)
-    images = torch.rand(1, 1, 31, 26, requires_grad=True)
-    stem = Stem(1, convs)
+def test_a_cell_sees_its_field_and_nothing_else(layers: Sequence[StemLayer]) -> None:
+    """The gradients of one cell lie in a square of that size, so many strides away."""
+    grid = geometry(43, 38, layers)
+    images = torch.rand(300, 1, 43, 38, requires_grad=True)
+    stem = Stem(1, layers).eval()
     for parameter in stem.parameters():
-        nn.init.constant_(parameter, 0.1)  # nothing is cut off at zero
-    row, column = grid.rows - 1, 1
-    stem(images)[0, 0, row, column].backward()
+        nn.init.uniform_(parameter, 0.1, 0.2)  # nothing is cut off at zero
+    row, column = grid.rows // 2, grid.columns // 2
+    stem(images)[:, 0, row, column].sum().backward()
     assert images.grad is not None
-    seen = images.grad[0, 0].nonzero()
-    first = [row * grid.stride_px, column * grid.stride_px]
+    seen = images.grad.abs().sum(dim=(0, 1)).nonzero()
+    first = [cell * grid.stride_px + grid.offset_px for cell in (row, column)]
     assert first == seen.min(dim=0).values.tolist()
-    assert [place + grid.field_px - 1 for place in first] == seen.max(dim=0).values.tolist()
+    assert [pixel + grid.field_px - 1 for pixel in first] == seen.max(dim=0).values.tolist()
 
 
-def test_normalisation_comes_after_the_rectifier() -> None:
-    """As Mazzia et al. have it: convolution, ReLU, batch normalisation."""
-    layers = [type(layer) for layer in Stem(1, (Conv(4, 3),), batch_norm=True)]
-    assert [nn.Conv2d, nn.ReLU, nn.BatchNorm2d] == layers
+def test_normalisation_comes_after_the_rectifier_or_before() -> None:
+    """After it as Mazzia et al. have it; before it where that is asked for."""
+    after = [type(layer) for layer in Stem(1, (Conv(4, 3),), batch_norm=True)]
+    before = [type(layer) for layer in Stem(1, (Conv(4, 3),), batch_norm=True, norm_first=True)]
+    assert [nn.Conv2d, nn.ReLU, nn.BatchNorm2d] == after
+    assert [nn.Conv2d, nn.BatchNorm2d, nn.ReLU] == before
 
 
 def test_a_window_that_does_not_fit_is_refused() -> None:
@@ -59,11 +86,42 @@ def test_a_window_that_does_not_fit_is_refused() -> None:
 
 def test_fan_in_weights_keep_the_variance() -> None:
     """Deviations are the square root of two over the number of inputs; biases are zero."""
-    stem = Stem(3, (Conv(64, 5), Conv(64, 3)))
+    stem = Stem(3, (Conv(64, 5), Residual()))
     initialise(stem)
-    for layer in (stem[0], stem[2]):
-        assert isinstance(layer, nn.Conv2d)
+    convolutions = [layer for layer in stem.modules() if isinstance(layer, nn.Conv2d)]
+    assert 3 == len(convolutions)
+    for layer in convolutions:
         assert layer.bias is not None
         assert not layer.bias.any()
         expected = (2 / layer.weight[0].numel()) ** 0.5
         assert expected == pytest.approx(layer.weight.std().item(), rel=0.1)
+
+
+def test_whitened_channels_are_uncorrelated() -> None:
+    """Of correlated images: mean zero, variance one, and each channel beside its negative."""
+    coarse = torch.rand(200, 3, 5, 5, generator=torch.Generator().manual_seed(1))
+    images = nn.functional.interpolate(coarse, scale_factor=4, mode="bilinear")
+    images = images + 0.1 * torch.rand(images.shape, generator=torch.Generator().manual_seed(2))
+    stem = Stem(3, (Whiten(), Conv(4, 3)))
+    fit_whitening(stem, images)
+    rows = stem[0](images).transpose(0, 1).flatten(1)  # (24, N)
+    torch.testing.assert_close(rows[12:], -rows[:12], rtol=0, atol=1e-4)
+    torch.testing.assert_close(rows.mean(dim=1), torch.zeros(24), rtol=0, atol=1e-3)
+    covariance = torch.cov(rows[:12])
+    # The epsilon beside the eigenvalues makes weak channels a little weaker.
+    torch.testing.assert_close(covariance, torch.eye(12), rtol=0, atol=0.6)
+    torch.testing.assert_close(
+        covariance - covariance.diag().diag(), torch.zeros(12, 12), rtol=0, atol=0.01
+    )
+
+
+def test_whitening_is_not_trained() -> None:
+    """Its weights ask for no gradient, and initialising the stem leaves them alone."""
+    stem = Stem(3, (Whiten(), Conv(4, 3)))
+    whitening = stem[0]
+    assert isinstance(whitening, Whitening)
+    fit_whitening(stem, torch.rand(20, 3, 8, 8))
+    before = whitening.weight.clone()
+    initialise(stem)
+    assert torch.equal(before, whitening.weight)
+    assert [False, False, True, True] == [one.requires_grad for one in stem.parameters()]

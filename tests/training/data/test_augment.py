@@ -194,6 +194,38 @@ def test_flips_mirror_half_of_the_images() -> None:
     torch.testing.assert_close(plain.labels, flipping.labels)
 
 
+def test_alternating_flips_mirror_every_image_every_other_epoch() -> None:
+    """Half of the images begin mirrored; each one is mirrored where it was not an epoch before."""
+    images = np.zeros((200, 1, 4, 4), np.uint8)
+    images[..., 0] = 255
+    recipe = Recipe("r", batch_size=200, shift_px=0, flip=True, flip_alternates=True)
+    batches = BatchStream(Examples(images, np.arange(200)), recipe, seed=1, device=CPU)
+    mirrored = [
+        batch.images[batch.labels.argsort(), 0, 0, 3] == 1
+        for batch in (batches.batch(step) for step in range(3))
+    ]
+    assert torch.equal(mirrored[0], ~mirrored[1])
+    assert torch.equal(mirrored[0], mirrored[2])
+    assert 60 < mirrored[0].sum() < 140
+
+
+@pytest.mark.parametrize("erase_px", [0, 3])
+def test_cutout_fills_a_square_with_the_mean_colour(erase_px: int) -> None:
+    """Four by four pixels, fewer at the edges, of the training images' mean; the rest is kept."""
+    images = np.zeros((50, 3, 12, 12), np.uint8)
+    images[:, 0], images[:, 1] = 200, np.arange(50)[:, None, None] * 2
+    recipe = Recipe("r", batch_size=50, shift_px=0, cutout_px=4, erase_px=erase_px)
+    batch = BatchStream(Examples(images, np.arange(50)), recipe, seed=1, device=CPU).batch(0)
+    cut = (batch.images[:, 1] * 255 - 49).abs() < 0.1
+    cut &= batch.labels[:, None, None] * 2 != 49
+    counts = cut.sum(dim=(1, 2))
+    assert 16 == counts.max()
+    assert counts.min() >= (4 if not erase_px else 0)
+    if not erase_px:
+        kept = batch.images[:, 1][~cut]
+        assert set((kept * 255).round().int().tolist()) <= set(range(0, 100, 2))
+
+
 def test_a_square_is_erased_around_its_middle() -> None:
     """In all channels; what lies outside the image is left out, and a side of none erases none."""
     squares = torch.tensor([[3, 1, 2], [2, 0, 4], [0, 2, 2]])

@@ -1,0 +1,193 @@
+"""The commands of `python -m research`."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from research import page, routing
+from research.controls import register
+from research.run import Result, load_sets, read_results, result_key, run_row, write_results
+from research.tables import ROWS, TABLES, Row
+from training.__main__ import EXPECTED, DataDir
+from training.device import choose_device
+from training.state import TrainingError
+
+RESULTS = "results.json"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    callback=register,
+    help="Compare networks: docs/results.md.",
+)
+console = Console(soft_wrap=True)
+
+RunsDir = Annotated[Path, typer.Option(help="Folder of results and unfinished runs.")]
+DocsDir = Annotated[Path, typer.Option(help="Where results.json and results.md are.")]
+Bundles = Annotated[Path, typer.Option(help="Folder of bundles and of the record of test reads.")]
+_RUNS, _DOCS, _DATA = Path("runs/research"), Path("docs"), Path("data")
+_BUNDLES = Path("model/bundles")
+
+
+@app.command("list")
+def show(*, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS) -> None:
+    """List tables and their rows, and the seeds that have a result."""
+    results = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
+    for name, table in TABLES.items():
+        console.print(f"{name}:")
+        for row in table.rows:
+            seeds = sorted({one.seed for one in results if one.key == _key(row, one.seed)})
+            known = f"seeds {', '.join(map(str, seeds))}" if seeds else "not run"
+            console.print(f"  {row.name}, {row.title}, {row.images:,} images: {known}")
+
+
+@app.command("run")
+def run_rows(
+    names: Annotated[list[str], typer.Argument(help="Of tables or rows; * and ? match.")],
+    *,
+    seeds: Annotated[
+        str | None, typer.Option(help="Comma-separated; by default those of the page.")
+    ] = None,
+    images: Annotated[
+        int | None, typer.Option(help="Training images of each row; by default its own.", min=1)
+    ] = None,
+    validation: Annotated[
+        bool,
+        typer.Option("--validation", help="Test on held-out training images: not for the page."),
+    ] = False,
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Bundles = _BUNDLES,
+    max_minutes: Annotated[float, typer.Option(help="Save and stop after this long.")] = math.inf,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 takes them all.")] = 0,
+) -> None:
+    """Train rows and read the test split once for each and seed, at the end.
+
+    What has a result in the folder of runs is skipped and what was stopped goes on: the same
+    command continues. Results in the docs are run again, and told beside the new ones.
+    """
+    changes: dict[str, Any] = {} if images is None else {"images": images}
+    if validation:
+        changes["split"] = "validation"
+    rows = [replace(row, **changes) for row in choose_rows(names)]
+    where = choose_device(device, threads=threads)
+    runs_dir.mkdir(parents=True, exist_ok=True)
+    done = {one.key for one in read_results(runs_dir)}
+    told = {one.key: one for one in read_results(docs_dir / RESULTS)}
+    jobs = [(row, seed) for row in rows for seed in (_seeds(seeds) if seeds else row.seeds)]
+    left = [job for job in jobs if _key(*job) not in done]
+    console.print(f"{len(left)} of {len(jobs)} to run")
+    deadline = time.monotonic() + 60 * max_minutes
+    for row, seed in left:
+        console.print(f"{row.name}, seed {seed}: {row.title}; {row.images:,} images")
+        result = run_row(
+            row,
+            seed=seed,
+            sets=load_sets(row, data_dir),
+            directory=runs_dir,
+            bundles=bundles,
+            device=where,
+            max_minutes=(deadline - time.monotonic()) / 60,
+        )
+        if result is None:
+            console.print("stopped; the same command continues")
+            return
+        console.print(f"{row.split} error: {_errors(result)}")
+        if before := told.get(result.key):
+            console.print(f"{docs_dir / RESULTS} has {_errors(before)}")
+
+
+@app.command("routing")
+def routing_off(
+    names: Annotated[list[str] | None, typer.Argument(help="Bundles; by default all.")] = None,
+    *,
+    again: Annotated[bool, typer.Option("--again", help="Also what was measured before.")] = False,
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Bundles = _BUNDLES,
+) -> None:
+    """Replace the couplings of bundles on whole test splits; write finding, table and picture.
+
+    Bundles whose weights were measured before are skipped. Each read of a test split goes on
+    record. Then the page is written anew.
+    """
+    routing.measure_all(bundles, docs_dir, data_dir, names=names, again=again, tell=console.print)
+    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
+
+
+@app.command("write")
+def write_page(
+    *, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS, bundles: Bundles = _BUNDLES
+) -> None:
+    """Add results to docs/results.json, and write the page and its picture from them.
+
+    Those of rows that are no longer declared stay in the file, as reads of the test split. The card
+    of a bundle that has its row's name gets the mean over seeds.
+    """
+    both = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
+    kept = {one.key: one for one in both if one.row not in ROWS or one.split == ROWS[one.row].split}
+    results = [kept[key] for key in sorted(kept)]
+    write_results(results, docs_dir / RESULTS)
+    page.tell_seeds(bundles, results)
+    (docs_dir / page.NAME).write_text(page.write(results, docs_dir, bundles))
+    routing.draw(routing.read(docs_dir), docs_dir / "pictures" / "routing-off.png")
+    console.print(f"wrote {docs_dir / page.NAME}: {len(results)} results")
+
+
+def choose_rows(names: list[str]) -> list[Row]:
+    """Rows that have, or whose table has, one of the names; each once.
+
+    Raises:
+        TrainingError: a name matches nothing.
+    """
+    chosen: dict[str, Row] = {}
+    for name in names:
+        matching = {
+            row.name: ROWS[row.name]
+            for table, (rows, *_) in TABLES.items()
+            for row in rows
+            if fnmatchcase(row.name, name) or fnmatchcase(table, name)
+        }
+        if not matching:
+            raise TrainingError(f"{name} is no row and no table; there are {', '.join(TABLES)}")
+        chosen |= matching
+    return list(chosen.values())
+
+
+def main() -> None:
+    """Run the command line; expected failures are one line, not a traceback."""
+    try:
+        app()
+    except EXPECTED as error:
+        Console(stderr=True).print(str(error), style="red", markup=False, soft_wrap=True)
+        raise SystemExit(1) from error
+
+
+def _key(row: Row, seed: int) -> str:
+    return result_key(row.name, seed=seed, images=row.images, split=row.split)
+
+
+def _errors(result: Result) -> str:
+    return ", ".join(f"{name} {result.percent(name):.2f} %" for name in result.wrong)
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError as error:
+        raise TrainingError(f"seeds are numbers, by comma; not {text}") from error
+
+
+if __name__ == "__main__":
+    main()

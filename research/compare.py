@@ -1,0 +1,115 @@
+"""What results say of a row, and how far two rows differ on the same images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import mean, stdev
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from research.run import Result
+from research.tables import Row
+from training.statistics import Z, interval, standard_error
+
+BOUND = "†"
+"""Marks an interval of results that did not keep which images were wrong."""
+
+
+class Score(NamedTuple):
+    """An error in percent: mean over seeds, its 95 % interval over images, deviation over seeds."""
+
+    percent: float
+    low: float
+    high: float
+    deviation: float | None
+    is_bound: bool
+    """Whether the interval is that of one network, which is as wide as that of a mean can be."""
+
+
+class Difference(NamedTuple):
+    """The error of one network less that of another, in percentage points; 95 % interval."""
+
+    points: float
+    low: float
+    high: float
+
+
+def of_row(row: Row, results: Sequence[Result]) -> list[Result]:
+    """Its results at its own budget, by seed."""
+    own = [one for one in results if (one.row, one.images) == (row.name, row.images)]
+    return sorted(own, key=lambda one: one.seed)
+
+
+def score(results: Sequence[Result], test: str) -> Score:
+    """What networks that differ in their seed make of a test set.
+
+    They answer the same images, so the interval of their mean is that of the mean over seeds of
+    each image: 1.96 std / sqrt(N). Pairs that share digits widen it by the root of their design
+    effect.
+    """
+    percents = [one.percent(test) for one in results]
+    middle, count = mean(percents), results[0].tested[test]
+    deviation = stdev(percents) if len(percents) > 1 else None
+    known = all(test in one.which for one in results)
+    design = mean(one.design.get(test, 1.0) for one in results)
+    if known and (len(results) > 1 or design != 1):
+        over_seeds = _wrong(results, test).mean(axis=0)
+        reach = 100 * Z * standard_error(over_seeds) * design**0.5
+        return Score(middle, middle - reach, middle + reach, deviation, is_bound=False)
+    low, high = interval(round(mean(one.wrong[test] for one in results)), count)
+    return Score(middle, low, high, deviation, is_bound=len(results) > 1)
+
+
+def describe(results: Sequence[Result], test: str, *, right: bool = False) -> str:
+    """A cell: mean ± deviation [interval]; of right answers if those are wanted."""
+    found = score(results, test)
+    middle, low, high = found.percent, found.low, found.high
+    if right:
+        middle, low, high = 100 - middle, 100 - high, 100 - low
+    spread = "" if found.deviation is None else f" ± {found.deviation:.2f}"
+    return f"{middle:.2f}{spread} [{low:.2f}, {high:.2f}]{BOUND * found.is_bound}"
+
+
+def compare(first: Sequence[Result], second: Sequence[Result], test: str) -> Difference | None:
+    """The difference of two networks' errors over the seeds of each.
+
+    The variance is that of the paired differences over images plus that of each network's error
+    over its seeds; the interval is Student's t with the Welch-Satterthwaite degrees of freedom.
+    With one seed each it is that of images alone.
+
+    Returns:
+        None where a network has no results, or older ones that did not keep which images were
+        wrong.
+    """
+    if not first or not second or any(test not in one.which for one in (*first, *second)):
+        return None
+    rates = [_wrong(first, test), _wrong(second, test)]  # (seeds, images) each
+    paired = rates[0].mean(axis=0) - rates[1].mean(axis=0)
+    variances = [paired.var(ddof=1) / len(paired)]
+    freedom = [len(paired) - 1]
+    for rate in rates:
+        if len(rate) > 1:
+            variances.append(rate.mean(axis=1).var(ddof=1) / len(rate))
+            freedom.append(len(rate) - 1)
+    total = sum(variances)
+    parts = sum(part**2 / free for part, free in zip(variances, freedom, strict=True))
+    reach = stats.t.ppf(0.975, total**2 / parts) * total**0.5 if total else 0.0
+    middle = paired.mean()
+    return Difference(*(float(100 * value) for value in (middle, middle - reach, middle + reach)))
+
+
+def lines(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    first, *rest = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
+    return "\n".join((first, "|---" * (first.count(" | ") + 1) + "|", *rest))
+
+
+def _wrong(results: Sequence[Result], test: str) -> NDArray[np.float64]:
+    """1 where a seed (row) answered an image (column) wrongly."""
+    wrong = np.zeros((len(results), results[0].tested[test]))
+    for row, one in zip(wrong, results, strict=True):
+        row[one.which[test]] = 1
+    return wrong

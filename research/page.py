@@ -1,0 +1,126 @@
+"""docs/results.md, and the mean over seeds on cards, from results and manifests."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from model.bundle import MANIFEST, Bundle, write_manifest
+from research import routing
+from research.compare import compare, describe, lines, of_row, score
+from research.run import Result
+from research.tables import ROWS, TABLES, Table
+from training.card import write_card
+from training.provenance import runs_of
+
+NAME, SPEEDS = "results.md", "speeds.json"
+ROUNDED = 5
+"""Answers that 16-bit weights may change: a bundle's errors are those of its seed but for these."""
+_TEXT = Path(__file__).with_name(NAME)
+
+
+def write(results: Sequence[Result], docs_dir: Path, bundles: Path) -> str:
+    """The page's Markdown: what is said of the tables is in `research/results.md`."""
+    measured = routing.read(docs_dir)
+    reads = Counter(one.dataset for one in results if one.split == "test")
+    counts = " and ".join(f"`{name}` {count} times" for name, count in sorted(reads.items()))
+    unlisted = sum(one.split == "test" and one.row not in ROWS for one in results)
+    speeds = docs_dir / SPEEDS
+    tables = {name: "\n\n".join(_tables(table, results)) for name, table in TABLES.items()}
+    return _TEXT.read_text().format(
+        **{name.replace("-", "_"): text or "Not run yet." for name, text in tables.items()},
+        finding=routing.finding(measured),
+        routing=routing.table(measured),
+        speeds=_speeds(json.loads(speeds.read_text())) if speeds.exists() else "",
+        novelty=_novelty(bundles),
+        reads=f"{counts or 'never yet'} ({unlisted} by unlisted rows)",
+    )
+
+
+def tell_seeds(bundles: Path, results: Sequence[Result]) -> None:
+    """Add the mean over seeds of the row with a bundle's name and images to manifest and card.
+
+    One of the seeds is the bundle's own. Where that made other errors, the results are of an older
+    recipe, and the card tells no mean.
+    """
+    for bundle in _open(bundles):
+        manifest, runs = bundle.manifest, runs_of(bundle.manifest.training)
+        own = [
+            one
+            for one in results
+            if runs and (manifest.name, runs[-1].images, "test") == (one.row, one.images, one.split)
+        ]
+        metrics = {key: value for key, value in manifest.metrics.items() if key != "seeds"}
+        if len(own) > 1 and any(
+            one.seed == runs[-1].seed
+            and abs(next(iter(one.wrong.values())) - metrics["test_errors"]) <= ROUNDED
+            for one in own
+        ):
+            mean = score(own, next(iter(own[0].wrong)))  # of pairs, at the paper's shift
+            metrics["seeds"] = {
+                "count": len(own),
+                "mean_percent": round(mean.percent, 4),
+                "deviation_percent": round(mean.deviation or 0.0, 4),
+                "interval_percent": [round(mean.low, 4), round(mean.high, 4)],
+            }
+        if metrics != manifest.metrics:
+            told = Bundle(bundle.path, replace(manifest, metrics=metrics))
+            write_manifest(bundle.path, told.manifest)
+            write_card(told)
+
+
+def _tables(table: Table, results: Sequence[Result]) -> Iterator[str]:
+    """The errors of the rows that have some, and the differences of those that are compared."""
+    rows = []
+    for row in table.rows:
+        if own := of_row(row, results):
+            cells = [describe(own, test) for test in table.columns]
+            paper = [table.paper.get(row.name, "")] * bool(table.paper)
+            seeds = ", ".join(str(one.seed) for one in own)
+            rows.append((row.title, f"{row.images:,}", *paper, *cells, seeds))
+    if rows:
+        paper = ["paper"] * bool(table.paper)
+        yield lines(("network", "images seen", *paper, *table.columns.values(), "seeds"), rows)
+    differences = []
+    for names in table.compared:
+        first, second = (ROWS[name] for name in names)
+        for test, heading in table.columns.items():
+            if found := compare(of_row(first, results), of_row(second, results), test):
+                points = f"{found.points:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+                differences.append((f"**{first.title}** less **{second.title}**", heading, points))
+    if differences:
+        yield lines(("difference", "of", "points"), differences)
+
+
+def _speeds(speeds: dict[str, Any]) -> str:
+    networks: dict[str, dict[str, Any]] = speeds["networks"]
+    head = list(dict.fromkeys(key for cells in networks.values() for key in cells))
+    rows = []
+    for name, cells in networks.items():
+        values = (cells.get(key, "") for key in head)
+        rows.append((name, *(f"{one:,}" if isinstance(one, int) else str(one) for one in values)))
+    return lines(("network", *head), rows)
+
+
+def _novelty(bundles: Path) -> str:
+    """A row for each bundle, a column for each kind of images."""
+    manifests = (bundle.manifest for bundle in _open(bundles))
+    rules = {one.name: one.novelty for one in manifests if one.novelty}
+    kinds = dict.fromkeys(str(one["kind"]) for rule in rules.values() for one in rule.others)
+    rows = []
+    for name, rule in rules.items():
+        told = {
+            one["kind"]: f"{one['auc']:.4f}, {one['known_percent']:.1f} %" for one in rule.others
+        }
+        alarms = rule.test_novel_percent
+        cells = [f"`{name}`", "" if alarms is None else f"{alarms:.1f} %"]
+        rows.append((*cells, *(told.get(kind, "") for kind in kinds)))
+    return lines(("bundle", "false alarms", *kinds), rows)
+
+
+def _open(bundles: Path) -> list[Bundle]:
+    return [Bundle.open(path.parent) for path in sorted(bundles.glob(f"*/{MANIFEST}"))]

@@ -1,0 +1,48 @@
+"""Results as if all rows had been run, and a row that runs in a moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from research.run import Result
+from research.tables import ROWS, Row
+from tests.training.conftest import bars, tiny
+from training.recipes import Recipe
+
+__all__ = ["bars", "tiny"]
+
+
+@pytest.fixture(autouse=True)
+def _families(families: None) -> None:
+    """Controls that are registered are gone after each test."""
+
+
+@pytest.fixture(scope="session")
+def results() -> list[Result]:
+    """Two seeds of each row; 1 and 2 % wrong, 10 more by test set."""
+    return [
+        Result(
+            row=row.name,
+            dataset=row.recipe.dataset,
+            seed=seed,
+            images=row.images,
+            split=row.split,
+            wrong={name: 1000 * place + 100 * seed for place, name in enumerate(row.tests)},
+            tested=dict.fromkeys(row.tests, 10_000),
+            minutes=1.5,
+            device="CPU",
+        )
+        for row in ROWS.values()
+        for seed in (1, 2)
+    ]
+
+
+@pytest.fixture(scope="session")
+def tiny_row(tiny: Recipe) -> Row:
+    """Three steps of eight bars."""
+    row = ROWS["digits-r3-text"]
+    return replace(
+        row, recipe=tiny, images=24, tests=("plain", "turned"), split="validation", seeds=(1,)
+    )

@@ -1,0 +1,135 @@
+"""Muon's steps: their singular values, their scale, and what they leave to Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from model.capsnet import build
+from model.capsnet.votes import Votes
+from training.muon import Muon, matrices_of, orthogonalise
+from training.recipes import Recipe
+from training.trainer import Trainer
+
+MakeTrainer = Callable[..., Trainer]
+MUON = {"muon_rate": 0.02, "muon_votes": 0.2}
+
+
+def singular_values(matrices: Tensor) -> Tensor:
+    return torch.linalg.svdvals(matrices.float())
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (8, 200), (200, 8), (3, 96, 16), (128, 1152)], ids=str)
+def test_singular_values_are_about_one(shape: tuple[int, ...]) -> None:
+    """Whatever they were, over two orders of magnitude, for tall and wide matrices."""
+    generator = torch.Generator().manual_seed(1)
+    left, _, right = torch.linalg.svd(torch.randn(shape, generator=generator), full_matrices=False)
+    values = torch.logspace(-2, 0, left.shape[-1])
+    orthogonal = orthogonalise(left * values @ right)
+    assert 0.3 < singular_values(orthogonal).min()
+    assert singular_values(orthogonal).max() < 1.3
+    large = singular_values(orthogonal)[..., : left.shape[-1] // 2]
+    assert 0.6 < large.min()
+
+
+def step_of(weight: nn.Parameter, sides: int, gradients: list[Tensor], rate: float) -> Tensor:
+    """How far the last of some steps moves a weight."""
+    optimiser = Muon({weight: sides}, momentum=0.9)
+    optimiser.set_rates(convolutions=rate, votes=rate)
+    before = weight.detach().clone()
+    for gradient in gradients:
+        before = weight.detach().clone()
+        weight.grad = gradient.clone()
+        optimiser.step()
+    return weight.detach() - before
+
+
+@pytest.mark.parametrize(("out", "into"), [(32, 4), (8, 16)])
+def test_a_convolution_is_one_matrix(out: int, into: int) -> None:
+    """Its step is as long as its rate says, longer where it has more outputs than inputs."""
+    weight = nn.Conv2d(into, out, 1).weight
+    step = step_of(weight, 0, [torch.randn(weight.shape)], rate=0.1).flatten(1)
+    scale = 0.1 * max(1, out / into) ** 0.5
+    assert 0.3 * scale < singular_values(step).median() < 1.3 * scale
+
+
+def test_votes_are_a_matrix_for_each_class() -> None:
+    """A class whose gradient is a thousandth of another's moves as far."""
+    votes = Votes(12, in_dim=4, classes=3, out_dim=5, std=0.1)
+    gradient = torch.randn(12, 4, 3, 5)
+    gradient[:, :, 1] *= 1e-3
+    step = step_of(votes.weight, 3, [gradient.flatten(2)], rate=0.1)
+    by_class = step.reshape(48, 3, 5).transpose(0, 1)
+    medians = singular_values(by_class).median(dim=1).values / (0.1 * 48**0.5)
+    assert 0.3 < medians.min()
+    assert medians.max() < 1.3
+
+
+def test_momentum_remembers() -> None:
+    """A gradient of zero after another one still moves the weight, the same way."""
+    weight = nn.Conv2d(6, 6, 1).weight
+    gradient = torch.randn(weight.shape)
+    step = step_of(weight, 0, [gradient, torch.zeros_like(gradient)], rate=0.1)
+    assert (step * gradient).sum() < 0
+
+
+def test_what_muon_trains(tiny_attention: Recipe) -> None:
+    """Convolutions with several input channels, and votes where they are asked for."""
+    network = build(tiny_attention.network)
+    votes = network.get_parameter("votes.weight")
+    convolutions = {
+        module.weight
+        for module in network.modules()
+        if isinstance(module, nn.Conv2d) and module.in_channels > 1
+    }
+    assert convolutions | {votes} == matrices_of(network, convolutions=True, votes=True).keys()
+    assert {votes} == matrices_of(network, convolutions=False, votes=True).keys()
+    votes.requires_grad_(False)
+    assert not matrices_of(network, convolutions=False, votes=True)
+
+
+def weights(trainer: Trainer) -> dict[str, Tensor]:
+    return {name: weight.clone() for name, weight in trainer.network.state_dict().items()}
+
+
+@pytest.mark.parametrize("settings", [MUON, {"muon_rate": 0.02}, {"muon_votes": 0.2}], ids=str)
+def test_a_resumed_run_ends_in_the_same_weights(
+    make_trainer: MakeTrainer, tiny_attention: Recipe, settings: dict[str, Any]
+) -> None:
+    """Momenta are kept, beside those of Adam and the average of the weights."""
+    recipe = replace(tiny_attention, average_decay=0.7, **settings)
+    through = make_trainer("through", recipe=recipe)
+    through.run()
+    make_trainer(recipe=recipe).run(max_minutes=0)
+    resumed = make_trainer(recipe=recipe, resume=True)
+    assert resumed.done_steps < resumed.total_steps
+    assert resumed.run()
+    torch.testing.assert_close(weights(through), weights(resumed), rtol=0, atol=0)
+
+
+def test_every_weight_is_trained_once(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
+    """By Muon or by Adam."""
+    state = make_trainer(recipe=replace(tiny_attention, **MUON)).state
+    assert state.muon is not None
+    trained = [
+        id(weight)
+        for optimiser in (state.optimiser, state.muon)
+        for group in optimiser.param_groups
+        for weight in group["params"]
+    ]
+    assert sorted(id(weight) for weight in state.network.parameters()) == sorted(trained)
+
+
+def test_rates_rise_and_fall_together(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
+    """Muon's are Adam's times what the recipe says."""
+    recipe = replace(tiny_attention, learning_rate=0.01, **MUON)
+    state = make_trainer(recipe=recipe).state
+    assert state.muon is not None
+    state.begin_step(0.005)
+    rates = {bool(group["sides"]): group["lr"] for group in state.muon.param_groups}
+    assert {False: pytest.approx(0.01), True: pytest.approx(0.001)} == rates

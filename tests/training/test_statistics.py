@@ -1,0 +1,73 @@
+"""Intervals against what drawing images, digits and seeds anew would give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from training.statistics import design_effect, interval, mean_interval, standard_error
+
+DIGITS = 300
+
+
+def draw_pairs(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which pairs of digits are wrong, and their digits: hard digits make pairs wrong."""
+    hard = generator.random(DIGITS) < 0.2
+    digits = generator.integers(0, DIGITS, (count, 2))
+    wrong = hard[digits].any(axis=1) & (generator.random(count) < 0.9)
+    return wrong.astype(float), digits
+
+
+@pytest.mark.parametrize(
+    ("errors", "count", "expected"),
+    [
+        (43, 10_000, (0.3194, 0.5787)),
+        (0, 20, (0, 16.11)),
+        (20, 20, (83.89, 100)),
+        (1, 2, (9.45, 90.55)),
+    ],
+)
+def test_the_interval_is_wilsons(errors: int, count: int, expected: tuple[float, float]) -> None:
+    """Values as statistics packages give them; it does not leave 0 to 100 percent."""
+    assert expected == pytest.approx(interval(errors, count), abs=5e-3)
+
+
+@pytest.mark.parametrize(("errors", "count"), [(0, 0), (3, 2)])
+def test_there_is_no_interval_of_nothing(errors: int, count: int) -> None:
+    """Without answers, or with more errors than answers, nothing can be said."""
+    with pytest.raises(ValueError, match=r"wrong|greater"):
+        interval(errors, count)
+
+
+def test_seeds_are_no_further_trials() -> None:
+    """Three networks wrong on the same images know no more than one of them."""
+    wrong = np.zeros((3, 10_000))
+    wrong[:, :100] = 1
+    low, high = mean_interval(wrong.mean(axis=0))
+    assert (1.0, pytest.approx(1.96 * 0.0995, rel=1e-3)) == ((low + high) / 2, (high - low) / 2)
+
+
+def test_independent_pairs_have_the_plain_error() -> None:
+    """No two share a digit: the variance is the binomial one."""
+    wrong = np.array([1.0, 0, 0, 1, 0, 0, 0, 0])
+    digits = np.arange(16).reshape(8, 2)
+    assert standard_error(wrong) == pytest.approx(standard_error(wrong, digits))
+    assert pytest.approx(1) == design_effect(wrong, digits)
+
+
+def test_shared_digits_widen_by_what_drawing_digits_anew_gives() -> None:
+    """The error over 400 draws of other digits and pairs is the one told of a single draw."""
+    generator = np.random.default_rng(0)
+    draws = [draw_pairs(generator, 2000) for _ in range(400)]
+    scatter = float(np.std([wrong.mean() for wrong, _ in draws]))
+    told = float(np.mean([standard_error(wrong, digits) for wrong, digits in draws]))
+    plain = float(np.mean([standard_error(wrong) for wrong, _ in draws]))
+    assert scatter == pytest.approx(told, rel=0.1)
+    assert plain < 0.6 * told
+
+
+def test_more_pairs_of_the_same_digits_do_not_end_the_doubt() -> None:
+    """Ten times as many pairs leave the digits' part of the variance."""
+    generator = np.random.default_rng(1)
+    few, many = (standard_error(*draw_pairs(generator, count)) for count in (2000, 20_000))
+    assert 0.6 < many / few < 1

@@ -1,0 +1,102 @@
+"""Muon: momentum whose steps are orthogonal matrices (Jordan et al., "Muon", 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from model.capsnet.votes import Votes
+from training.device import has_bfloat16
+
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Of the quintic iteration, chosen for speed: singular values end between about 0.7 and 1.2."""
+_ITERATIONS = 5
+_LEAST_BFLOAT16 = 64
+"""Columns from which products are faster in bfloat16."""
+
+
+class Muon(torch.optim.Optimizer):
+    """Takes the step nearest to the momentum whose singular values are all about 1.
+
+    The weight of a convolution is one matrix, (out, in * kernel^2); transformation matrices of
+    votes are one for each class, (I * in_dim, D).
+
+    Args:
+        matrices: weights by how many matrices side by side each one is: 0 for a convolution, K for
+            votes, whose last axis is K * D.
+        momentum: Nesterov's.
+    """
+
+    def __init__(self, matrices: Mapping[Tensor, int], *, momentum: float) -> None:
+        groups = [
+            {
+                "params": [weight for weight, count in matrices.items() if count == kind],
+                "sides": kind,
+            }
+            for kind in sorted(set(matrices.values()))
+        ]
+        super().__init__(groups, {"lr": 0.0, "momentum": momentum})
+
+    def set_rates(self, *, convolutions: float, votes: float) -> None:
+        """What the next step of each kind of weight is multiplied by."""
+        for group in self.param_groups:
+            group["lr"] = votes if group["sides"] else convolutions
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002
+        """Move every weight that has a gradient; a group's step is scaled by its `lr`."""
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                state = self.state[weight]
+                if not state:
+                    state["momentum"] = torch.zeros_like(weight.grad)
+                state["momentum"].lerp_(weight.grad, 1 - group["momentum"])
+                ahead = weight.grad.lerp(state["momentum"], group["momentum"])
+                weight.add_(_step(ahead, group["sides"]), alpha=-group["lr"])
+
+
+def matrices_of(network: nn.Module, *, convolutions: bool, votes: bool) -> dict[Tensor, int]:
+    """The weights that Muon is to train, as it takes them.
+
+    Args:
+        convolutions: whether those with several input channels are among them.
+        votes: whether transformation matrices are.
+    """
+    matrices: dict[Tensor, int] = {}
+    for module in network.modules():
+        if convolutions and isinstance(module, nn.Conv2d) and module.in_channels > 1:
+            matrices[module.weight] = 0
+        elif votes and isinstance(module, Votes):
+            matrices[module.weight] = module.classes
+    return {weight: count for weight, count in matrices.items() if weight.requires_grad}
+
+
+def orthogonalise(matrices: Tensor) -> Tensor:
+    """Matrices (..., A, B) with the same singular vectors, and singular values of about 1."""
+    wide = matrices if matrices.shape[-2] <= matrices.shape[-1] else matrices.mT
+    fast = wide.shape[-1] >= _LEAST_BFLOAT16 and has_bfloat16(matrices.device)
+    steps = wide.to(torch.bfloat16 if fast else torch.float32)
+    steps = steps / (steps.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    once, thrice, fifth = _COEFFICIENTS
+    for _ in range(_ITERATIONS):
+        square = steps @ steps.mT
+        steps = once * steps + (thrice * square + fifth * square @ square) @ steps
+    orthogonal: Tensor = (steps if wide is matrices else steps.mT).to(matrices.dtype)
+    return orthogonal
+
+
+def _step(ahead: Tensor, sides: int) -> Tensor:
+    """The step of a weight, whose elements are of a size that suits the matrices' shape."""
+    if not sides:
+        rows = ahead.flatten(1)  # (out, in * kernel^2)
+        step: Tensor = orthogonalise(rows).view_as(ahead)
+        return step * float(max(1.0, len(rows) / rows.shape[1]) ** 0.5)
+    inputs = ahead.numel() // ahead.shape[-1]
+    by_class = ahead.reshape(inputs, sides, -1).transpose(0, 1)  # (K, I * in_dim, D)
+    steps: Tensor = orthogonalise(by_class) * float(max(by_class.shape[1:]) ** 0.5)
+    return steps.transpose(0, 1).reshape(ahead.shape)
