@@ -2,11 +2,11 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-# Compilers' environments export a HOST of their own: only `make HOST=...` counts.
+# Compilers' environments export a HOST of their own: only `make HOST=...` and CAPSNET_HOST count.
 ifneq ($(origin HOST),command line)
-HOST := 127.0.0.1
+HOST := $(or $(CAPSNET_HOST),127.0.0.1)
 endif
-PORT ?= 8000
+PORT ?= $(or $(CAPSNET_PORT),8000)
 PRESET ?= mnist
 RUN ?= runs/$(PRESET)-1
 BUNDLE ?= model/bundles/$(PRESET)

@@ -35,6 +35,7 @@ from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import invalid
 from service.inference.job import Job
 from service.pipeline import Pipeline
+from service.pool.pool import Crashed
 
 RESPONSE_COST_ROWS = 1
 """Rows that forming a response costs, where it takes as long as inference."""
@@ -50,6 +51,8 @@ class Query(BaseModel):
     """Parameters that may be repeated; of any other the last value counts."""
     former: ClassVar[Mapping[str, str]] = {}
     """Parameters of earlier releases, which this one still takes, and what they are called now."""
+    of_path: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that only the path has, if it has them."""
 
 
 class Request(fastapi.Request):
@@ -131,6 +134,7 @@ class Route(APIRoute):
     ) -> None:
         self.permission = permission
         self._most_rows = most_rows
+        self._needs_networks = needs_networks
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
         self._handler = handler
@@ -215,7 +219,9 @@ class Route(APIRoute):
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
-        query = () if self._query is None else (_read(self._query, request),)
+        query = (_read(self._query, request),) if self._query else ()
+        if not query and self._needs_networks:
+            _read(Query, request)  # there are no parameters
         if self._offers:
             accept = ", ".join(request.headers.getlist("accept"))
             request.media_type = choose_media_type(accept, self._offers)
@@ -239,6 +245,8 @@ def _read(model: type[Query], request: Request) -> Query:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
     given = request.query_params
+    for name in given.keys() & (model.of_path | request.path_params.keys()):
+        raise InvalidParameter(f"unknown parameter {name}", parameter=name)
     values: dict[str, Any] = {model.former.get(name, name): one for name, one in given.items()}
     lists = {name: given.getlist(name) for name in model.lists & values.keys()}
     try:
@@ -272,7 +280,13 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
         headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
         if not isinstance(answer, SlowJsonOrPng):
             return Picture(await asyncio.to_thread(answer.draw), headers=headers)
-        drawn = await request.app.state.drawing.run(DRAW_CPU_S, answer.draw)
+        try:
+            drawn = await request.app.state.drawing.run(DRAW_CPU_S, answer.draw)
+        except (Crashed, MemoryError) as error:
+            text = (
+                f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
+            )
+            raise Unavailable(text, retry_after_s=1) from error
         request.pipeline.note_drawing()
         return Picture(drawn, headers=headers)
     if answer.large:

@@ -17,7 +17,7 @@ panel.append(
   make(
     "div",
     { class: "lead" },
-    make("p", {}, "Each slider changes one dimension of the pose. The line below says what moving right does, and the share of the change that this explains; where none was found, pictures at both ends show it."),
+    make("p", {}, "Each slider changes one dimension of the pose. The line below says what moving right does, and the share of the change that this explains. No name? See the pictures at both ends."),
     reset,
   ),
   make("div", { class: "paper mini" }, mini),
@@ -109,7 +109,7 @@ function tellEffect(meaning) {
 
 /** What a dimension was found to do, if anything, and its number. */
 export function title(meaning, dim) {
-  const name = { none: "dimension", localised: "one part" }[meaning?.name ?? "none"] ?? meaning.name;
+  const name = { none: "dimension" }[meaning?.name ?? "none"] ?? meaning.name;
   return [make("span", {}, name), make("span", { class: "number" }, String(dim))];
 }
 

@@ -41,6 +41,11 @@ class Network(ABC):
         return self.manifest.name + self.suffix
 
     @property
+    def max_values(self) -> int:
+        """Of one input."""
+        return self.max_rows * max(spec.values for spec in self.inputs)
+
+    @property
     @abstractmethod
     def inputs(self) -> list[TensorSpec]:
         """What it takes."""

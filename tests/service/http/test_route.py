@@ -51,6 +51,22 @@ def test_the_path_is_read_with_the_query(path: str, client: TestClient) -> None:
     assert client.get(path).status_code in (404, 422)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/models/mnist?name=typo",
+        "/models?name=typo",
+        "/v1/models?name=typo",
+        "/models/mnist/samples?name=typo",
+    ],
+)
+def test_what_is_no_parameter_of_a_query_is_refused(path: str, client: TestClient) -> None:
+    """Names of the path's parameters too: their values would be ignored."""
+    answer = client.get(path)
+    assert (422, "name") == (answer.status_code, answer.json()["parameter"])
+    assert "unknown parameter name" == answer.json()["detail"]
+
+
 def test_every_route_is_under_v1_too(client: TestClient, digits: list[bytes]) -> None:
     """The answers are the same, and the document names each route once."""
     files = {"file": digits[7]}

@@ -182,6 +182,54 @@ def test_a_lost_template_is_replaced() -> None:
 
 
 @scenario
+async def test_a_process_that_was_killed_while_idle_takes_no_task() -> None:
+    """As one is where a machine has no memory left: the next task has another."""
+    async with opened() as (pool, _):
+        idle = await pool.run(AMPLE_S, os.getpid)
+        os.kill(idle, signal.SIGKILL)
+        await until_gone(idle)
+        assert idle != await pool.run(AMPLE_S, os.getpid)
+
+
+@scenario
+async def test_a_template_that_ends_before_it_forks_is_no_crash() -> None:
+    """It is stopped, asked for a process, and killed: the task is at no fault."""
+    async with opened() as (pool, template):
+        idle = await pool.run(AMPLE_S, os.getpid)
+        with pytest.raises(Crashed):
+            await pool.run(AMPLE_S, os._exit, 0)
+        await until_gone(idle)
+        os.kill(template.pid, signal.SIGSTOP)
+        asking = asyncio.create_task(pool.run(AMPLE_S, os.getpid))
+        await asyncio.sleep(0)
+        os.kill(template.pid, signal.SIGKILL)
+        with pytest.raises(Closed):
+            await asking
+        assert 1 == await pool.run(AMPLE_S, int, "1")
+
+
+@scenario
+async def test_a_fork_that_fails_ends_no_other_process() -> None:
+    """What runs goes on; what needs a process is told to come again, until there is one."""
+    template = Template("tests.service.pool.crowded", memory_bytes=200_000_000)
+    pool = Pool(template, processes=2, limit=10)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            first = await pool.run(AMPLE_S, os.getpid)
+            neighbour = asyncio.create_task(pool.run(AMPLE_S, eval, "__import__('time').sleep(.5)"))
+            await asyncio.sleep(0)
+            with pytest.raises(Closed, match="cannot be started"):
+                await pool.run(AMPLE_S, os.getpid)
+            assert await neighbour is None
+            neighbour = asyncio.create_task(pool.run(AMPLE_S, eval, "__import__('time').sleep(.5)"))
+            await asyncio.sleep(0)
+            assert first != await pool.run(AMPLE_S, os.getpid)
+            await neighbour
+    finally:
+        pool.close()
+
+
+@scenario
 async def test_signals_to_all_processes_leave_it_alone() -> None:
     """As systemd sends SIGTERM to each of a service, which goes on until it is drained."""
     async with opened() as (pool, template):

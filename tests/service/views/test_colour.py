@@ -91,6 +91,20 @@ def test_the_fit_can_be_chosen(fit: str, expected: str, post: Post) -> None:
     assert expected == prediction["fit"]["fit"]
 
 
+@pytest.mark.parametrize(("width", "height"), [(116, 148), (115, 400), (400, 115)])
+def test_photographs_of_any_size_are_cropped(
+    width: int, height: int, client: TestClient, blocks: Runtime
+) -> None:
+    """Also where the largest rectangle of the network's shape has no whole number of pixels."""
+    del blocks
+    file = io.BytesIO()
+    Image.new("RGB", (width, height)).save(file, "JPEG")
+    for model in ("blocks", None):
+        query = {"fit": "crop", **({"model": model} if model else {})}
+        answer = client.post("/classify", params=query, files={"file": file.getvalue()})
+        assert "crop" == answer.json()["predictions"][0]["fit"]["fit"]
+
+
 def test_strokes_are_not_looked_for(client: TestClient, digits: list[bytes]) -> None:
     """422 names the parameter."""
     query = {"model": "blocks", "fit": "digit"}
