@@ -56,7 +56,12 @@ def test_findings_of_another_form_are_refused(entries: dict[str, Any], manifest:
 def test_a_network_without_poses_has_a_manifest(manifest: Manifest) -> None:
     """It has an encoder alone, no routed layers and poses of no numbers."""
     baseline = replace(
-        manifest, offers=(), graphs={"encoder": "encoder.onnx"}, layers=(), class_dim=0
+        manifest,
+        offers=(),
+        graphs={"encoder": "encoder.onnx"},
+        layers=(),
+        class_dim=0,
+        neighbours=None,
     )
     assert baseline == Manifest.from_dict(json.loads(json.dumps(baseline.to_dict())))
 
