@@ -41,11 +41,18 @@ class _Posed(NamedTuple):
     """(N,): whether these are the most present classes."""
 
 
-def choose_images(bundle: Bundle, learnt: LearningSet) -> NeighbourImages:
+def choose_images(
+    bundle: Bundle, learnt: LearningSet, *, own_images: bool = True
+) -> NeighbourImages:
     """Some of the images that a network learnt from, at random, as many of each class.
 
     Those that it answers wrongly are taken last: the pose of a class that it does not see says
     nothing. Images whose licence is not known stay out; their poses do not.
+
+    Args:
+        bundle: of the network.
+        learnt: what it learnt from.
+        own_images: whether images of a folder of one's own go into the bundle.
     """
     manifest = bundle.manifest
     recipe = Recipe.from_dict(manifest.training["recipe"])
@@ -53,7 +60,7 @@ def choose_images(bundle: Bundle, learnt: LearningSet) -> NeighbourImages:
     posed = _measure(Runtime(bundle), examples)
     chosen = choose(posed.labels, posed.right, classes=manifest.num_classes, count=COUNT)
     published = DATASETS.get(recipe.dataset)
-    licence = published.licence if published else "yours"
+    licence = published.licence if published else "yours" * own_images
     sheet = draw_sheet(examples.images[chosen]) if licence else b""
     each = posed.labels.shape[1]
     gallery = PoseGallery(

@@ -58,16 +58,19 @@ def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bu
             bundle = analyse_novelty(bundle, examples, data_dir)
         else:
             bundle = analyse_masks(bundle, examples)
-        bundle = analyse_neighbours(bundle, data_dir, folder=folder)
+        bundle = analyse_neighbours(bundle, data_dir, folder=folder, own_images=False)
     write_card(bundle)
     return bundle
 
 
-def analyse_neighbours(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
+def analyse_neighbours(
+    bundle: Bundle, data_dir: Path, *, folder: Path | None = None, own_images: bool = True
+) -> Bundle:
     """Choose training images that `/neighbours` compares others with; the card is not written.
 
     Args:
         folder: of the pictures by class, if the network was trained on such a folder.
+        own_images: whether those pictures go into the bundle, or their poses alone.
 
     Raises:
         training.data.datasets.DatasetError: there are no such images.
@@ -75,7 +78,8 @@ def analyse_neighbours(bundle: Bundle, data_dir: Path, *, folder: Path | None = 
     """
     if not bundle.manifest.class_dim:
         raise BundleError(f"{bundle.path}: the network has no poses to compare")
-    said = choose_images(bundle, learnt_from(bundle, data_dir, folder=folder))
+    learnt = learnt_from(bundle, data_dir, folder=folder)
+    said = choose_images(bundle, learnt, own_images=own_images)
     assert said.gallery
     with replacing(bundle.path / NEIGHBOURS) as file:
         said.gallery.save(file)
