@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,15 +19,13 @@ from training.data.datasets import DATASETS, load
 from training.data.folder import count_pictures
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
-from training.device import DeviceError, choose_device, device_name, joined_processes
-from training.gpu_run import RUNS, GpuRun, preset_of
+from training.device import DeviceError, choose_device, joined_processes
 from training.learning_set import for_pictures, load_pictures, load_published
 from training.preview import PREVIEW
 from training.provenance import ProvenanceError
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override
-from training.speed import measure_options
 from training.state import Plan, TrainingError, starting_point
-from training.trainer import Trainer, stop_signals
+from training.trainer import Trainer
 
 EXPECTED = (TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError)
 """Failures that are told in a line."""
@@ -125,8 +122,6 @@ def train(
                 tensorboard=tensorboard,
             )
             tell = Console(quiet=not processes.leads).print
-            if trainer.done_steps and not (trainer.complete or trainer.state.optimiser.state):
-                tell("the checkpoint has weights alone: Adam starts anew")
             if (source := weights or transfer) and not goes_on:
                 other = starting_point(source)
                 taken = trainer.state.start_from(other, fitting=transfer is not None)
@@ -140,63 +135,6 @@ def train(
                     tell(sentence)
             else:
                 tell(f"stopped at step {trainer.done_steps}; --resume goes on")
-
-
-@app.command()
-def speed(
-    preset: Preset,
-    *,
-    settings: Settings = None,
-    device: Device = "auto",
-    seconds: Annotated[float, typer.Option(help="For each measurement.")] = 3,
-    output: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
-) -> None:
-    """Measure how fast PRESET trains, by size of the batch and precision of the votes."""
-    where = choose_device(device)
-    rates = measure_options(_recipe(preset, settings or []), where, seconds=seconds)
-    for option, rate in rates.items():
-        console.print(f"{preset} on {device_name(where)}, {option}: {rate:,.0f} images/s")
-    if output is not None:
-        output.write_text(json.dumps(rates))
-
-
-@app.command("gpu-run")
-def run_gpu(
-    results: Annotated[Path, typer.Argument(help="Output folder.")],
-    runs: Annotated[
-        list[str] | None, typer.Argument(help=f"PRESET-SEED; by default {' '.join(RUNS)}.")
-    ] = None,
-    *,
-    minutes: Annotated[float, typer.Option(help="Time limit of this call.")] = 27,
-    total_minutes: Annotated[float, typer.Option(help="Of all calls: sets budgets.")] = 27,
-    folder: Annotated[Path, typer.Option(help="Kept from call to call.")] = Path("runs/gpu"),
-    data_dir: DataDir = _DATA,
-    device: Device = "cuda",
-    settings: Settings = None,
-) -> None:
-    """Check and measure a GPU and train on it, run after run; called again, go on.
-
-    What it does, in this order: `training/gpu_run.py`.
-    """
-    for run in (chosen := runs or list(RUNS)):
-        if preset_of(run) not in PRESETS or not run.rpartition("-")[2].isdecimal():
-            raise typer.BadParameter(f"{run} is not PRESET-SEED, as mnist-1 is")
-        if PRESETS[preset_of(run)].dataset == FOLDER:
-            raise typer.BadParameter(f"{run} learns from a folder: `train` takes one")
-    with stop_signals() as stopped:
-        call = GpuRun(
-            results=results,
-            folder=folder,
-            data_dir=data_dir,
-            device=device,
-            minutes=minutes,
-            total_minutes=total_minutes,
-            runs=chosen,
-            settings=settings or (),
-            stopped=stopped,
-        )
-        if not call.work():
-            raise typer.Exit(1)
 
 
 @app.command()

@@ -49,7 +49,7 @@ def spread_margin(step: Tensor, steps: int) -> Tensor:
     """m, which rises from 0.2 to 0.99: 0.2 + 0.79 sigmoid(min(10, step / steps - 4)).
 
     Args:
-        step: scalar tensor, so that a CUDA graph replays with the current step.
+        step: scalar tensor.
         steps: 50,000 in the paper's code.
     """
     return 0.2 + 0.79 * torch.sigmoid((step / steps - 4).clamp_max(10))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -69,25 +68,13 @@ def test_what_restarts_by_itself_begins_and_then_goes_on(train: Train, tmp_path:
         assert step == saved(tmp_path).run.steps
 
 
-def test_a_cut_run_goes_on_and_says_so(train: Train, tmp_path: Path) -> None:
-    """From its step and its weights; Adam's state is not there."""
-    assert "Adam" not in plain(train(tmp_path))
-    assert "Adam" not in plain(train(tmp_path, "--resume"))
-    saved(tmp_path).cut().save(tmp_path / CHECKPOINT)
-    assert "weights alone: Adam starts anew" in plain(train(tmp_path, "--resume"))
-    assert 3 == saved(tmp_path).run.steps
-
-
-@pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("option", ["--weights", "--transfer"])
 def test_what_restarts_by_itself_takes_other_weights_once(
-    train: Train, tmp_path: Path, option: str, *, cut: bool
+    train: Train, tmp_path: Path, option: str
 ) -> None:
     """They are where the run began; what goes on has left them."""
     first, second = tmp_path / "first", tmp_path / "second"
     train(first)
-    if cut:
-        saved(first).cut().save(first / CHECKPOINT)
     for step in (1, 2):
         result = train(second, "--resume-or-begin", "--seed", "2", option, str(first))
         assert 0 == result.exit_code
@@ -183,17 +170,6 @@ def test_what_is_wrong_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_speeds_are_told_and_written(train: Train, tmp_path: Path) -> None:
-    """A line for each option, and a file for programs."""
-    assert train  # with its preset
-    file = tmp_path / "speed.json"
-    options = ["--device=cpu", "--seconds=0", f"--output={file}", "--set", "batch_size=4"]
-    lines = CliRunner().invoke(__main__.app, ["speed", "tiny", *options]).output.splitlines()
-    assert 6 == len(lines)
-    assert lines[0].startswith("tiny on CPU, batch_size=4 votes=float32: ")
-    assert "batch_size=16 votes=bfloat16" in json.loads(file.read_text())
-
-
 def test_a_run_tells_what_it_kept_and_what_to_do(tmp_path: Path, pets: Path) -> None:
     """Of noise hardly anything is learnt: the advice says what the error of guessing is."""
     run_dir = tmp_path / "run"
@@ -218,8 +194,6 @@ def test_pictures_need_a_folder(tmp_path: Path) -> None:
     result = CliRunner().invoke(__main__.app, arguments)
     assert "with a subfolder for each class: say where it is" in str(result.exception)
     assert not run_dir.exists()
-    refused = CliRunner().invoke(__main__.app, ["gpu-run", str(tmp_path / "out"), "pictures-1"])
-    assert "pictures-1 learns from a folder" in plain(refused)
 
 
 def test_presets_are_listed() -> None:
