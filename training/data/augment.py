@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 from torch.nn import functional
 
@@ -53,20 +54,20 @@ NOT_DISTORTED = Distortion()
 class Augmentation:
     """How batches are made of training images; a recipe adds how a network learns from them."""
 
-    batch_size: int = 128
-    shift_px: int = 2
+    batch_size: PositiveInt = 128
+    shift_px: NonNegativeInt = 2
     """Training images are moved by up to this many pixels each way."""
     flip: bool = False
     """Whether half of the training images, sampled anew each time, are mirrored left to right."""
     flip_alternates: bool = False
     """Whether those that are mirrored in one epoch are not in the next, with `flip`."""
-    affine: float = 0.0
+    affine: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Training images are rotated, scaled and sheared by up to this share of affNIST's ranges."""
-    elastic_px: float = 0.0
+    elastic_px: NonNegativeFloat = 0.0
     """They are bent: nodes of a net over them move by up to this many pixels, each its own way."""
-    erase_px: int = 0
+    erase_px: NonNegativeInt = 0
     """A square of up to this many pixels, anywhere in a training image, is made black."""
-    cutout_px: int = 0
+    cutout_px: NonNegativeInt = 0
     """A square of this many pixels, anywhere in a training image, gets the images' mean colour."""
     pad: Pad = "zero"
     """What moves in at the edges of training images: black, or the image mirrored there."""
