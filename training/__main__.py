@@ -182,11 +182,11 @@ def evaluate(
     ] = TEST_PAIRS,
 ) -> None:
     """Read the test split through the bundle, which goes on record, and print the scores."""
-    from training.evaluate import Split  # noqa: PLC0415  training itself needs no onnx
+    from training.evaluate import ScoredSplit  # noqa: PLC0415  training itself needs no onnx
     from training.evaluate import evaluate as score  # noqa: PLC0415  as above
 
     bundle = Bundle.open(bundle_dir)
-    split: Split = "validation" if validation else "test"
+    split: ScoredSplit = "validation" if validation else "test"
     scores = score(bundle, data_dir, split=split, folder=data, pairs=pairs)
     console.print(f"{bundle.manifest.name}: {scores.headline()}")
     console.print(scores.table)

@@ -396,7 +396,7 @@ _PRESETS = (
             pooling=True,
             hidden=(1024,),
             dropout=0,
-            several=True,
+            multi_label=True,
         ),
         loss="cross-entropy",
     ),

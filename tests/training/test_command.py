@@ -28,7 +28,7 @@ def train(monkeypatch: pytest.MonkeyPatch, tiny: Recipe, bars: Examples) -> Trai
     monkeypatch.setitem(PRESETS, "tiny", ten_classes)
     monkeypatch.setattr("training.learning_set.load", lambda *_: bars)
     monkeypatch.setattr(
-        "training.learning_set.hold_out",
+        "training.learning_set.split_last",
         lambda all_of, _: (all_of, Examples(all_of.images[:4], all_of.labels[:4])),
     )
 

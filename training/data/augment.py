@@ -30,8 +30,8 @@ NUMBERS = 4 + 2 * NODES * NODES
 """Random numbers of a distortion: rotation, height, width and shear, then the nodes' moves."""
 _MEAN_IMAGES = 5000
 """At least so many decide the mean colour that fills what is cut out, where there are as many."""
-STEPS = 1000
-"""These random numbers are whole, from -STEPS to STEPS."""
+RESOLUTION = 1000
+"""These random numbers are whole, from -RESOLUTION to RESOLUTION."""
 _TURN = math.radians(20)
 _SCALE = 0.2
 _SHEAR = 0.2
@@ -196,7 +196,7 @@ class BatchStream(RowStream):
             self._alternate(order, epoch) if recipe.flip_alternates else integers(0, 2),
         ]
         if self._distortion != NOT_DISTORTED:
-            columns.append(integers(-STEPS, STEPS + 1, NUMBERS))
+            columns.append(integers(-RESOLUTION, RESOLUTION + 1, NUMBERS))
         if recipe.cutout_px:
             side = torch.full((count, 1), recipe.cutout_px)
             columns += [side, integers(0, height), integers(0, width)]
@@ -227,21 +227,21 @@ def shift(images: Tensor, shifts: Tensor, reach: int, pad: Pad = "zero") -> Tens
     else:
         images = functional.pad(images, (reach, reach, reach, reach))
         rows, columns = rows + reach, columns + reach
-    places = rows[:, :, None] * images.shape[3] + columns[:, None]  # (B, H, W)
-    index = places.view(count, 1, -1).expand(-1, channels, -1)
+    pixels = rows[:, :, None] * images.shape[3] + columns[:, None]  # (B, H, W)
+    index = pixels.view(count, 1, -1).expand(-1, channels, -1)
     return images.flatten(2).gather(2, index).view(count, channels, height, width)
 
 
-def _reflect(places: Tensor, size: int) -> Tensor:
+def _reflect(indices: Tensor, size: int) -> Tensor:
     """Places up to `size - 1` beyond the edges, mirrored at the outermost pixels."""
-    return (size - 1) - ((size - 1) - places.abs()).abs()
+    return (size - 1) - ((size - 1) - indices.abs()).abs()
 
 
 def erase(images: Tensor, squares: Tensor, colour: Tensor | None = None) -> Tensor:
     """Make a square of each image (B, C, H, W) black, or of a colour (C,).
 
     Args:
-        squares: (B, 3) int64: side, and the place (down, right) of the middle; what lies outside
+        squares: (B, 3) int64: side, and the middle (down, right); what lies outside
             the image is left out.
     """
     side = squares[:, :1]
@@ -261,28 +261,28 @@ def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = 
     Pixels are interpolated bicubically: linear interpolation blurs edges more.
 
     Args:
-        numbers: (B, NUMBERS) int64, each within [-STEPS, STEPS].
+        numbers: (B, NUMBERS) int64, each within [-RESOLUTION, RESOLUTION].
     """
     count, channels, height, width = images.shape
-    shares = numbers.float() / STEPS
+    shares = numbers.float() / RESOLUTION
     right, down = shares[:, 4:].view(count, 2, NODES, NODES).unbind(1)
     reach = 2 * distortion.elastic_px
     nodes = torch.stack((right * (reach / width), down * (reach / height)), dim=1)
     moves = functional.interpolate(nodes, (height, width), mode="bicubic", align_corners=True)
     matrices = _matrices(shares[:, :4] * distortion.affine, height / width)
-    places = functional.affine_grid(
+    coordinates = functional.affine_grid(
         matrices, [count, channels, height, width], align_corners=False
     )  # (B, H, W, 2): right and down, from -1 to 1 between the outer edges
-    places = places + moves.permute(0, 2, 3, 1)
+    coordinates = coordinates + moves.permute(0, 2, 3, 1)
     padding = "reflection" if pad == "reflect" else "zeros"
     distorted = functional.grid_sample(
-        images, places, mode="bicubic", padding_mode=padding, align_corners=False
+        images, coordinates, mode="bicubic", padding_mode=padding, align_corners=False
     )
     return distorted.clamp(0, WHITE)
 
 
 def _matrices(shares: Tensor, aspect: float) -> Tensor:
-    """Where places (right, down) of images come from that are scaled, then sheared, then rotated.
+    """Where pixels (right, down) come from of images that are scaled, then sheared, then rotated.
 
     From shares (B, 4) of the range of rotation, height, width and shear, and from height by width,
     to (B, 2, 3), in halves of width and height.

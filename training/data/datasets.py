@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.data.formats import read_cifar, read_idx, read_norb, read_svhn
-from training.data.source import DatasetError, File, Source, Split
+from training.data.source import DatasetError, DataSplit, File, Source
 
 HELD_OUT = 5000
 """Training examples kept for validation: the last ones."""
@@ -70,7 +70,7 @@ class Dataset:
     """None where the images are not published files."""
 
 
-def load(dataset: Dataset, split: Split, data_dir: Path, *, fetch: bool = True) -> Examples:
+def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = True) -> Examples:
     """Read one split from `data_dir/<name>/`, downloading what is not there yet.
 
     Args:
@@ -100,7 +100,7 @@ def load(dataset: Dataset, split: Split, data_dir: Path, *, fetch: bool = True) 
     return Examples(images, labels)
 
 
-def hold_out(examples: Examples, count: int) -> tuple[Examples, Examples]:
+def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
     """Split training examples into (training, validation); the last `count` are held out.
 
     Raises:
@@ -150,7 +150,10 @@ def _idx(
     preprocess: Literal["digit", "stretch"] = "digit",
 ) -> Dataset:
     """A data set in MNIST's format and of its size, or its test split alone: `md5` names files."""
-    splits: dict[Split, tuple[str, int]] = {"train": ("train", 60_000), "test": ("t10k", 10_000)}
+    splits: dict[DataSplit, tuple[str, int]] = {
+        "train": ("train", 60_000),
+        "test": ("t10k", 10_000),
+    }
     files = {
         split: tuple(File(name, count, md5[name]) for name in md5 if name.startswith(prefix))
         for split, (prefix, count) in splits.items()

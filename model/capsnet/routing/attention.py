@@ -18,25 +18,25 @@ def attend(votes: Tensor | FactoredVotes) -> Tensor:
     return agree(votes, sums) / math.sqrt(sums.shape[-1])
 
 
-def route(votes: Tensor | FactoredVotes, prior: Tensor) -> Tensor:
+def route(votes: Tensor | FactoredVotes, coupling_bias: Tensor) -> Tensor:
     """Class capsules v_k = squash(sum_i (C_ki + B_ki) u_ki), where C is the softmax of A over k.
 
     Args:
         votes: u, (N, K, I, D), or their factors.
-        prior: B, (K, I): learned, the same for every image. It is added after the softmax, so
-            couplings may be negative and need not sum to one.
+        coupling_bias: B, (K, I): learned, the same for every image. It is added after the softmax,
+            so couplings may be negative and need not sum to one.
 
     Returns:
         (N, K, D).
     """
-    couplings = attend(votes).softmax(dim=1) + prior
+    couplings = attend(votes).softmax(dim=1) + coupling_bias
     return squash_exponential(weigh(votes, couplings))
 
 
-def trace(votes: Tensor, prior: Tensor, input_presence: Tensor) -> ClassTrace:
+def trace(votes: Tensor, coupling_bias: Tensor, input_presence: Tensor) -> ClassTrace:
     """The same as `route`, with its one iteration kept; `input_presence` (N, I) is passed on."""
     logits = attend(votes)
-    couplings = logits.softmax(dim=1) + prior
+    couplings = logits.softmax(dim=1) + coupling_bias
     poses = squash_exponential(weigh(votes, couplings))
     return ClassTrace(
         couplings=couplings.unsqueeze(1),

@@ -263,3 +263,17 @@ def test_a_convolution_is_configured_by_its_numbers() -> None:
     config = config_from_dict({"family": "dynamic", "stem": [[16, 9], [8, 3, 2, 1]]})
     assert isinstance(config, DynamicConfig)
     assert (Conv(16, 9), Conv(8, 3, 2)) == config.stem
+
+
+@pytest.mark.parametrize(
+    ("family", "old", "new", "value"),
+    [
+        ("matrix", "vote_temperature", "log_p_divisor", 2.0),
+        ("baseline", "several", "multi_label", True),
+    ],
+)
+def test_earlier_names_are_read(family: str, old: str, new: str, value: float) -> None:
+    """Bundles and checkpoints from before a setting was renamed still load."""
+    config = config_from_dict({"family": family, old: value})
+    assert value == config_to_dict(config)[new]
+    assert config == config_from_dict(config_to_dict(config))
