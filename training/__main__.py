@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import torch
 import typer
 from rich.console import Console
@@ -14,17 +16,16 @@ from rich.table import Table
 
 from model.bundle import Bundle, BundleError
 from model.capsnet import build, family_of
-from training.conclusion import conclude
-from training.data.datasets import DATASETS, load
+from training.data.datasets import DATASETS, Examples, load
 from training.data.folder import count_pictures
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, joined_processes
 from training.learning_set import for_pictures, load_pictures, load_published
-from training.preview import PREVIEW
 from training.provenance import ProvenanceError
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override
-from training.state import Plan, TrainingError, starting_point
+from training.state import Plan, TrainingError, TrainingState, starting_point
+from training.tasks import PREVIEW
 from training.trainer import Trainer
 
 EXPECTED = (TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError)
@@ -49,6 +50,14 @@ DataDir = Annotated[
     Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
 ]
 _DATA = Path("data")
+HARDLY = 0.8
+"""Share of the errors of a constant answer from which a network is hardly better than that."""
+_ADVICE = (
+    "that is hardly better than guessing ({guess:.0f} %). Look at preview.png: can you tell the "
+    "classes apart at this size? What helps, the surest first: more pictures of each class; "
+    "--channels 1, if colour does not tell the classes; a larger --size, if details do; more "
+    "epochs, --set epochs=..."
+)
 
 
 @app.command()
@@ -271,6 +280,26 @@ def _describe(trainer: Trainer) -> str:
         f"{trainer.total_steps:,} steps of {plan.recipe.batch_size}; {plan.directory / PREVIEW} "
         "shows what the network draws"
     )
+
+
+def conclude(
+    state: TrainingState, held_out: Examples | None, error_percent: float | None
+) -> Iterator[str]:
+    """Sentences on a run that is complete, from its last error on held-out images.
+
+    They say which weights were kept, and what to do where the network has hardly learnt anything.
+    """
+    if held_out is None or error_percent is None:
+        return
+    if best := state.best:
+        error_percent = best.error_percent
+        yield (
+            f"kept are the weights of step {best.step:,}, the best on held-out images: "
+            f"{error_percent:.2f} % validation error"
+        )
+    guess = 100 * (1 - np.bincount(held_out.labels).max() / len(held_out.labels))
+    if error_percent >= HARDLY * guess:
+        yield f"{error_percent:.2f} % validation error: {_ADVICE.format(guess=guess)}"
 
 
 if __name__ == "__main__":

@@ -17,10 +17,9 @@ from model.capsnet import Network
 from training.device import Processes
 from training.losses import Losses, total_loss
 from training.metrics import VALIDATION_ERROR, Meter, RunLog
-from training.preview import PREVIEW
 from training.recipes import Recipe
 from training.state import Plan, TrainingError, TrainingState
-from training.tasks import TASKS
+from training.tasks import PREVIEW, TASKS
 
 LEAST_STEPS = 25
 """From one validation to the next, where the best weights are kept: short epochs are of fewer."""

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from model.bundle.manifest import Offer, PresenceKind
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
 from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
 from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
 from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.shared import SharedCapsNet, SharedConfig
-
-Offer = Literal["decode", "trace"]
-Presence = Literal["length", "activation", "probability"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Family:
     config: type[NetworkConfig]
     build: Callable[[Any], Network]
     offers: frozenset[Offer] = frozenset({"decode", "trace"})
-    presence: Presence = "length"
+    presence: PresenceKind = "length"
     """What `Encoding.presence` is."""
 
 

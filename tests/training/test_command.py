@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 from training import __main__
 from training.data.datasets import Examples
-from training.preview import PREVIEW
 from training.recipes import PRESETS, Recipe
 from training.state import CHECKPOINT, Checkpoint, Plan
+from training.tasks import PREVIEW
 
 Train = Callable[..., Result]
 needs_data = pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
