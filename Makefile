@@ -2,11 +2,11 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-# Compilers' environments export a HOST of their own: only `make HOST=...` counts.
+# Compilers' environments export a HOST of their own: only `make HOST=...` and CAPSNET_HOST count.
 ifneq ($(origin HOST),command line)
-HOST := 127.0.0.1
+HOST := $(or $(CAPSNET_HOST),127.0.0.1)
 endif
-PORT ?= 8000
+PORT ?= $(or $(CAPSNET_PORT),8000)
 PRESET ?= mnist
 RUN ?= runs/$(PRESET)-1
 BUNDLE ?= model/bundles/$(PRESET)
@@ -25,7 +25,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve ray test ray-test test-cuda check docs docs-reference pictures train train-seeds gpu export evaluate faults slow release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve ray test ray-test test-cuda check docs generate docs-reference pictures train train-seeds gpu export evaluate faults slow release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -58,6 +58,9 @@ check: $(VENV)/.dev ## Lint, types, architecture and known vulnerabilities.
 
 docs: $(VENV)/.dev ## Build the documentation in site/; broken links and missing pages fail.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+generate: $(VENV)/.dev ## Write what of the Python client follows from the OpenAPI document.
+	$(BIN)/python -m tools.client
 
 docs-reference: $(VENV)/.dev ## Write the lists of routes, commands, the client and cards in docs/reference.
 	$(BIN)/python -m tools.docs_reference docs/reference

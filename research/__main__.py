@@ -130,7 +130,7 @@ def routing_off(
 def write_page(
     *, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS, bundles: Bundles = _BUNDLES
 ) -> None:
-    """Add results to docs/results.json, and write the page and its pictures from them.
+    """Add results to docs/results.json, and write the page and its picture from them.
 
     Those of rows that are no longer declared stay in the file, as reads of the test split. The card
     of a bundle that has its row's name gets the mean over seeds.
@@ -141,7 +141,7 @@ def write_page(
     write_results(results, docs_dir / RESULTS)
     page.tell_seeds(bundles, results)
     (docs_dir / page.NAME).write_text(page.write(results, docs_dir, bundles))
-    page.draw(results, docs_dir)
+    routing.draw(routing.read(docs_dir), docs_dir / "pictures" / "routing-off.png")
     console.print(f"wrote {docs_dir / page.NAME}: {len(results)} results")
 
 

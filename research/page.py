@@ -1,4 +1,4 @@
-"""docs/results.md, its pictures, and the mean over seeds on cards, from results and manifests."""
+"""docs/results.md, and the mean over seeds on cards, from results and manifests."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model.bundle import MANIFEST, Bundle, write_manifest
 from research import routing
 from research.compare import compare, describe, lines, of_row, score
 from research.run import Result
-from research.tables import ROWS, TABLES, Row, Table
+from research.tables import ROWS, TABLES, Table
 from training.card import write_card
-from training.figures import save
 from training.provenance import runs_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 NAME, SPEEDS = "results.md", "speeds.json"
 ROUNDED = 5
@@ -75,52 +71,6 @@ def tell_seeds(bundles: Path, results: Sequence[Result]) -> None:
             told = Bundle(bundle.path, replace(manifest, metrics=metrics))
             write_manifest(bundle.path, told.manifest)
             write_card(told)
-
-
-def draw(results: Sequence[Result], docs_dir: Path) -> None:
-    """Draw the pictures of the page that have results."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
-
-    folder = docs_dir / "pictures"
-    folder.mkdir(exist_ok=True)
-    for name, xlabel in (
-        ("fewer-images", "training images"),
-        ("transformed-digits", "share of affNIST's ranges, %"),
-    ):
-        figure = Figure((8, 3.6), dpi=100, layout="constrained")
-        axes = figure.subplots()
-        for title, points in _points(name):
-            _plot(axes, title, points, results)
-        if axes.get_legend_handles_labels()[0]:
-            axes.set(xlabel=xlabel, ylabel="test error, %", ylim=(0, None))
-            axes.set_xscale("log" if name == "fewer-images" else "linear")
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-            save(figure, folder / f"{name}.png", 256)
-    routing.draw(routing.read(docs_dir), folder / "routing-off.png")
-
-
-def _points(name: str) -> Iterator[tuple[str, list[tuple[float, str, Row]]]]:
-    """Curves with their points: abscissa, test set and row."""
-    rows = TABLES[name].rows
-    if name == "transformed-digits":
-        for row in rows:
-            tests = [test for test in row.tests if "affine" in test]
-            yield row.title, [(float(test.split()[1]), test, row) for test in tests]
-        return
-    for title in dict.fromkeys(row.title.rpartition(", ")[0] for row in rows):
-        some = [row for row in rows if row.title.rpartition(", ")[0] == title]
-        yield title, [(row.training_images or 60_000, "plain", row) for row in some]
-
-
-def _plot(
-    axes: Axes, title: str, points: Sequence[tuple[float, str, Row]], results: Sequence[Result]
-) -> None:
-    told = [(x, score(own, test)) for x, test, row in points if (own := of_row(row, results))]
-    if told:
-        reach = zip(*((y.percent - y.low, y.high - y.percent) for _, y in told), strict=True)
-        x, y = zip(*((x, y.percent) for x, y in told), strict=True)
-        axes.errorbar(x, y, tuple(reach), label=title, marker="o", markersize=4, capsize=3)
 
 
 def _tables(table: Table, results: Sequence[Result]) -> Iterator[str]:

@@ -8,6 +8,7 @@ class and, of networks that route in several layers, uniform couplings in all of
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -142,7 +143,8 @@ def answer_all(runtime: Runtime, examples: Labelled, network: Network | None) ->
     for rows in _by_class(np.sort(labels)):
         images = scale(examples.images[rows])
         trace = runtime.trace(images).classes
-        presence: dict[str, Floats] = {**routing_off(trace, activated=activated)}
+        variants = routing_off(trace, activated=activated)
+        presence = {str(name): values for name, values in variants.items()}
         others = np.roll(trace.couplings[:, -1], 1, axis=0)
         if network is None:
             presence["other-image"] = exchange(trace, others)
@@ -231,26 +233,39 @@ def table(measured: Mapping[str, Any]) -> str:
 
 
 def finding(measured: Mapping[str, Any]) -> str:
-    """The first finding of the page, in a few sentences, whatever was measured."""
+    """The first finding of the page, whatever was measured: what uniform couplings change."""
     decided: list[str] = []
-    same: list[str] = []
+    others: dict[str, float] = {}
     for name, test, scores in _tests(measured):
         routed, uniform = (scores["couplings"][key] for key in ("routed", "uniform"))
-        before, after = (100 * one["errors"] / scores["images"] for one in (routed, uniform))
-        words = (
-            f"`{name}`{'' if test == 'test split' else f' ({test})'} {before:.2f} to {after:.2f}"
-        )
-        (decided if uniform["difference"][1] > DECIDES else same).append(words)
-    if not decided + same:
-        return "Does routing matter? Not measured yet: `python -m research routing`."
-    text = "**Does routing matter?** Shipped networks answered with uniform couplings in place of "
-    text += "their own, all else the same. "
+        points, low, high = uniform["difference"]
+        which = f"`{name}`" if test == SPLIT else f"`{name}` at {test}"
+        if low > DECIDES:
+            before, after = (100 * one["errors"] / scores["images"] for one in (routed, uniform))
+            change = f"{points:+.1f} points [{low:+.1f}, {high:+.1f}]"
+            said = f"{which} answers {after:.1f} % wrong, not {before:.1f} ({change})"
+            if other := scores["couplings"].get("other-image"):
+                errors = 100 * other["errors"] / scores["images"]
+                said += f", and {errors:.1f} % with those of another image of the same class"
+            decided.append(said)
+        else:
+            others[which] = points
+    if not decided and not others:
+        return "**Does routing matter?** Not measured yet: `python -m research routing`."
+    head = "Routing hardly matters for any network that ships."
     if decided:
-        text += f"It decides answers of {_listed(decided)} % wrong. "
-    if same:
-        text += f"It hardly decides any of {_listed(same)} % wrong. "
-    text += "Couplings of [another image or one iteration](#does-routing-matter) are told below."
-    return text
+        head = "Routing matters where digits overlap, and hardly for single images."
+        if any(" at shift " not in one for one in decided):
+            head = "Routing matters for some networks and hardly for others."
+    text = f"**{head}** The networks that ship answered their test splits with uniform couplings "
+    text += "in place of their own; nothing else was changed. "
+    if decided:
+        text += f"{'; '.join(decided)}. "
+    if others:
+        least, most = min(others.values()), max(others.values())
+        text += f"Errors of {_listed(list(others))} change by {least:+.2f} to {most:+.2f} points. "
+    text += "[More couplings](#does-routing-matter)."
+    return textwrap.fill(text, 97, subsequent_indent="   ", break_on_hyphens=False)
 
 
 def draw(measured: Mapping[str, Any], target: Path) -> None:

@@ -13,9 +13,6 @@ from pathlib import Path
 USAGE = """usage: python -m service
 
 Settings are environment variables, such as CAPSNET_PORT=8000: see docs/reference/settings.md."""
-_LONGEST = (
-    80  # bytes of TMPDIR: the path of a socket, which is in a folder of it, has 107 (macOS: 103)
-)
 
 
 def main() -> None:
@@ -32,23 +29,19 @@ def main() -> None:
 
 def supervise() -> None:
     """Read the settings, and run the supervisor."""
-    import asyncio  # noqa: PLC0415
-
-    from service.processes.board import FOLDER  # noqa: PLC0415  signals are handled before
-    from service.processes.plan import Plan  # noqa: PLC0415
+    from service.processes.options import Options  # noqa: PLC0415  signals are handled before
+    from service.processes.status import FOLDER  # noqa: PLC0415
     from service.processes.supervisor import Supervisor  # noqa: PLC0415
     from service.telemetry import logs  # noqa: PLC0415
 
-    plan = Plan.read()
-    logs.configure(plan.log_format)
-    temporary = tempfile.gettempdir()
-    if len(os.fsencode(temporary)) > _LONGEST:
-        temporary = "/tmp"  # noqa: S108  the folder made in it is this user's alone
-    with tempfile.TemporaryDirectory(
-        prefix="capsnet-", dir=temporary, ignore_cleanup_errors=True
-    ) as folder:
+    options = Options.read()
+    logs.configure(options.log_format)
+    with tempfile.TemporaryDirectory(prefix="capsnet-", ignore_cleanup_errors=True) as folder:
         os.environ[FOLDER] = folder
-        failure = asyncio.run(Supervisor(plan, Path(folder)).run())
+        try:
+            failure = Supervisor(options, Path(folder)).serve()
+        except OSError as error:
+            failure = str(error)
     if failure:
         sys.exit(f"capsnet-service: {failure}")
 

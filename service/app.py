@@ -7,16 +7,19 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
+from starlette.routing import BaseRoute
 
 from model.runtime.cpu import cpu_quota
 from service import VERSION
 from service.api.models import refuse_reload
 from service.api.routes import TAGS, api_routes, largest_job
 from service.api.v2.routes import v2_routes
+from service.drawing import open_pool as open_drawing
 from service.health import Health
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
@@ -28,11 +31,10 @@ from service.inference.engine import Engine
 from service.inference.engine import open_engine as open_runtimes
 from service.inference.job import Admission
 from service.pictures.preparation import Preparation
-from service.processes.board import Board
+from service.processes.status import Status
 from service.settings import Settings, SettingsError
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import telemetry
-from service.views import open_pool as open_drawing
 
 log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 3
@@ -60,9 +62,10 @@ def create_app(
     settings: Settings | None = None,
     engine: Engine | None = None,
     *,
+    access: Access | None = None,
     open_engine: OpenEngine | None = None,
     reload: Callable[[], Awaitable[Any]] = refuse_reload,
-    board: Board | None = None,
+    status: Status | None = None,
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
     """Wire the service: it loads the bundles while it already answers probes.
@@ -72,29 +75,29 @@ def create_app(
     Args:
         settings: of this process; by default the environment's.
         engine: where inference happens, if that is loaded already.
-        open_engine: loads it, if not from the bundles in this process.
+        access: the keys; by default those of the settings.
+        open_engine: loads it, if not from the bundles of the settings.
         reload: has all workers load the bundles anew; what they have loaded then.
-        board: of the supervisor, for the metrics and `/readyz`.
-        gather_metrics: answers `/metrics`, where this process is one of several without a board.
+        status: of all workers, for the metrics.
+        gather_metrics: answers `/metrics`, where this process is one of several without a status.
 
     Raises:
         service.settings.SettingsError: a setting is wrong, the API keys cannot be used, or traces
             cannot be sent.
     """
     settings = settings or Settings.from_environment()
-    open_engine = open_engine or partial(open_here, settings)
     health = Health(settings.inference_timeout_s)
     admission = Admission(max(settings.max_waiting_rows, largest_job(settings.max_pictures)))
-    metrics = Metrics(lambda: admission.waiting, board)
+    metrics = Metrics(lambda: admission.waiting, status)
     preparation = Preparation(max_pixels=settings.max_pixels, processes=settings.decode_processes)
     drawing = open_drawing()
-    access = Access(settings)
-    serve_grpc, has_bundles = _grpc(settings), asyncio.Event()
+    access = access or Access(settings)
+    serve_grpc, has_bundles, ending = _grpc(settings), asyncio.Event(), asyncio.Event()
 
     async def load() -> None:
         """Load; what goes wrong is this process's failure."""
         try:
-            loaded = await open_engine(metrics, health)
+            loaded = await (open_engine or partial(open_here, settings))(metrics, health)
         except Exception as error:
             log.debug("the bundles cannot be loaded", exc_info=True)
             health.fail(str(error))
@@ -112,7 +115,7 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         preparation.start()
         loading = None if health.loaded else asyncio.ensure_future(load())
-        async with serve_grpc(app, settings, has_bundles, health.fail):
+        async with serve_grpc(app, settings, has_bundles, health.fail, ending):
             yield
         if loading:
             loading.cancel()
@@ -133,10 +136,11 @@ def create_app(
         lifespan=lifespan,
         telemetry=telemetry(settings),
     )
-    app.state.settings, app.state.health, app.state.board = settings, health, board
-    app.state.load, app.state.reload, app.state.gather_metrics = load, reload, gather_metrics
+    app.state.settings, app.state.health, app.state.ending = settings, health, ending
+    app.state.load, app.state.use, app.state.reload = load, use, reload
     app.state.admission, app.state.metrics = admission, metrics
-    app.state.preparation, app.state.drawing = preparation, drawing
+    app.state.gather_metrics, app.state.preparation = gather_metrics, preparation
+    app.state.drawing = drawing
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
     pages = [
         page("/", show_page, permission="open"),
@@ -145,9 +149,12 @@ def create_app(
         StaticMount(),
     ]
     routes = api_routes(access, max_images=settings.max_pictures)
-    # FastAPI would serialise its document for each request.
-    swagger = [one for one in app.router.routes if getattr(one, "path", "") != app.openapi_url]
-    app.router.routes[:] = [*routes, *v2_routes(), *pages, *swagger]
+    app.router.routes[:] = [
+        *routes,
+        *v2_routes(grpc=bool(settings.grpc_port)),
+        *pages,
+        *_swagger(app),
+    ]
     app.state.openapi = complete(
         app, {route.operation_id or "": route.problems for route in routes}
     )
@@ -157,6 +164,14 @@ def create_app(
     if engine is not None:
         use(engine)
     return app
+
+
+def _swagger(app: FastAPI) -> list[BaseRoute]:
+    """The files of Swagger UI. FastAPI's own document is left out: it serialises it each time."""
+    mounts = [one for one in app.router.routes if getattr(one, "path", "") != app.openapi_url]
+    for mount in mounts:
+        mount.permission = "key"  # type: ignore[attr-defined]
+    return mounts
 
 
 def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]]:
@@ -175,9 +190,21 @@ def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]
 
 
 async def open_here(
-    settings: Settings, metrics: Metrics, health: Health, *, strict: bool = False
+    settings: Settings,
+    metrics: Metrics,
+    health: Health,
+    *,
+    strict: bool = False,
+    folder: Path | None = None,
 ) -> Engine:
     """Load the bundles into this process, on a thread.
+
+    Args:
+        settings: which bundles, and how.
+        metrics: count batches.
+        health: is told if the engine is lost.
+        strict: whether a broken bundle is an error.
+        folder: where a copy of the bundles is.
 
     Raises:
         NothingToServe, ReloadRefused, model.runtime.DeviceError: see `load_runtimes`.
@@ -186,7 +213,7 @@ async def open_here(
     def load() -> Engine:
         cores, workers = settings.threads or cpu_quota(), max(1, settings.workers)
         return open_runtimes(
-            load_runtimes(settings, strict=strict, workers=workers),
+            load_runtimes(settings, strict=strict, workers=workers, folder=folder),
             on_batch=metrics.note_batch,
             on_lost=lambda error: health.fail(f"inference failed: {error}"),
             one_core=cores <= workers,

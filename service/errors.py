@@ -50,7 +50,7 @@ class Problem(Exception):
         return {**details, "parameter": self.parameter} if self.parameter else details
 
 
-def checked(outcome: T | Exception) -> T:
+def unwrap(outcome: T | Exception) -> T:
     """What one of several things became; what went wrong with it is raised."""
     if isinstance(outcome, Exception):
         raise outcome

@@ -16,7 +16,7 @@ from model.bundle.manifest import Offer
 from model.interpret.novelty import Novelty, measure_features, score_images
 from model.preprocess import Floats, Prepared
 from model.runtime import ClassTrace, Encoding, LayerTrace, Trace
-from service.errors import InvalidParameter, NotOffered, Problem, UnknownModel, checked
+from service.errors import InvalidParameter, NotOffered, Problem, UnknownModel, unwrap
 from service.inference.engine import Engine, Row
 from service.inference.job import Admission, Job
 from service.pictures import ImageSpec, Upload
@@ -24,6 +24,8 @@ from service.pictures.preparation import Preparation
 from service.telemetry import timings
 
 log = logging.getLogger(__name__)
+_PART = 32
+"""Images that a large request encodes at a time."""
 
 
 class Capsule(NamedTuple):
@@ -78,6 +80,8 @@ class Pipeline:
     preparation: Preparation
     default_model: str
     """For requests that name none."""
+    most_rows: int
+    """What the route declares that it admits."""
     drawing: Admission | None = None
     """Where the response has to wait to be drawn."""
 
@@ -89,7 +93,10 @@ class Pipeline:
 
         Raises:
             QueueFull: see `Admission.admit`.
+            ValueError: the route declares less, by which the limit of admission is chosen.
         """
+        if rows > self.most_rows:
+            raise ValueError(f"the route declares at most {self.most_rows} rows, not {rows}")
         self.job.cost = rows
         self.admission.admit(self.job)
         if self.drawing:
@@ -151,8 +158,17 @@ class Pipeline:
         return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
 
     async def encode_all(self, manifest: Manifest, images: Sequence[Floats]) -> Encoding:
-        """Presence (N, K) and poses (N, K, D); raises what went wrong with one of the images."""
-        presence, poses = zip(*map(checked, await self.encode(manifest, images)), strict=True)
+        """Presence (N, K) and poses (N, K, D); raises what went wrong with one of the images.
+
+        Rows beyond the first _PART wait behind those that others sent meanwhile, so that nobody
+        waits for all of a large request.
+        """
+        rows: list[Encoding] = []
+        for start in range(0, len(images), _PART):
+            if start:
+                self.job.arrived = time.monotonic()
+            rows += map(unwrap, await self.encode(manifest, images[start : start + _PART]))
+        presence, poses = zip(*rows, strict=True)
         return Encoding(np.stack(presence), np.stack(poses))
 
     async def decode(
@@ -163,12 +179,12 @@ class Pipeline:
             return np.zeros((0, *manifest.image_shape), np.float32)
         classes = np.broadcast_to(np.asarray(labels, np.int64), len(poses))
         rows = await self._compute(manifest, "decode", list(zip(poses, classes, strict=True)))
-        return np.stack([image for (image,) in map(checked, rows)])
+        return np.stack([image for (image,) in map(unwrap, rows)])
 
     async def trace(self, manifest: Manifest, image: Floats) -> Trace:
         """What routing did with one image (C, H, W); no leading axis."""
         (row,) = await self._compute(manifest, "trace", [(image,)])
-        arrays = iter(checked(row))
+        arrays = iter(unwrap(row))
         classes = ClassTrace(*(next(arrays) for _ in ClassTrace._fields))
         names = [layer.name for layer in manifest.layers[:-1]]
         return Trace(classes, {name: LayerTrace(next(arrays), next(arrays)) for name in names})

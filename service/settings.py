@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -17,11 +17,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 import model
 from model.runtime import Device
-from model.runtime.cpu import cpu_quota
 from model.runtime.cuda import ArenaGrowth, ConvSearch, CudaOptions, Precision
 from service.telemetry.logs import LogFormat
 
-EnginePlace = Literal["auto", "local", "shared"]
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
 """Variables of the same prefix that belong to training and to the client."""
@@ -48,7 +46,6 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=1, le=65535)
     grpc_port: int = Field(0, ge=0, le=65535)
     workers: int = Field(0, ge=0)
-    engine: EnginePlace = "auto"
     device: Device = "auto"
     threads: int = Field(0, ge=0)
     cuda_device_id: int = Field(0, ge=0)
@@ -70,6 +67,8 @@ class Settings(BaseSettings):
     upload_timeout_s: float = Field(60, gt=0)
     request_timeout_s: float = Field(30, gt=0)
     inference_timeout_s: float = Field(60, gt=0)
+    heartbeat_timeout_s: float = Field(10, ge=2)
+    startup_timeout_s: float = Field(120, gt=0)
     drain_grace_s: float = Field(2, ge=0)
     drain_timeout_s: int = Field(30, ge=1)
     api_keys: tuple[SecretStr, ...] = ()
@@ -93,19 +92,6 @@ class Settings(BaseSettings):
         if 2 * self.max_body_bytes > self.max_waiting_bytes:
             raise ValueError("max_body_bytes may not exceed half of max_waiting_bytes")
         return self
-
-    def of_worker(self) -> Self:
-        """The settings of one of several workers: limits are divided."""
-        workers = self.workers or cpu_quota()
-        return self.model_copy(
-            update={
-                "workers": workers,
-                "max_waiting_rows": max(1, self.max_waiting_rows // workers),
-                "max_waiting_bytes": max(
-                    2 * self.max_body_bytes, self.max_waiting_bytes // workers
-                ),
-            }
-        )
 
     @property
     def cuda(self) -> CudaOptions:

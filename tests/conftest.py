@@ -31,6 +31,7 @@ from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.model.capsnet.networks import TINY
+from tests.neighbours import add_noise
 from tests.store import Store
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
@@ -98,9 +99,11 @@ def network() -> Network:
 
 @pytest.fixture(scope="session")
 def bundle_path(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The network's bundle, `mnist`. Tests that change it work on a copy."""
+    """The network's bundle, `mnist`, with training images. Tests that change it work on a copy."""
     target = tmp_path_factory.mktemp("bundles") / "mnist"
-    return store.copy("mnist", target, partial(_export, TINY["dynamic"]))
+    store.copy("mnist", target, partial(_export, TINY["dynamic"]))
+    add_noise(target)
+    return target
 
 
 @pytest.fixture(scope="session")

@@ -27,9 +27,11 @@ NGINX_CONFIG = Path(__file__).parents[1] / "docker" / "nginx.conf"
 SOURCE = [sys.executable, "-m", "service"]
 PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients of services without TLS: reading certificates takes 20 ms for each client."""
-_IN_WORKERS = """
+WORKER = "--multiprocessing-fork"
+"""On the command line of a worker."""
+_IN_WORKERS = f"""
 import sys
-if "service.processes.worker" in sys.orig_argv:
+if {WORKER!r} in sys.orig_argv:
     import os, pathlib, threading
     from model.runtime import DeviceLostError, Runtime
 """

@@ -3,7 +3,7 @@
 `curl`, `capsnet`, Python and JavaScript ask a real service. `make` tells what it would do; commands
 of `python -m training` and `python -m research`, which may take hours, are read by the command line
 with their presets, settings and rows. The tutorial on own pictures is followed from its first line
-to its last, and that on families in test_families.py.
+to its last, those on families and on views in test_families.py and test_add_view.py.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from training.recipes import PRESETS, override
 
 ROOT = Path(__file__).parent.parent
 OWN_PICTURES, ADD_FAMILY = "docs/tutorial/own-pictures.md", "docs/tutorial/add-family.md"
+ADD_VIEW = "docs/tutorial/add-view.md"
 PAGES = sorted(
     page.relative_to(ROOT).as_posix()
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
     if page.name not in ("results.md", "log.md")
 )
-OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY)]
+OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY, ADD_VIEW)]
 NOT_RUN = {
     "docker compose": "needs Docker; tests/docker reads the files",
     "kubectl ": "needs a cluster; tests/deploy renders what is applied",
@@ -166,6 +167,23 @@ def test_make_takes_no_host_of_the_environment() -> None:
             check=True,
         ).stdout
         assert f"CAPSNET_HOST={host} " in shown
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "port"),
+    [({}, [], 8000), ({"CAPSNET_PORT": "9001"}, [], 9001), ({}, ["PORT=9002"], 9002)],
+)
+def test_make_serves_on_the_port_of_the_settings(
+    settings: dict[str, str], words: list[str], port: int
+) -> None:
+    """And its own variable comes first."""
+    plain = {name: value for name, value in os.environ.items() if name != "CAPSNET_PORT"}
+    for target, shown in (("serve", f"CAPSNET_PORT={port} "), ("ray", f"--port {port} ")):
+        command = ["make", "--dry-run", target, *words]
+        result = subprocess.run(
+            command, cwd=ROOT, env={**plain, **settings}, capture_output=True, text=True, check=True
+        )
+        assert shown in result.stdout
 
 
 @pytest.mark.parametrize("page", pages_with(TRAINING))

@@ -111,7 +111,8 @@ def test_the_family_is_trained_and_exported(workplace: Path, page: dict[str, Any
     """The bundle says whose it is and what it offers; its weights are the page's network again."""
     bundle = Bundle.open(workplace / "bundles" / "linear")
     manifest = bundle.manifest
-    assert ("linear", ("decode",), ()) == (manifest.family, manifest.offers, manifest.layers)
+    assert ("linear", ("decode", "trace")) == (manifest.family, manifest.offers)
+    assert "a linear layer to capsules" == manifest.family_title
     assert (("lying", "standing"), (1, 28, 28)) == (manifest.class_names, manifest.image_shape)
     assert isinstance(load(bundle), page["LinearCapsNet"])
 
@@ -139,11 +140,13 @@ def test_the_family_draws(client: TestClient, workplace: Path) -> None:
     assert errors[0] < errors[1]
 
 
-def test_what_the_family_does_not_offer_is_a_conflict(client: TestClient, workplace: Path) -> None:
-    """`/routing` answers 409 and names what there is instead."""
-    answer = ask(client, "/routing", workplace / "shapes" / "lying" / "3.png")
-    assert 409 == answer.status_code
-    assert "decode" in answer.text
+def test_couplings_that_are_no_shares_have_no_entropy(client: TestClient, workplace: Path) -> None:
+    """Each vote weighs one, whatever the class: `/routing` shows it all the same."""
+    answer = ask(client, "/routing", workplace / "shapes" / "lying" / "3.png").json()
+    (step,) = answer["iterations"]
+    assert ({1.0}, None) == (set(np.ravel(step["couplings"])), step["entropy"])
+    support = np.array(answer["heat_maps"]["grid"])
+    assert (1, 2, 28, 28) == support.shape
 
 
 def test_the_registry_is_as_it_was() -> None:

@@ -113,28 +113,26 @@ def draw_request() -> Figure:
         ("Preparation", "picture to (C, H, W)", "data"),
         ("Batcher", "queue by arrival", "process"),
         ("Runtime", "encode, then decode", "capsule"),
-        ("View", "JSON or PNG", "data"),
+        ("JsonOrPng", "drawn if asked for", "data"),
     )
     return draw_snake([(f"{name}\n{does}", tone) for name, does, tone in steps], (14, 5))
 
 
 def draw_processes() -> Figure:
-    """The port, the workers that accept from it, the engine that they may share, the supervisor."""
+    """The port, the workers that accept from it, their copy of the bundles, the supervisor."""
     clients = Box(1, 8, 12, 5, "clients", "data")
     port = Box(19, 8, 13, 5, "port\none for all", "data")
     workers = [
-        Box(40, 15 - 7 * at, 18, 5, f"worker {name}\nnetworks, if not shared", "process")
+        Box(40, 15 - 7 * at, 18, 5, f"worker {name}\nHTTP, gRPC, networks", "process")
         for at, name in enumerate(("1", "2", "N"))
     ]
-    engine = Box(
-        67, 14, 20, 7, "shared engine (optional)\nnetworks and batches\nof all workers", "capsule"
-    )
+    copy = Box(67, 14, 20, 7, "current copy\nof the bundles;\na reload makes another", "capsule")
     supervisor = Box(67, 2, 20, 7, "supervisor\nstarts, watches,\nreplaces", "process")
     arrows = [Arrow(clients, "right", port, "left")]
     arrows += [Arrow(port, "right", worker, "left") for worker in workers]
-    arrows += [Arrow(worker, "right", engine, "left") for worker in workers]
+    arrows += [Arrow(copy, "left", worker, "right") for worker in workers]
     arrows += [Arrow(supervisor, "left", worker, "right") for worker in workers]
-    return draw([clients, port, *workers, engine, supervisor], arrows)
+    return draw([clients, port, *workers, copy, supervisor], arrows)
 
 
 def draw_bundle() -> Figure:

@@ -6,9 +6,11 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from typing import Any, get_overloads
 
 from capsnet import Answer, AsyncCapsNet, CapsNet, CapsNetError, serve
+from capsnet._generated import CapsNetMethods
 from tools.docs_table import table
 
 _LINE = 90
@@ -16,7 +18,7 @@ _LINE = 90
 
 def describe_client() -> Iterator[str]:
     """Markdown of the Python client, from its docstrings."""
-    yield from ("### `CapsNet`", "", *_prose(CapsNet), *_methods(CapsNet))
+    yield from ("### `CapsNet`", "", *_prose(CapsNet), *_methods(CapsNet, CapsNetMethods))
     yield from ("### `AsyncCapsNet`", "", *_prose(AsyncCapsNet))
     yield from ("### `serve`", "", *_prose(serve))
     yield from ("### Answers", "", "All have `to_dict()`, their JSON.", "")
@@ -27,13 +29,13 @@ def describe_client() -> Iterator[str]:
         yield from (f"#### `{error.__name__}`", "", *_prose(error))
 
 
-def _methods(kind: type) -> Iterator[str]:
-    for name, method in vars(kind).items():
+def _methods(*kinds: type) -> Iterator[str]:
+    for name, method in chain.from_iterable(vars(kind).items() for kind in kinds):
         if name.startswith("_") or not callable(method):
             continue
-        signature = inspect.signature((get_overloads(method) or [method])[-1])
-        shown = f"{name}{_shape(signature)}".replace("'", "")
-        yield from (f"#### `{name}`", "", "```py", shown, "```", "", *_prose(method))
+        signatures = map(inspect.signature, get_overloads(method) or [method])
+        shown = [f"{name}{_shape(one)}".replace("'", "") for one in signatures]
+        yield from (f"#### `{name}`", "", "```py", *shown, "```", "", *_prose(method))
 
 
 def _shape(signature: inspect.Signature) -> str:

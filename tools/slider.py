@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from model.canvas import ACCENT, INK, MARGIN, PAPER, font, signed
 
-ROUTE = "/perturb/sweep?model=mnist-attention&dims=5&dims=2&dims=10&step=0.025"
+ROUTE = "/sweep?model=mnist-attention&dims=5&dims=2&dims=10&step=0.025"
 """What is asked about the picture."""
 _SIDE, _TRACK, _TOP = 196, 170, 30
 """Pixels of a picture's side, of a slider, and above the pictures."""
@@ -24,7 +24,7 @@ def save_slider(answer: dict[str, Any], picture: bytes, path: Path) -> None:
     """Animate a sweep's answer as a WebP: each slider goes to both ends and back.
 
     Args:
-        answer: of `/perturb/sweep`.
+        answer: of `/sweep`.
         picture: the file that was sent.
     """
     first, *others = _frames(answer, picture)

@@ -202,11 +202,25 @@ def evaluate(
 
 
 @app.command()
-def analyse(bundle_dir: BundleDir, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
+def analyse(
+    bundle_dir: BundleDir,
+    *,
+    data_dir: DataDir = _DATA,
+    data: DataFolder = None,
+    neighbours: Annotated[
+        bool, typer.Option("--neighbours", help="Only add the training images of /neighbours.")
+    ] = False,
+) -> None:
     """Find out what is inside a bundle, on held-out images; `export` does so too."""
     from training.analysis.bundle import analyse as analysed  # noqa: PLC0415  as above
+    from training.analysis.bundle import analyse_neighbours  # noqa: PLC0415  as above
+    from training.card import write_card  # noqa: PLC0415  as above
 
-    bundle = analysed(Bundle.open(bundle_dir), data_dir, folder=data)
+    bundle = Bundle.open(bundle_dir)
+    if neighbours:
+        write_card(analyse_neighbours(bundle, data_dir, folder=data))
+    else:
+        analysed(bundle, data_dir, folder=data)
     console.print(f"wrote {bundle.path}")
 
 

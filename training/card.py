@@ -10,6 +10,7 @@ import torch
 
 from model.bundle import CARD, WEIGHTS, Bundle, Manifest
 from model.bundle.dimensions import PoseDimension
+from model.bundle.neighbours import NeighbourImages
 from model.capsnet import FAMILIES, build
 from training.data.datasets import DATASETS
 from training.data.folder import SMALL_FOLDER
@@ -75,6 +76,8 @@ def _sections(bundle: Bundle) -> Iterator[str]:
         yield _novelty(manifest, shown)
     elif manifest.analysed_version and "decode" in manifest.offers and not manifest.mask_threshold:
         yield _NO_NOVELTY
+    if said := manifest.neighbours:
+        yield _NEIGHBOURS.format(images=said.images, licence=_licence(said))
     yield f"## Limits\n\n{_limits(manifest)}"
 
 
@@ -102,7 +105,11 @@ def _facts(bundle: Bundle) -> str:
     manifest, family = bundle.manifest, FAMILIES[bundle.manifest.family]
     channels, height, width = manifest.image_shape
     size_mb = (bundle.path / WEIGHTS).stat().st_size / 1e6
-    offers = {"decode": "reconstruct, perturb and sweep poses", "trace": "trace the routing"}
+    offers = {
+        "decode": "reconstruct, perturb and sweep poses",
+        "trace": "trace the routing",
+        "neighbours": "find the nearest training images",
+    }
     task = "pairs of overlapping digits" if manifest.mask_threshold is not None else "images"
     rows = {
         "task": f"{task} of {manifest.num_classes} classes ({manifest.dataset}), {width}x{height} "
@@ -323,6 +330,17 @@ to the kinds below; its hyperparameters were chosen on noise and clothes.
 | images of another kind | images | area under the ROC curve | not novel |
 |---|---|---|---|
 {rows}{figure}"""
+
+
+_NEIGHBOURS = """## Neighbours
+
+`/neighbours` finds the nearest of {images}, by the pose of a class. {licence}"""
+
+
+def _licence(said: NeighbourImages) -> str:
+    if not said.licence:
+        return f"The bundle has their poses alone: {said.source} states no licence for its images."
+    return f"The bundle has thumbnails of them ({said.source}, {said.licence})."
 
 
 def _limits(manifest: Manifest) -> str:

@@ -45,7 +45,7 @@ from training.data.pairs import (
 )
 from training.data.source import DatasetError
 from training.figures import draw_wrong
-from training.learning_set import Pictures, load_again
+from training.learning_set import LearningSet, Pictures, load_again
 from training.novelty import novel_percent
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
 from training.recipes import Recipe
@@ -167,6 +167,15 @@ def evaluate(
 def held_out(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Examples:
     """The training images that `train` holds out, unless all are trained on (`--final`).
 
+    Raises:
+        DatasetError: see `learnt_from`.
+    """
+    return learnt_from(bundle, data_dir, folder=folder).validation
+
+
+def learnt_from(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> LearningSet:
+    """What a bundle's network learnt from, and what `train` holds out.
+
     Args:
         folder: where the pictures are now, if the network was trained on a folder of them.
 
@@ -180,7 +189,7 @@ def held_out(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> E
             name = bundle.manifest.name
             raise DatasetError(f"{name} was trained on a folder of pictures: say where it is")
         pictures = replace(pictures, folder=str(folder or pictures.folder))
-    return load_again(recipe_of(bundle), pictures, data_dir).validation
+    return load_again(recipe_of(bundle), pictures, data_dir)
 
 
 def recipe_of(bundle: Bundle) -> Recipe:

@@ -113,6 +113,7 @@ def describe(network: Network, **facts: Any) -> Manifest:
     roles = [*network.encoders(), *(parts[offer] for offer in sorted(family.offers))]
     return Manifest(
         family=family.name,
+        family_title=family.title,
         channels=config.channels,
         height=config.height,
         width=config.width,

@@ -55,7 +55,7 @@ def standard_error(values: NDArray[np.generic], digits: NDArray[np.int64] | None
     if digits is None:
         return float(rest.std() / count**0.5)
     own = float((rest**2).sum())
-    by_digit = np.sum([np.bincount(column, rest, digits.max() + 1) for column in digits.T], axis=0)
+    by_digit = np.bincount(digits.ravel(), rest.repeat(2))
     return float(max((by_digit**2).sum() - own, own) ** 0.5 / count)
 
 

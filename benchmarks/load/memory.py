@@ -6,7 +6,8 @@ from pathlib import Path
 
 from benchmarks.load.servers import Running, ask, descendants
 
-WORKER = b"service.processes.worker"
+WORKER = b"--multiprocessing-fork"
+"""On the command line of a worker."""
 
 
 def proportional_mib(pid: int) -> float:

@@ -1,18 +1,8 @@
 """Look inside capsule networks: `CapsNet("http://localhost:8000").classify("7.png")`."""
 
-from capsnet.answers import (
-    Answer,
-    DecodeAnswer,
-    EquivarianceAnswer,
-    FailedPrediction,
-    ModelsAnswer,
-    PerturbAnswer,
-    Prediction,
-    ReconstructAnswer,
-    RoutingAnswer,
-    SegmentAnswer,
-    SweepAnswer,
-)
+from capsnet import _generated
+from capsnet._generated import *  # noqa: F403  the answers
+from capsnet.answers import Answer
 from capsnet.client import AsyncCapsNet, AsyncDrawings, CapsNet, Drawings
 from capsnet.errors import CapsNetError, DeadlineExceeded, InvalidAnswer, Problem, Unreachable
 from capsnet.images import ImageLike
@@ -25,21 +15,12 @@ __all__ = [
     "CapsNet",
     "CapsNetError",
     "DeadlineExceeded",
-    "DecodeAnswer",
     "Drawings",
-    "EquivarianceAnswer",
-    "FailedPrediction",
     "ImageLike",
     "InvalidAnswer",
-    "ModelsAnswer",
     "NoLocalService",
-    "PerturbAnswer",
-    "Prediction",
     "Problem",
-    "ReconstructAnswer",
-    "RoutingAnswer",
-    "SegmentAnswer",
-    "SweepAnswer",
     "Unreachable",
     "serve",
 ]
+__all__ += _generated.__all__

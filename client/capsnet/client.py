@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, TypeVar
 
 import httpx
 import stamina
 from PIL import Image
 from typing_extensions import Self
 
-from capsnet import calls
-from capsnet.answers import FailedPrediction, Limits, Prediction
-from capsnet.calls import Call, Fit, Polarity
+from capsnet._generated import (
+    AsyncCapsNetMethods,
+    AsyncDrawingsMethods,
+    CapsNetMethods,
+    DrawingsMethods,
+    Limits,
+)
+from capsnet.calls import Build, Call
 from capsnet.deadline import Deadline
 from capsnet.errors import Problem
 from capsnet.images import ImageLike, is_one, read_image
@@ -31,61 +34,10 @@ from capsnet.transport import (
     translated,
 )
 
-P = ParamSpec("P")
 T = TypeVar("T")
-Client = TypeVar("Client")
-F = TypeVar("F", bound=Callable[..., Any])
-Outcome: TypeAlias = Prediction | FailedPrediction
 
 
-def _blocking(build: Callable[P, Call[T]]) -> Callable[Concatenate[Any, P], T]:
-    """A method that sends what `build` describes."""
-
-    @wraps(build)
-    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = self._send(build(*args, **kwargs))
-        return result
-
-    return _described(method, build)
-
-
-def _awaited(
-    build: Callable[P, Call[T]],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A coroutine method that sends what `build` describes."""
-
-    @wraps(build)
-    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = await self._send(build(*args, **kwargs))
-        return result
-
-    return _described(method, build)
-
-
-def _drawing(build: Callable[P, Call[Any]]) -> Callable[Concatenate[Any, P], Image.Image]:
-    """The same of `Drawings`, which ask for pictures."""
-    return _blocking(build)
-
-
-def _awaited_drawing(
-    build: Callable[P, Call[Any]],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Image.Image]]:
-    """The same of `AsyncDrawings`."""
-    return _awaited(build)
-
-
-def _described(method: F, build: Callable[..., Any]) -> F:
-    """Have `help` show the parameters of `build` after `self`, and what becomes of its call."""
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    signature = inspect.signature(build)
-    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[own, *signature.parameters.values()],
-        return_annotation=str(signature.return_annotation).removeprefix("Call[").removesuffix("]"),
-    )
-    return method
-
-
-class CapsNet:
+class CapsNet(CapsNetMethods):
     """A client that waits for its answers. Threads may share it; `with` closes its connections.
 
     A busy service (429, 503) is asked again after its `Retry-After`, within the deadline; nothing
@@ -135,85 +87,6 @@ class CapsNet:
         """Close all connections."""
         self._http.close()
 
-    @overload
-    def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
-        self,
-        images: ImageLike,
-        *,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        poses: bool = False,
-        novelty: bool = False,
-        timeout_s: float | None = None,
-    ) -> Prediction: ...
-
-    @overload
-    def classify(
-        self,
-        images: Iterable[ImageLike],
-        *,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        poses: bool = False,
-        novelty: bool = False,
-        timeout_s: float | None = None,
-    ) -> list[Outcome]: ...
-
-    def classify(self, images: Any, **options: Any) -> Prediction | list[Outcome]:
-        """Classify an image, or several.
-
-        Args:
-            images: a path, the bytes of a file, an open file, a Pillow image or an array, which is
-                (H, W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
-                such, answered by a list in the same order, where an image that cannot be read has a
-                `FailedPrediction`.
-            model: a bundle's name; by default the service's.
-            fit: how images are made the network's size.
-            polarity: whether strokes are light or dark.
-            poses: adds the poses of all classes.
-            novelty: adds the novelty score.
-            timeout_s: deadline of each request, instead of the client's.
-        """
-        if is_one(images):
-            return only(self._send(calls.classify([read_image(images)], **options)))
-        return list(self.classify_each(images, **options))
-
-    def classify_each(self, images: Iterable[ImageLike], **options: Any) -> Iterator[Outcome]:
-        """Classify any number of images, which are read while answers come: see `classify`.
-
-        They are sent in requests of a size that the service accepts, side by side.
-        """
-        self._limits = self._limits or self.models().limits
-        waiting: deque[Future[list[Outcome]]] = deque()
-        with ThreadPoolExecutor(self.connections, "capsnet") as pool:
-            try:
-                for batch in form_batches(images, self._limits):
-                    waiting.append(pool.submit(self._classify, batch, options))
-                    if len(waiting) > self.connections:
-                        yield from waiting.popleft().result()
-                while waiting:
-                    yield from waiting.popleft().result()
-            finally:
-                for one in waiting:
-                    one.cancel()
-
-    reconstruct = _blocking(calls.reconstruct)
-    perturb = _blocking(calls.perturb)
-    sweep = _blocking(calls.sweep)
-    decode = _blocking(calls.decode)
-    segment = _blocking(calls.segment)
-    routing = _blocking(calls.routing)
-    equivariance = _blocking(calls.equivariance)
-    overlay = _blocking(calls.overlay)
-    sample = _blocking(calls.sample)
-    samples = _blocking(calls.samples)
-    sample_of = _blocking(calls.sample_of)
-    models = _blocking(calls.models)
-    model = _blocking(calls.model)
-    reload = _blocking(calls.reload)
-
     def draw(self, scale: int | None = None) -> Drawings:
         """Pictures instead of numbers: `capsnet.draw(scale=8).sweep("4.png")`.
 
@@ -222,9 +95,29 @@ class CapsNet:
         """
         return Drawings(self, scale)
 
-    def _classify(self, images: list[bytes], options: dict[str, Any]) -> list[Outcome]:
+    def _send_one_or_all(self, images: Any, build: Build[T]) -> T | list[T]:
+        if is_one(images):
+            return only(self._send(build([read_image(images)])))
+        return list(self._send_each(images, build))
+
+    def _send_each(self, images: Iterable[ImageLike], build: Build[T]) -> Iterator[T]:
+        self._limits = self._limits or self.models().limits
+        waiting: deque[Future[list[T]]] = deque()
+        with ThreadPoolExecutor(self.connections, "capsnet") as pool:
+            try:
+                for batch in form_batches(images, self._limits):
+                    waiting.append(pool.submit(self._send_batch, batch, build))
+                    if len(waiting) > self.connections:
+                        yield from waiting.popleft().result()
+                while waiting:
+                    yield from waiting.popleft().result()
+            finally:
+                for one in waiting:
+                    one.cancel()
+
+    def _send_batch(self, images: list[bytes], build: Build[T]) -> list[T]:
         try:
-            return self._send(calls.classify(images, **options))
+            return self._send(build(images))
         except Problem as problem:
             return failed(images, problem)
 
@@ -237,7 +130,7 @@ class CapsNet:
         raise AssertionError("the last attempt raises")
 
 
-class AsyncCapsNet:
+class AsyncCapsNet(AsyncCapsNetMethods):
     """The same client for asyncio: its methods are awaited, `async with` closes its connections.
 
     Args:
@@ -278,47 +171,25 @@ class AsyncCapsNet:
         """Close all connections."""
         await self._http.aclose()
 
-    @overload
-    async def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
-        self,
-        images: ImageLike,
-        *,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        poses: bool = False,
-        novelty: bool = False,
-        timeout_s: float | None = None,
-    ) -> Prediction: ...
+    def draw(self, scale: int | None = None) -> AsyncDrawings:
+        """Pictures instead of numbers: `await capsnet.draw(scale=8).sweep("4.png")`.
 
-    @overload
-    async def classify(
-        self,
-        images: Iterable[ImageLike],
-        *,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        poses: bool = False,
-        novelty: bool = False,
-        timeout_s: float | None = None,
-    ) -> list[Outcome]: ...
+        Args:
+            scale: each pixel becomes scale x scale.
+        """
+        return AsyncDrawings(self, scale)
 
-    async def classify(self, images: Any, **options: Any) -> Prediction | list[Outcome]:
-        """Classify an image, or several: see `CapsNet.classify`."""
+    async def _send_one_or_all(self, images: Any, build: Build[T]) -> T | list[T]:
         if is_one(images):
-            return only(await self._send(calls.classify([read_image(images)], **options)))
-        return [one async for one in self.classify_each(images, **options)]
+            return only(await self._send(build([read_image(images)])))
+        return [one async for one in self._send_each(images, build)]
 
-    async def classify_each(
-        self, images: Iterable[ImageLike], **options: Any
-    ) -> AsyncIterator[Outcome]:
-        """Classify any number of images: see `CapsNet.classify_each`."""
+    async def _send_each(self, images: Iterable[ImageLike], build: Build[T]) -> AsyncIterator[T]:
         self._limits = self._limits or (await self.models()).limits
-        waiting: deque[asyncio.Task[list[Outcome]]] = deque()
+        waiting: deque[asyncio.Task[list[T]]] = deque()
         try:
             for batch in form_batches(images, self._limits):
-                waiting.append(asyncio.ensure_future(self._classify(batch, options)))
+                waiting.append(asyncio.ensure_future(self._send_batch(batch, build)))
                 if len(waiting) >= self.connections:
                     for one in await waiting.popleft():
                         yield one
@@ -330,28 +201,9 @@ class AsyncCapsNet:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    reconstruct = _awaited(calls.reconstruct)
-    perturb = _awaited(calls.perturb)
-    sweep = _awaited(calls.sweep)
-    decode = _awaited(calls.decode)
-    segment = _awaited(calls.segment)
-    routing = _awaited(calls.routing)
-    equivariance = _awaited(calls.equivariance)
-    overlay = _awaited(calls.overlay)
-    sample = _awaited(calls.sample)
-    samples = _awaited(calls.samples)
-    sample_of = _awaited(calls.sample_of)
-    models = _awaited(calls.models)
-    model = _awaited(calls.model)
-    reload = _awaited(calls.reload)
-
-    def draw(self, scale: int | None = None) -> AsyncDrawings:
-        """Pictures instead of numbers: see `CapsNet.draw`."""
-        return AsyncDrawings(self, scale)
-
-    async def _classify(self, images: list[bytes], options: dict[str, Any]) -> list[Outcome]:
+    async def _send_batch(self, images: list[bytes], build: Build[T]) -> list[T]:
         try:
-            return await self._send(calls.classify(images, **options))
+            return await self._send(build(images))
         except Problem as problem:
             return failed(images, problem)
 
@@ -364,37 +216,21 @@ class AsyncCapsNet:
         raise AssertionError("the last attempt raises")
 
 
-class Drawings:
+class Drawings(DrawingsMethods):
     """Pictures that the service draws; parameters are those of the client's methods."""
 
     def __init__(self, client: CapsNet, scale: int | None) -> None:
         self._client, self._scale = client, scale
 
-    reconstruct = _drawing(calls.reconstruct)
-    perturb = _drawing(calls.perturb)
-    sweep = _drawing(calls.sweep)
-    decode = _drawing(calls.decode)
-    segment = _drawing(calls.segment)
-    routing = _drawing(calls.routing)
-    equivariance = _drawing(calls.equivariance)
-
     def _send(self, call: Call[Any]) -> Image.Image:
         return self._client._send(call.drawn(self._scale))  # noqa: SLF001  of one module
 
 
-class AsyncDrawings:
+class AsyncDrawings(AsyncDrawingsMethods):
     """Pictures to await; parameters are those of the client's methods."""
 
     def __init__(self, client: AsyncCapsNet, scale: int | None) -> None:
         self._client, self._scale = client, scale
-
-    reconstruct = _awaited_drawing(calls.reconstruct)
-    perturb = _awaited_drawing(calls.perturb)
-    sweep = _awaited_drawing(calls.sweep)
-    decode = _awaited_drawing(calls.decode)
-    segment = _awaited_drawing(calls.segment)
-    routing = _awaited_drawing(calls.routing)
-    equivariance = _awaited_drawing(calls.equivariance)
 
     async def _send(self, call: Call[Any]) -> Image.Image:
         return await self._client._send(call.drawn(self._scale))  # noqa: SLF001  of one module

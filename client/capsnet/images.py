@@ -43,13 +43,13 @@ def read_image(image: ImageLike) -> bytes:
         return bytes(image)
     if isinstance(image, Image.Image):
         return _to_png(ImageOps.exif_transpose(image))
+    if isinstance(image, np.ndarray) or hasattr(image, "__array__"):
+        return _to_png(_from_array(np.asarray(image)))
     if hasattr(image, "read"):
         content = image.read()
         if not isinstance(content, bytes):
             raise TypeError("open the file in binary mode: open(path, 'rb')")
         return content
-    if hasattr(image, "__array__"):
-        return _to_png(_from_array(np.asarray(image)))
     raise TypeError(f"an image is a path, bytes, a file or an array, not {type(image).__name__}")
 
 

@@ -19,8 +19,8 @@ import httpx
 
 from capsnet.errors import Unreachable
 
-SERVICE = "service"
-"""The package of the distribution capsnet-service."""
+SERVICE, MODEL = "service", "model"
+"""Packages of the distribution capsnet-service."""
 _START_S, _STOP_S = 120.0, 10.0
 _KEPT = ("CAPSNET_DEVICE", "CAPSNET_THREADS", "CAPSNET_CUDA_")
 """Settings that a local service takes from its user's environment."""
@@ -79,6 +79,11 @@ def _bundle_settings(bundle: str) -> dict[str, str]:
     own = {"CAPSNET_HOST": "127.0.0.1", "CAPSNET_WORKERS": "1", "CAPSNET_DRAIN_GRACE_S": "0"}
     folder = Path(bundle).resolve()
     if not folder.is_dir():
+        shipped = _shipped()
+        if shipped and bundle not in shipped:
+            raise NoLocalService(
+                f"{bundle!r} is no folder, and no bundle that ships: {', '.join(shipped)}"
+            )
         return {**own, "CAPSNET_MODELS": json.dumps([bundle]), "CAPSNET_DEFAULT_MODEL": bundle}
     try:
         name = str(json.loads((folder / "manifest.json").read_text())["name"])
@@ -86,6 +91,14 @@ def _bundle_settings(bundle: str) -> dict[str, str]:
         raise NoLocalService(f"{bundle} is no bundle: {error}") from error
     place = {"CAPSNET_BUNDLES": str(folder.parent), "CAPSNET_MODELS": json.dumps([folder.name])}
     return {**own, **place, "CAPSNET_DEFAULT_MODEL": name}
+
+
+def _shipped() -> list[str]:
+    """Names of the bundles that come with the service."""
+    spec = find_spec(MODEL)
+    folders = spec.submodule_search_locations if spec else None
+    found = (Path(one).glob("bundles/*/manifest.json") for one in folders or ())
+    return sorted(manifest.parent.name for some in found for manifest in some)
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:

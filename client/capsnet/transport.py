@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from capsnet.answers import FailedPrediction, Limits, Prediction
+from capsnet._generated import FailedPrediction, Limits
 from capsnet.calls import PNG, Call
 from capsnet.deadline import Deadline, parse_retry_after
 from capsnet.errors import DeadlineExceeded, InvalidAnswer, Problem, Unreachable
@@ -109,14 +109,14 @@ def form_batches(images: Iterable[ImageLike], limits: Limits) -> Iterator[list[b
         yield batch
 
 
-def only(outcomes: list[Prediction | FailedPrediction]) -> Prediction:
-    """The prediction of a request with one image."""
-    if len(outcomes) != 1 or not isinstance(outcomes[0], Prediction):
+def only(outcomes: list[T]) -> T:
+    """The outcome of a request with one image."""
+    if len(outcomes) != 1 or isinstance(outcomes[0], FailedPrediction):
         raise InvalidAnswer("one image was sent, but not one prediction came back")
     return outcomes[0]
 
 
-def failed(images: list[bytes], problem: Problem) -> list[Prediction | FailedPrediction]:
+def failed(images: list[bytes], problem: Problem) -> list[Any]:
     """What takes the place of an image that was alone in its request and is at fault.
 
     Raises:

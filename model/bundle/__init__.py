@@ -8,6 +8,7 @@ decoder.onnx        poses float32 (M, D), classes int64 (M,)  ->  images float32
 routing.onnx        images  ->  what `model.capsnet.network.Trace` holds, one output for each field
 weights.safetensors the weights of all of them, stored once, large ones in 16 bits
 novelty.npz         the poses of training images, to measure distances from (if it has poses)
+neighbours.npz      poses and thumbnails of training images, to find the nearest (if it has some)
 manifest.json       what is in the folder: see `Manifest`
 CARD.md             the model card, beside the images that it shows
 samples/            pictures to try the network on (or none): see `model.bundle.samples`
@@ -16,6 +17,7 @@ samples/            pictures to try the network on (or none): see `model.bundle.
 from model.bundle.files import (
     CARD,
     MANIFEST,
+    NEIGHBOURS,
     NOVELTY,
     WEIGHTS,
     Bundle,
@@ -29,6 +31,7 @@ __all__ = [
     "CARD",
     "MANIFEST",
     "NAME",
+    "NEIGHBOURS",
     "NOVELTY",
     "WEIGHTS",
     "Bundle",

@@ -65,5 +65,5 @@ class PoseDimension:
     def effect(self) -> str:
         """What the picture does as the dimension grows, in two words."""
         if self.name not in _EFFECTS:
-            return "a part changes" if self.name == "localised" else ""
+            return "a localised change" if self.name == "localised" else ""
         return _EFFECTS[self.name][0 if self.sign > 0 else 1]

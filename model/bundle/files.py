@@ -10,12 +10,14 @@ from typing import Self
 
 from model.bundle.atomic_file import replacing
 from model.bundle.manifest import GraphRole, Manifest
+from model.bundle.neighbours import PoseGallery
 from model.bundle.novelty import PoseGaussians
 from model.bundle.samples import SAMPLES, Sample, read_samples
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
 NOVELTY = "novelty.npz"
+NEIGHBOURS = "neighbours.npz"
 CARD = "CARD.md"
 _VERSION_DIGITS = 12
 
@@ -42,8 +44,10 @@ class Bundle:
         """
         manifest = _read_manifest(path)
         rule = manifest.novelty
-        distances = {NOVELTY} if rule and rule.distance else set()
-        missing = {*manifest.graphs.values(), WEIGHTS, *distances} - manifest.sha256.keys()
+        needed = {*manifest.graphs.values(), WEIGHTS}
+        needed |= {NOVELTY} if rule and rule.distance else set()
+        needed |= {NEIGHBOURS} if manifest.neighbours else set()
+        missing = needed - manifest.sha256.keys()
         if missing:
             raise BundleError(f"{path}: the manifest does not list {', '.join(sorted(missing))}")
         for name, expected in manifest.sha256.items():
@@ -56,6 +60,9 @@ class Bundle:
         if rule and rule.distance:
             gaussians = _read_gaussians(path, (manifest.num_classes, manifest.class_dim))
             manifest = replace(manifest, novelty=replace(rule, gaussians=gaussians))
+        if manifest.neighbours:
+            gallery = _read_gallery(path, (manifest.num_classes, manifest.class_dim))
+            manifest = replace(manifest, neighbours=replace(manifest.neighbours, gallery=gallery))
         try:
             samples = read_samples(path / SAMPLES, manifest.num_classes)
         except ValueError as error:
@@ -101,6 +108,17 @@ def _read_gaussians(path: Path, poses: tuple[int, int]) -> PoseGaussians:
     if gaussians.means.shape != (poses[0], poses[0] * poses[1]):
         raise BundleError(f"{path}: {NOVELTY} is of a network with other poses")
     return gaussians
+
+
+def _read_gallery(path: Path, poses: tuple[int, int]) -> PoseGallery:
+    """Of a network with poses (K, D) for each image."""
+    try:
+        gallery = PoseGallery.load(path / NEIGHBOURS)
+    except ValueError as error:
+        raise BundleError(f"{path}: {NEIGHBOURS}: {error}") from error
+    if gallery.whitening.shape[:2] != poses:
+        raise BundleError(f"{path}: {NEIGHBOURS} is of a network with other poses")
+    return gallery
 
 
 def _read_manifest(path: Path) -> Manifest:

@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args
 
 from model.bundle.dimensions import PoseDimension
+from model.bundle.neighbours import NeighbourImages
 from model.bundle.novelty import NoveltyRule
 
 SCHEMA_VERSION = 2
 PreprocessRule = Literal["digit", "pair", "stretch", "crop"]
 PresenceKind = Literal["length", "activation", "probability"]
-Offer = Literal["decode", "trace"]
+Offer = Literal["decode", "trace", "neighbours"]
 GraphRole = Literal[
     "encoder", "encoder.batch", "encoder.fp16", "encoder.any-size", "decoder", "routing"
 ]
@@ -73,16 +74,18 @@ class Manifest:
     presence: PresenceKind
     """What the encoder's first output is."""
     offers: tuple[Offer, ...]
-    """What the network can do beside encoding."""
+    """What the bundle can do beside encoding."""
     graphs: dict[GraphRole, str]
     """File names by role."""
     layers: tuple[Layer, ...]
     """The layers that `routing.onnx` traces; the last one feeds the class capsules."""
     opset: int
+    family_title: str = ""
+    """What the family is called, in a few words."""
     version: str = ""
     """Which weights these are: the first digits of their digest."""
     sha256: dict[str, str] = field(default_factory=dict)
-    """Digests of the graphs, the weights and the novelty rule's arrays, by file name."""
+    """Digests of the graphs, the weights and the arrays of novelty and neighbours, by file name."""
     metrics: dict[str, Any] = field(default_factory=dict)
     """Test scores with the protocol that gave them."""
     rounding: dict[str, Any] = field(default_factory=dict)
@@ -97,8 +100,10 @@ class Manifest:
     """What each pose dimension does to the image, for the classes where that was measured."""
     novelty: NoveltyRule | None = None
     """The rule that says how much an image looks like those of the training."""
+    neighbours: NeighbourImages | None = None
+    """Training images in the bundle, of which the nearest to an image can be found."""
     analysed_version: str = ""
-    """The version in which the two above were found."""
+    """The version in which the three above were found."""
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -108,13 +113,15 @@ class Manifest:
             raise ValueError(f"{self.name!r} is not a bundle name")
         self._check_words()
         self._check_sizes()
-        required = {"encoder", *(_GRAPHS[offer] for offer in self.offers)}
+        required = {"encoder", *(_GRAPHS[offer] for offer in self.offers if offer in _GRAPHS)}
         if missing := required - self.graphs.keys():
             raise ValueError(f"there is no {', '.join(sorted(missing))} graph")
         if ("trace" in self.offers) != bool(self.layers):
             raise ValueError("bundles that offer traces, and only they, have routed layers")
         if ("decode" in self.offers) != (self.class_dim > 0):
             raise ValueError("bundles that offer decoding, and only they, have poses")
+        if ("neighbours" in self.offers) != (self.neighbours is not None):
+            raise ValueError("bundles that offer neighbours, and only they, have training images")
 
     def _check_words(self) -> None:
         for value, known in (
@@ -161,7 +168,10 @@ class Manifest:
     def to_dict(self) -> dict[str, Any]:
         """The manifest as JSON-ready values."""
         novelty = self.novelty and self.novelty.to_dict()
-        return {**asdict(replace(self, novelty=None)), "novelty": novelty}
+        neighbours = self.neighbours and self.neighbours.to_dict()
+        offers = tuple(offer for offer in self.offers if offer != "neighbours")
+        plain = asdict(replace(self, novelty=None, neighbours=None, offers=offers))
+        return {**plain, "offers": self.offers, "novelty": novelty, "neighbours": neighbours}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -195,4 +205,6 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
             typed[name] = tuple(kind(**one) for one in values[name])
     if values.get("novelty") is not None:
         typed["novelty"] = NoveltyRule.from_dict(values["novelty"])
+    if values.get("neighbours") is not None:
+        typed["neighbours"] = NeighbourImages.from_dict(values["neighbours"])
     return typed

@@ -117,6 +117,7 @@ class AttentionCapsNet(Network):
         )
         self.prior = nn.Parameter(torch.zeros(config.num_classes, config.num_primary))
         """B, (K, I): the coupling bias, by the name that stored weights have."""
+        self.routing = attention.Routing()
         self.decoder = Decoder(config)
 
     @property
@@ -129,13 +130,13 @@ class AttentionCapsNet(Network):
         capsules = self._primary(images)
         with torch.autocast(capsules.device.type, enabled=False):
             votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
-            poses = attention.route(votes, self.prior)
+            poses = self.routing(votes, self.prior)
             return Encoding(length(poses), poses)
 
     def trace(self, images: Tensor) -> Trace:
         """Encode images (N, C, H, W) and keep the one iteration of routing."""
         primary = self._primary(images)
-        return Trace(attention.trace(self.votes(primary), self.prior, length(primary)))
+        return Trace(self.routing.trace(self.votes(primary), self.prior, length(primary)))
 
     def _primary(self, images: Tensor) -> Tensor:
         """(N, C, H, W) images to (N, I, primary_dim) capsules, squashed."""

@@ -121,6 +121,7 @@ class DynamicCapsNet(Network):
         )
         bias = torch.full((config.num_classes, config.class_dim), 0.1)
         self.class_bias = nn.Parameter(bias) if config.class_bias else None
+        self.routing = by_agreement.Routing(config.routing_iterations)
         self.decoder = Decoder(config)
         self._initialise()
 
@@ -133,22 +134,17 @@ class DynamicCapsNet(Network):
     def forward(self, images: Tensor) -> Encoding:
         """Encode images (N, C, H, W) in [0, 1]."""
         self._check(images)
-        primary, iterations = self.primary(self.stem(images)), self.config.routing_iterations
+        primary = self.primary(self.stem(images))
         with torch.autocast(primary.device.type, enabled=False):
             votes = self.votes.factored(primary) if self.training else self.votes(primary)
-            poses = by_agreement.route(votes, iterations=iterations, bias=self.class_bias)
+            poses = self.routing(votes, self.class_bias)
             return Encoding(length(poses), poses)
 
     def trace(self, images: Tensor) -> Trace:
         """Encode images (N, C, H, W) and keep every routing iteration."""
         self._check(images)
         primary = self.primary(self.stem(images))
-        votes = self.votes(primary)
-        iterations = self.config.routing_iterations
-        presence = length(primary)
-        return Trace(
-            by_agreement.trace(votes, presence, iterations=iterations, bias=self.class_bias)
-        )
+        return Trace(self.routing.trace(self.votes(primary), length(primary), self.class_bias))
 
     def encoders(self) -> dict[str, nn.Module]:
         """The plain encoder; one for batches on a CPU; one in float16 for CUDA.

@@ -197,6 +197,8 @@ class MatrixClassCapsules(nn.Module):
         self.register_buffer(
             "coordinates", coordinates[:, None], persistent=False
         )  # (cells, 1, 16)
+        self.couplings = nn.Softmax(dim=-2)
+        """Log scores to assignments, (N, K, I), of every iteration."""
 
     def forward(self, poses: Tensor, activations: Tensor) -> tuple[list[Parents], Tensor]:
         """Route poses (N, cells, D, 4, 4) with activations (N, cells, D).
@@ -217,7 +219,7 @@ class MatrixClassCapsules(nn.Module):
             votes,
             active,
             costs=(self.price, self.saving),
-            share=em.share_among_all,
+            share=self.couplings,
             **_routing(self.config),
         )
         return list(steps), votes

@@ -73,6 +73,12 @@ class Encoding(NamedTuple):
     """(N, K, D): each class capsule."""
 
 
+def _shapes(record: tuple[Tensor, ...], names: tuple[str, ...]) -> str:
+    """A record of arrays as a line: thousands of numbers say nothing."""
+    fields = (f"{name}={tuple(value.shape)}" for name, value in zip(names, record, strict=True))
+    return f"{type(record).__name__}({', '.join(fields)})"
+
+
 class ClassTrace(NamedTuple):
     """What routing did between the last layer of N images and their class capsules."""
 
@@ -90,6 +96,9 @@ class ClassTrace(NamedTuple):
     votes: Tensor
     """(N, K, I, D)."""
 
+    def __repr__(self) -> str:
+        return _shapes(self, self._fields)
+
 
 class LayerTrace(NamedTuple):
     """What routing did in a layer of convolutional capsules."""
@@ -98,6 +107,9 @@ class LayerTrace(NamedTuple):
     """(N, R, T', T): the share of each input type T that went to each output type T'."""
     presence: Tensor
     """(N, R, T', rows, columns): activations after each iteration."""
+
+    def __repr__(self) -> str:
+        return _shapes(self, self._fields)
 
 
 class Trace(NamedTuple):

@@ -67,6 +67,7 @@ class SharedCapsNet(Network):
             out_dim=config.class_dim,
             std=_SUM_STD / math.sqrt(config.grid.rows * config.grid.columns),
         )
+        self.routing = kmeans.Routing(config.routing_iterations)
         self.decoder = Decoder(config)
 
     @property
@@ -78,7 +79,7 @@ class SharedCapsNet(Network):
         """Encode images (N, C, H, W) in [0, 1], of any size that the convolutions fit."""
         votes = self.votes(self._inputs(images))
         with torch.autocast(votes.device.type, enabled=False):
-            poses = kmeans.route(votes, iterations=self.config.routing_iterations)
+            poses = self.routing(votes)
             return Encoding(length(poses), poses)
 
     def encoders(self) -> dict[str, nn.Module]:
@@ -88,8 +89,7 @@ class SharedCapsNet(Network):
     def trace(self, images: Tensor) -> Trace:
         """Encode images (N, C, H, W) and keep every iteration of routing."""
         inputs = self._inputs(images)
-        iterations = self.config.routing_iterations
-        return Trace(kmeans.trace(self.votes(inputs), length(inputs), iterations=iterations))
+        return Trace(self.routing.trace(self.votes(inputs), length(inputs)))
 
     def _inputs(self, images: Tensor) -> Tensor:
         """(N, C, H, W) images to (N, rows * columns, channels) capsules."""

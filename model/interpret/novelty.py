@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle.novelty import NoveltyRule, PoseGaussians
+from model.interpret.rivals import missed_share
 
 Floats = NDArray[np.float32]
 
@@ -112,8 +113,7 @@ def measure_features(
         gaussians: from which distances are measured, if they are.
     """
     second, first = np.partition(presence, -2, axis=1)[:, -2:].T
-    missed = np.square(images - decoded).sum(axis=(1, 2, 3))
-    error = missed / (np.square(images).sum(axis=(1, 2, 3)) + 1)
+    error = missed_share(images, decoded)
     distance = measure_distances(gaussians, presence, poses) if gaussians else None
     return Features(first, first - second, error, distance)
 

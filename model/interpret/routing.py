@@ -17,6 +17,8 @@ import numpy as np
 from model.bundle import Layer
 from model.preprocess import Floats
 
+_ROUNDING = 1e-3
+"""Of the sum of a capsule's couplings."""
 _TINY = 1e-12
 """Added to what is divided by."""
 
@@ -30,8 +32,8 @@ class Agreement(NamedTuple):
     """(R, K, I)."""
     agreement: Floats
     """(R, K)."""
-    entropy: Floats
-    """(R,)."""
+    entropy: Floats | None
+    """(R,); None where couplings are no distribution over the classes: see `are_shares`."""
 
 
 def trace_agreement(
@@ -59,8 +61,18 @@ def trace_agreement(
         weights,
         support(weights, votes, poses),
         agreement(weights, votes, poses),
-        entropy(logits, input_presence),
+        entropy(logits, input_presence) if are_shares(couplings) else None,
     )
+
+
+def are_shares(couplings: Floats) -> bool:
+    """Whether couplings (R, K, I) divide each input capsule among the classes.
+
+    Then none is negative, and those of a capsule sum to one, as a softmax does. Self-attention adds
+    B to its softmax: its couplings are weights, which have no entropy.
+    """
+    sums = couplings.sum(axis=1)
+    return bool((couplings >= 0).all() and np.allclose(sums, 1, atol=_ROUNDING))
 
 
 def support(couplings: Floats, votes: Floats, poses: Floats) -> Floats:

@@ -22,9 +22,9 @@ def crop(picture: Image.Image, channels: int, height: int, width: int) -> Floats
     """
     upright = turn_upright(picture)
     factor = min(upright.width / width, upright.height / height)
-    across, down = width * factor, height * factor
-    left, top = (upright.width - across) / 2, (upright.height - down) / 2
-    box = (left, top, left + across, top + down)
+    left = max(0.0, (upright.width - width * factor) / 2)  # the product is rounded, perhaps up
+    top = max(0.0, (upright.height - height * factor) / 2)
+    box = (left, top, upright.width - left, upright.height - top)
     return scale_whole(upright, channels, height, width, box=box)
 
 

@@ -43,6 +43,12 @@ class Encoding(NamedTuple):
     """(N, K, D)."""
 
 
+def _shapes(record: tuple[Floats, ...], names: tuple[str, ...]) -> str:
+    """A record of arrays as a line: thousands of numbers say nothing."""
+    fields = (f"{name}={value.shape}" for name, value in zip(names, record, strict=True))
+    return f"{type(record).__name__}({', '.join(fields)})"
+
+
 class ClassTrace(NamedTuple):
     """What routing did between N images' last layer and their class capsules, in R iterations."""
 
@@ -60,6 +66,9 @@ class ClassTrace(NamedTuple):
     votes: Floats
     """(N, K, I, D)."""
 
+    def __repr__(self) -> str:
+        return _shapes(self, self._fields)
+
 
 class LayerTrace(NamedTuple):
     """What routing did in a layer of convolutional capsules."""
@@ -68,6 +77,9 @@ class LayerTrace(NamedTuple):
     """(N, R, T', T): the share of each input type T that went to each output type T'."""
     presence: Floats
     """(N, R, T', rows, columns)."""
+
+    def __repr__(self) -> str:
+        return _shapes(self, self._fields)
 
 
 class Trace(NamedTuple):

@@ -22,6 +22,7 @@ class ModelSummary(BaseModel):
     name: str
     version: str = Field(description="Version of the weights.")
     family: str = Field(description="The kind of network.")
+    family_title: str = Field(description="What that is called, in a few words.")
     dataset: str
     class_names: list[str]
     channels: int = Field(description="Of the network's images: 1 for grey, 3 for colour.")
@@ -103,7 +104,12 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
     """All loaded bundles."""
     models = [
         ModelSummary.model_validate(
-            {**vars(one), "any_size": one.any_size, "default": name == settings.default_model}
+            {
+                **vars(one),
+                "any_size": one.any_size,
+                "family_title": one.family_title or one.family,
+                "default": name == settings.default_model,
+            }
         )
         for name, one in sorted(engine.manifests.items())
     ]

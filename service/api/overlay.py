@@ -10,11 +10,11 @@ from pydantic import Field
 
 from model.interpret.overlay import DIGIT_SIZE, MAX_SHIFT_PX, overlay
 from service.api.samples import Label
-from service.api.schemas import FitQuery, Scale
-from service.errors import InvalidParameter, checked
+from service.errors import InvalidParameter, unwrap
 from service.http.route import Picture, Query, Request
 from service.http.uploads import FILE_FIELD, read_pictures
 from service.pictures import SAMPLES, ImageSpec, Upload, encode_png
+from service.views.schemas import FitQuery, Scale
 
 Distance = Annotated[int, Field(ge=-2 * MAX_SHIFT_PX, le=2 * MAX_SHIFT_PX)]
 _SPEC = ImageSpec((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
@@ -59,6 +59,6 @@ async def _overlay(
     request: Request, uploads: list[Upload], place: PlaceQuery, spec: ImageSpec
 ) -> Picture:
     request.pipeline.admit(len(uploads))
-    first, second = map(checked, await request.pipeline.prepare(uploads, spec))
+    first, second = map(unwrap, await request.pipeline.prepare(uploads, spec))
     image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
     return Picture(await asyncio.to_thread(partial(encode_png, image, scale=place.scale)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from service.errors import Unavailable
 from service.http.route import Request
@@ -24,7 +24,6 @@ class Readiness(BaseModel):
     status: Literal["ready"]
     provider: str
     models: list[str]
-    detail: str | None = Field(None, description="What an operator should look at.")
 
 
 async def livez(request: Request) -> Liveness:
@@ -38,15 +37,12 @@ async def livez(request: Request) -> Liveness:
 
 async def readyz(request: Request) -> Readiness:
     """Check that the service takes requests."""
-    health, board = request.app.state.health, request.app.state.board
+    health = request.app.state.health
     engine = health.engine
     if health.failure or health.draining:
         raise Unavailable(health.failure or "the service is draining", retry_after_s=1)
-    detail = None
-    if board and (missing := board.state.outdated):
-        detail = f"{missing} workers found other bundles than those that are served: reload"
     models = sorted(engine.manifests)
-    return Readiness(status="ready", provider=engine.provider, models=models, detail=detail)
+    return Readiness(status="ready", provider=engine.provider, models=models)
 
 
 async def metrics(request: Request) -> PlainTextResponse:

@@ -1,40 +1,21 @@
-"""All routes of the API."""
+"""All routes of the API: the views, and those that are none."""
 
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import Any
 
-from model.interpret.equivariance import MAX_STEPS
-from model.interpret.sweep import MAX_PICTURES
-from service.api.classify import classify
-from service.api.decode import POSES_BODY, decode
-from service.api.equivariance import equivariance
 from service.api.models import list_models, reload_models, show_model
 from service.api.overlay import overlay_images, overlay_samples
-from service.api.perturb import perturb
 from service.api.probes import livez, metrics, readyz
-from service.api.reconstruct import reconstruct
-from service.api.routing import routing
 from service.api.samples import list_samples, show_sample, show_sample_of
-from service.api.segment import MAX_SEGMENTS, segment_image
-from service.api.sweep import sweep
-from service.errors import (
-    BundleRefused,
-    Busy,
-    Forbidden,
-    MalformedRequest,
-    NotOffered,
-    TooLarge,
-    Unavailable,
-    UnknownModel,
-    UnreadablePicture,
-    UnsupportedFormat,
-    UploadTimeout,
-)
+from service.errors import BundleRefused, Busy, Forbidden, Unavailable, UnknownModel
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import image_body
-from service.http.route import ANSWER, Route
+from service.http.route import Route
+from service.views import VIEWS
+from service.views.view import IMAGE_PROBLEMS
 
 TAGS = {
     "classify": "Images in; labels, reconstructions and masks out.",
@@ -44,20 +25,15 @@ TAGS = {
     "operations": "Probes and metrics.",
 }
 """What the OpenAPI document says of each group of routes, in this order."""
-_BODY = (MalformedRequest, UploadTimeout, TooLarge, UnsupportedFormat, Busy)
-_IMAGE = (*_BODY, UnreadablePicture)
-"""What can be wrong with a request body, and with one of images."""
 
 
 def largest_job(max_images: int) -> int:
-    """Rows of the most expensive request that the routes accept.
+    """Rows of the most expensive request that the views accept.
 
     Args:
-        max_images: of one request to `/classify`, each encoded and, for its novelty, decoded.
+        max_images: of one request to `/classify`.
     """
-    return max(
-        2 * max_images + ANSWER, 1 + MAX_PICTURES + ANSWER, 1 + MAX_STEPS + ANSWER, 1 + MAX_SEGMENTS
-    )
+    return max(view.rows(max_images) for view in VIEWS)
 
 
 def api_routes(access: Access, *, max_images: int) -> list[Route]:
@@ -73,27 +49,19 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
         admin = partial(admin, permission="admin", dependencies=SECURITY_SCHEMES)
     probe = partial(Route, "GET", needs_networks=False, tags=["operations"])
     open_probe = partial(probe, permission="open", problems=[Unavailable])
-    image: Any = {"openapi": image_body(), "problems": (*_IMAGE, UnknownModel, NotOffered)}
-    classifying = partial(post, tags=["classify"], **image)
-    interpreting = partial(post, tags=["interpret"], **image)
-    several = image_body(most=max_images)
-    pair = image_body(example="/overlay?first=3&second=5")
-    two = image_body(least=2, most=2)
     samples: Any = {"tags": ["sample images"]}
+    overlay: Any = {**samples, "most_rows": 2}
     return [
-        classifying("/classify", classify, openapi=several),
-        classifying("/reconstruct", reconstruct),
-        interpreting("/perturb", perturb),
-        interpreting(
-            "/decode", decode, openapi=POSES_BODY, problems=(*_BODY, UnknownModel, NotOffered)
-        ),
-        interpreting("/perturb/sweep", sweep),
-        interpreting("/routing", routing),
-        interpreting("/equivariance", equivariance, problems=(*_IMAGE, UnknownModel)),
-        classifying("/segment", segment_image, openapi=pair),
+        *chain.from_iterable(view.routes(max_images, dependencies=schemes) for view in VIEWS),
         get("/samples/{label}.png", show_sample, needs_networks=False, **samples),
-        get("/overlay", overlay_samples, problems=[Busy], **samples),
-        post("/overlay", overlay_images, openapi=two, problems=_IMAGE, **samples),
+        get("/overlay", overlay_samples, problems=[Busy], **overlay),
+        post(
+            "/overlay",
+            overlay_images,
+            openapi=image_body(least=2, most=2),
+            problems=IMAGE_PROBLEMS,
+            **overlay,
+        ),
         get("/models", list_models, tags=["models"]),
         get("/models/{name}", show_model, problems=[UnknownModel], tags=["models"]),
         get("/models/{name}/samples", list_samples, problems=[UnknownModel], **samples),

@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field
 
 from model.bundle.samples import Sample, read_samples
 from service.api.models import ModelQuery
-from service.api.schemas import Report
 from service.errors import InvalidParameter
 from service.http.route import Picture, Query, Request
 from service.pictures import SAMPLES
+from service.views.schemas import Report
 
 Dataset = Literal["mnist", "fashion-mnist"]
 Label = Annotated[int, Field(ge=0, le=9)]

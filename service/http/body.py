@@ -14,6 +14,10 @@ from service.settings import Settings
 
 LEAST_BYTES, WINDOW_S = 10_000, 10.0
 """Of an unfinished body, so many bytes have to arrive in so many seconds (408)."""
+ARRIVES_WHOLE = "capsnet.arrives_whole"
+"""The extension (ASGI) of a request whose body is seen only once all of it is there."""
+MOMENT_S = 0.2
+"""For which such a body does not count; then it counts as the largest, until it is there."""
 PATIENCE_S = 0.02
 """How long a request is handled before its client is watched."""
 
@@ -76,10 +80,18 @@ class Body:
         receive: gives the next part.
         announced: the value of Content-Length.
         client: the address that it comes from.
+        whole: whether it is seen only once all of it is there.
     """
 
     def __init__(
-        self, budget: Budget, settings: Settings, receive: Receive, announced: bytes, client: str
+        self,
+        budget: Budget,
+        settings: Settings,
+        receive: Receive,
+        announced: bytes,
+        client: str,
+        *,
+        whole: bool = False,
     ) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -87,6 +99,7 @@ class Body:
         self._budget = budget
         self._settings = settings
         self._receive = receive
+        self._receive_first = self._receive_whole if whole else receive
         # As few digits as any limit has: Python reads no number of thousands.
         self._announced = int(announced.lstrip(b"0")[:20] or 0) if announced.isdigit() else 0
         self.client = client
@@ -150,7 +163,7 @@ class Body:
             raise Busy(_NO_ROOM, retry_after_s=1)
         try:
             async with asyncio.timeout_at(min(self._deadline, self._window_ends)) as self._timeout:
-                message = await self._receive()
+                message = await self._receive_first()
         except TimeoutError as error:
             if not self._refused:
                 raise UploadTimeout(self._slowness()) from error
@@ -162,6 +175,17 @@ class Body:
         if self._in_window >= LEAST_BYTES:
             self._in_window, self._window_ends = 0, self._loop.time() + WINDOW_S
         return message
+
+    async def _receive_whole(self) -> Message:
+        receiving = asyncio.ensure_future(self._receive())
+        try:
+            await asyncio.wait([receiving], timeout=MOMENT_S)
+            if not receiving.done():
+                self._budget.hold(self, self._settings.max_body_bytes, more=True)
+            return await receiving
+        finally:
+            receiving.cancel()
+            self._budget.release(self)
 
     def _slowness(self) -> str:
         if self._loop.time() >= self._deadline:

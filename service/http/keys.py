@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,30 +32,44 @@ _KEY = re.compile(r"[!-~]{16,}")
 
 
 class Access:
-    """The keys of the settings and of the files that they name; only digests are kept.
+    """The keys of the settings and of the files that they name, or a copy; only digests are kept.
 
-    The route that matches a request says who may call it: its attribute `permission`. A route
-    without one, and a path that no route has, need an API key. Admin keys open every route.
+    The route that matches a request says who may call it: its attribute `permission`. Nobody may
+    call one without that, such as a router that was included: its routes' own would not be asked.
+    A path that no route has needs an API key. Admin keys open every route.
 
     Raises:
         SettingsError: a file cannot be read or is empty, or a key is unfit.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, copy: str | None = None) -> None:
+        if copy:
+            self.load(copy)
+            return
         self.api = _read("API", settings.api_keys, settings.api_keys_file)
         self.admin = _read("admin", settings.admin_keys, settings.admin_keys_file)
+
+    def dump(self) -> str:
+        """The digests as JSON."""
+        return json.dumps([sorted(map(bytes.hex, keys)) for keys in (self.api, self.admin)])
+
+    def load(self, text: str) -> None:
+        """Take other digests, which `dump` has given."""
+        self.api, self.admin = (frozenset(map(bytes.fromhex, keys)) for keys in json.loads(text))
 
     def check(self, scope: Scope) -> None:
         """Let a request pass, or not; its route is noted in the scope.
 
         Raises:
             Unauthorized: it needs a key, and brings none that is known.
-            Forbidden: it needs an admin key, and brings an API key.
+            Forbidden: it needs an admin key, and brings an API key; or its route declares nothing.
         """
         if not (self.api or self.admin):
             return
         route = scope["route"] = find_route(scope)
-        permission: Permission = getattr(route, "permission", "key")
+        permission: Permission | None = getattr(route, "permission", None) if route else "key"
+        if permission is None:
+            raise Forbidden("this route does not say who may call it")
         if permission == "open" or (permission == "key" and not self.api):
             return
         headers = Headers(scope=scope)

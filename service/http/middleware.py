@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import MalformedRequest
 from service.health import Health
-from service.http.body import Body, Budget
+from service.http.body import ARRIVES_WHOLE, Body, Budget
 from service.http.keys import KEY_HEADER, Access
 from service.http.problems import PROBES, REQUEST_ID, respond
 from service.settings import Settings
@@ -108,7 +108,8 @@ class Middleware:
             await send(message)
 
         length, client = headers.get(b"content-length", b""), _address(scope)
-        body = Body(self.budget, self.settings, receive, length, client)
+        whole = ARRIVES_WHOLE in scope.get("extensions", ())
+        body = Body(self.budget, self.settings, receive, length, client, whole=whole)
         scope["state"]["hold"] = body.hold
         self.metrics.begin_request()
         try:

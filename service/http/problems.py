@@ -30,7 +30,13 @@ MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-ID"
 PROTOCOL = "/v2"
 """How paths of the Open Inference Protocol begin, which has errors of its own shape."""
-PROBES = frozenset({"/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
+_GRPC = "/inference.GRPCInferenceService"
+PROBES = frozenset(
+    {
+        *("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"),
+        *(f"{_GRPC}/ServerLive", f"{_GRPC}/ServerReady"),
+    }
+)
 """Routes that are asked every few seconds: neither logged nor counted as rejected."""
 _REJECTIONS = (Unauthorized, Busy, Unavailable, TooLate)
 """Requests that were well formed, but not taken or not answered in time."""

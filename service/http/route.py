@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from model.bundle import Manifest
+from service.drawing import DRAW_CPU_S
 from service.errors import (
     InvalidParameter,
     NotAcceptable,
@@ -34,10 +35,10 @@ from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import invalid
 from service.inference.job import Job
 from service.pipeline import Pipeline
-from service.views import DRAW_CPU_S
+from service.pool.pool import Crashed
 
-ANSWER = 1
-"""Rows that forming an answer costs, where it takes as long as inference."""
+RESPONSE_COST_ROWS = 1
+"""Rows that forming a response costs, where it takes as long as inference."""
 Answer = TypeVar("Answer", bound=BaseModel)
 Handler = Callable[..., Awaitable[Any]]
 
@@ -48,6 +49,10 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     lists: ClassVar[frozenset[str]] = frozenset()
     """Parameters that may be repeated; of any other the last value counts."""
+    former: ClassVar[Mapping[str, str]] = {}
+    """Parameters of earlier releases, which this one still takes, and what they are called now."""
+    of_path: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that only the path has, if it has them."""
 
 
 class Request(fastapi.Request):
@@ -74,7 +79,7 @@ class Picture(Response):
 
 
 @dataclass(frozen=True)
-class Lazy(Generic[Answer]):
+class DeferredJson(Generic[Answer]):
     """JSON that is formed when it is sent."""
 
     answer: Callable[[], Answer]
@@ -83,15 +88,15 @@ class Lazy(Generic[Answer]):
 
 
 @dataclass(frozen=True)
-class View(Lazy[Answer]):
-    """What a route found, as JSON or as a PNG: only the one that was asked for is made."""
+class JsonOrPng(DeferredJson[Answer]):
+    """JSON or a PNG: only the one that was asked for is made."""
 
     manifest: Manifest
     draw: Callable[[], bytes]
 
 
-class Drawing(View[Answer]):
-    """A view whose PNG takes long to draw: it waits for a process, and is admitted for that."""
+class SlowJsonOrPng(JsonOrPng[Answer]):
+    """The PNG takes long to draw: it waits for a process, and is admitted for that."""
 
 
 class Route(APIRoute):
@@ -99,13 +104,14 @@ class Route(APIRoute):
 
     A handler takes the request and, perhaps, a query. Its annotations tell the route what to read,
     which media types it has and what to document; its docstring is summary and description. An
-    answer may be a model, a View or a response.
+    answer may be a model, DeferredJson, JsonOrPng or a response.
 
     Args:
         method: GET or POST.
         path: its template.
         handler: what answers.
         permission: who may call it, where keys are set.
+        most_rows: what the most expensive request admits.
         problems: what the handler raises.
         needs_networks: while nothing is loaded, the answer is 503. The deadline covers making
             the answer, not sending it.
@@ -120,12 +126,15 @@ class Route(APIRoute):
         handler: Handler,
         *,
         permission: Permission = "key",
+        most_rows: int = 0,
         problems: Iterable[type[Problem]] = (),
         needs_networks: bool = True,
         openapi: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.permission = permission
+        self._most_rows = most_rows
+        self._needs_networks = needs_networks
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
         self._handler = handler
@@ -133,9 +142,9 @@ class Route(APIRoute):
         plain = isinstance(returned, type) and issubclass(returned, Response)
         self._offers: tuple[str, ...] = (JSON,) if method == "POST" and not plain else ()
         png: dict[int | str, Any] = {}
-        self._draws = get_origin(returned) is Drawing
-        if get_origin(returned) in (Lazy, View, Drawing):
-            if get_origin(returned) is not Lazy:
+        self._draws = get_origin(returned) is SlowJsonOrPng
+        if get_origin(returned) in (DeferredJson, JsonOrPng, SlowJsonOrPng):
+            if get_origin(returned) is not DeferredJson:
                 self._offers, png = (JSON, PNG), png_answer("Where `Accept` prefers image/png.")
             (returned,) = get_args(returned)
         elif returned is Picture:
@@ -189,6 +198,7 @@ class Route(APIRoute):
             admission=state.admission,
             preparation=state.preparation,
             default_model=state.settings.default_model,
+            most_rows=self._most_rows,
         )
         try:
             async with asyncio.timeout(None) as timeout:
@@ -209,7 +219,9 @@ class Route(APIRoute):
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
-        query = () if self._query is None else (_read(self._query, request),)
+        query = (_read(self._query, request),) if self._query else ()
+        if not query and self._needs_networks:
+            _read(Query, request)  # there are no parameters
         if self._offers:
             accept = ", ".join(request.headers.getlist("accept"))
             request.media_type = choose_media_type(accept, self._offers)
@@ -217,8 +229,8 @@ class Route(APIRoute):
             request.pipeline.drawing = request.app.state.drawing.admission
         result = await self._handler(request, *query)
         match result:
-            case Lazy():
-                return await _form(result, request)
+            case DeferredJson():
+                return await _render(result, request)
             case Response():
                 return result
             case BaseModel():
@@ -232,8 +244,11 @@ def _read(model: type[Query], request: Request) -> Query:
     Raises:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
-    values = request.query_params
-    lists = {name: values.getlist(name) for name in model.lists & values.keys()}
+    given = request.query_params
+    for name in given.keys() & (model.of_path | request.path_params.keys()):
+        raise InvalidParameter(f"unknown parameter {name}", parameter=name)
+    values: dict[str, Any] = {model.former.get(name, name): one for name, one in given.items()}
+    lists = {name: given.getlist(name) for name in model.lists & values.keys()}
     try:
         return model.model_validate({**values, **lists, **request.path_params})
     except ValidationError as error:
@@ -258,21 +273,27 @@ def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Respon
     return Response(answer.model_dump_json(exclude_defaults=True), 200, headers, JSON)
 
 
-async def _form(view: Lazy[Any], request: Request) -> Response:
-    """The form that was asked for. What takes milliseconds is not done on the event loop."""
-    headers = {"Vary": "Accept"} if isinstance(view, View) else {}
-    if isinstance(view, View) and request.media_type == PNG:
-        headers[MODEL_HEADER] = f"{view.manifest.name}; version={view.manifest.version}"
-        if not isinstance(view, Drawing):
-            return Picture(await asyncio.to_thread(view.draw), headers=headers)
-        drawn = await request.app.state.drawing.run(DRAW_CPU_S, view.draw)
+async def _render(answer: DeferredJson[Any], request: Request) -> Response:
+    """The media type that was asked for. What takes milliseconds is not done on the event loop."""
+    headers = {"Vary": "Accept"} if isinstance(answer, JsonOrPng) else {}
+    if isinstance(answer, JsonOrPng) and request.media_type == PNG:
+        headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
+        if not isinstance(answer, SlowJsonOrPng):
+            return Picture(await asyncio.to_thread(answer.draw), headers=headers)
+        try:
+            drawn = await request.app.state.drawing.run(DRAW_CPU_S, answer.draw)
+        except (Crashed, MemoryError) as error:
+            text = (
+                f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
+            )
+            raise Unavailable(text, retry_after_s=1) from error
         request.pipeline.note_drawing()
         return Picture(drawn, headers=headers)
-    if view.large:
-        response = await asyncio.to_thread(lambda: _to_json(view.answer(), headers))
-        request.pipeline.admission.note(request.pipeline.job, ANSWER)
+    if answer.large:
+        response = await asyncio.to_thread(lambda: _to_json(answer.answer(), headers))
+        request.pipeline.admission.note(request.pipeline.job, RESPONSE_COST_ROWS)
         return response
-    return _to_json(view.answer(), headers)
+    return _to_json(answer.answer(), headers)
 
 
 def _limit_s(request: Request) -> float:

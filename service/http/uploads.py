@@ -15,7 +15,7 @@ from service.errors import (
     MalformedRequest,
     TooLarge,
     UnsupportedFormat,
-    checked,
+    unwrap,
 )
 from service.http.form import Part, read_form
 from service.pictures import Upload
@@ -73,7 +73,7 @@ async def read_picture(request: Request) -> bytes:
     first, *others = await read_pictures(request)
     if others:
         raise InvalidParameter("this route takes one image", parameter=FILE_FIELD)
-    return checked(first)
+    return unwrap(first)
 
 
 def _read_form(header: str, body: bytes, max_pictures: int) -> list[Upload]:
@@ -108,7 +108,7 @@ def _read_json(_header: str, body: bytes, max_pictures: int) -> list[Upload]:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
     match values:
         case {"image": str(image)} if len(values) == 1:
-            return [checked(decode_base64(image))]
+            return [unwrap(decode_base64(image))]
         case {"images": [_, *_] as images} if len(values) == 1:
             return [decode_base64(image) for image in images]
     raise MalformedRequest('the JSON is {"image": "<base64>"} or {"images": ["<base64>", ...]}')

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import logging
 from contextlib import suppress
+from pathlib import Path
 
 from model.bundle import MANIFEST, Bundle, BundleError
 from model.runtime import Runtime
@@ -24,25 +25,33 @@ class ReloadRefused(Exception):
 
 
 def load_runtimes(
-    settings: Settings, *, strict: bool = False, workers: int = 1
+    settings: Settings, *, strict: bool = False, workers: int = 1, folder: Path | None = None
 ) -> dict[str, Runtime]:
     """Load the bundles that the settings name. A broken one is left out, and so are hidden folders.
+
+    Args:
+        settings: which bundles, and how.
+        strict: whether a broken bundle is an error.
+        workers: among which the threads are divided.
+        folder: where a copy of the folder of the settings is. Errors name the original.
 
     Raises:
         NothingToServe: the default bundle is not among the loaded ones.
         ReloadRefused: one is broken, if `strict`.
         model.runtime.DeviceError: the device that was asked for does not work.
     """
+    folder = folder or settings.bundles
 
     def refuse(reason: str) -> None:
+        reason = reason.replace(str(folder), str(settings.bundles))
         if strict:
             raise ReloadRefused(reason)
         log.error("bundle skipped: %s", reason)
 
     runtimes: dict[str, Runtime] = {}
     threads = settings.threads or cpu_quota()
-    named = [settings.bundles / name for name in settings.models]
-    manifests = settings.bundles.glob(f"[!.]*/{MANIFEST}")
+    named = [folder / name for name in settings.models]
+    manifests = folder.glob(f"[!.]*/{MANIFEST}")
     for path in named or sorted(manifest.parent for manifest in manifests):
         try:
             runtime = Runtime(

@@ -27,7 +27,7 @@ Row = tuple[Array, ...]
 
 
 class Backend(Protocol):
-    """Computes rows: a `Batcher` here, or a `service.inference.client.EngineClient` elsewhere."""
+    """Computes rows: a `Batcher`, or what tests put in its place."""
 
     @property
     def running_s(self) -> float:

@@ -23,6 +23,8 @@ from typing import Any
 
 Task = tuple[float, Callable[..., Any], tuple[Any, ...]]
 """Most seconds of CPU time, a function, and its arguments."""
+READY = b"r"
+"""What a process sends before it takes a task."""
 _PR_SET_PDEATHSIG = 1
 """Of prctl(2)."""
 _MEMORY = Path("/proc/self/statm")
@@ -44,13 +46,15 @@ def main() -> None:
             break
         (number,) = struct.unpack("=i", message)
         if not descriptors:
-            _kill(pids.pop(number))
+            if number in pids:
+                _kill(pids.pop(number))
             continue
-        with socket.socket(fileno=descriptors[0]) as connection:
-            pids[number] = os.fork()
-            if not pids[number]:
+        with socket.socket(fileno=descriptors[0]) as connection, suppress(OSError):
+            pid = os.fork()  # no memory, or too many processes: the pool sees its connection close
+            if not pid:
                 control.close()
                 _work(connection, int(memory_bytes))
+            pids[number] = pid
     for pid in pids.values():
         _kill(pid)
 
@@ -62,11 +66,15 @@ def _kill(pid: int) -> None:
 
 
 def _work(connection: socket.socket, memory_bytes: int) -> None:
-    """Do tasks one after the other, until the pool closes its connection."""
+    """Say that this process runs, and do tasks one after the other.
+
+    It ends when the pool closes its connection.
+    """
     _die_with_parent()
     _limit_memory(memory_bytes)
     stream = connection.makefile("rb")
     with suppress(EOFError, OSError):
+        connection.sendall(READY)
         while True:
             task: Task = pickle.load(stream)  # noqa: S301  of the process that started this one
             answer = pickle.dumps(_do(*task), pickle.HIGHEST_PROTOCOL)

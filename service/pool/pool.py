@@ -11,13 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from service.inference.job import Admission, Closed, Job
+from service.pool.__main__ import READY
 
 T = TypeVar("T")
+_NO_PROCESS = "a process that decodes or draws cannot be started"
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """A process with threads cannot be forked safely."""
 
@@ -26,7 +29,8 @@ class Crashed(Exception):
     """The process ended, or took too much CPU time, before it had a result."""
 
 
-class Child(NamedTuple):
+@dataclass
+class Child:
     """A forked process."""
 
     number: int
@@ -34,6 +38,15 @@ class Child(NamedTuple):
     """Tasks go in, results come out."""
     parent: int
     """The template's process id."""
+    is_ready: bool = False
+    """Whether it is known to have begun: forking may fail."""
+
+    def runs(self) -> bool:
+        """Whether it still waits for a task: a machine without memory ends it first."""
+        with suppress(BlockingIOError):
+            self.connection.recv(1)
+            return False  # it sends nothing by itself
+        return True
 
 
 class Template:
@@ -105,6 +118,7 @@ class Template:
         except OSError:  # it is gone, or does not read: its processes go with it
             assert self._process
             self._process.kill()
+            self._process.wait()
 
 
 class Pool:
@@ -145,18 +159,20 @@ class Pool:
 
         Raises:
             Crashed: the process ended, as it does after `cpu_s`.
-            Closed: the template was lost, and its processes with it, or none can be started.
+            Closed: the template was lost, and its processes with it, or none can be forked.
             Exception: what the function raised, such as a MemoryError.
         """
         task = pickle.dumps((cpu_s, function, args), pickle.HIGHEST_PROTOCOL)
         async with self._turns:
             child = self._take()
             try:
-                result, error = await _ask(child.connection, task)
+                result, error = await _ask(child, task)
             except ConnectionError as lost:
                 self._template.kill(child)
                 if child.parent != self._template.pid:
                     raise Closed("the processes that decode and draw were lost") from lost
+                if not child.is_ready:
+                    raise Closed(_NO_PROCESS) from lost
                 raise Crashed("the process ended before it had a result") from lost
             except BaseException:
                 self._template.kill(child)
@@ -176,20 +192,23 @@ class Pool:
         """A process that waits for a task, or a new one."""
         while self._idle:
             child = self._idle.pop()
-            if child.parent == self._template.pid:
+            if child.parent == self._template.pid and child.runs():
                 return child
-            child.connection.close()
+            self._template.kill(child)
         try:
             return self._template.fork()
         except OSError as error:  # no descriptors or no memory, whatever the task
-            raise Closed("a process that decodes or draws cannot be started") from error
+            raise Closed(_NO_PROCESS) from error
 
 
-async def _ask(connection: socket.socket, task: bytes) -> tuple[Any, Exception | None]:
+async def _ask(child: Child, task: bytes) -> tuple[Any, Exception | None]:
     """Send a task, and wait for what its function returned or raised."""
-    await asyncio.get_running_loop().sock_sendall(connection, task)
-    (size,) = struct.unpack("=Q", await _receive(connection, 8))
-    return pickle.loads(await _receive(connection, size))  # type: ignore[no-any-return]  # noqa: S301  as above
+    if not child.is_ready:
+        await _receive(child.connection, len(READY))
+        child.is_ready = True
+    await asyncio.get_running_loop().sock_sendall(child.connection, task)
+    (size,) = struct.unpack("=Q", await _receive(child.connection, 8))
+    return pickle.loads(await _receive(child.connection, size))  # type: ignore[no-any-return]  # noqa: S301  as above
 
 
 async def _receive(connection: socket.socket, size: int) -> bytearray:

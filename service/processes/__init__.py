@@ -1,1 +1,1 @@
-"""The supervisor, its workers, and the engine that they may share."""
+"""The processes of the service: a supervisor and its workers."""

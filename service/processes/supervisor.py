@@ -1,226 +1,282 @@
-"""Opens the port, keeps the workers running, and reloads by a second generation of them."""
+"""Opens the port, and starts, watches and replaces the workers: uvicorn's supervisor, extended."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+import time
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from service.processes.board import State
-from service.processes.channel import Message
-from service.processes.generation import Generation
-from service.processes.place import Place
-from service.processes.places import Places
-from service.processes.plan import Plan
+import uvicorn
+from uvicorn.supervisors import multiprocess
+
+from service.processes.options import Options
+from service.processes.status import Status
+from service.processes.watchdog import HUNG
+
+if TYPE_CHECKING:
+    from service.processes.server import Server
 
 log = logging.getLogger(__name__)
-_RELOAD_TIMEOUT_S = 300.0
-_SWITCH_TIMEOUT_S = 2.0
-"""How long a reload waits for each old worker to stop accepting."""
-_IDLE_S = 5.0
-"""How long idle connections to replaced workers may still bring a request."""
-_MARGIN_S = 10.0
-"""Beyond its own limits, what a process may take to end before it is killed."""
-_UNREADY_TICKS = 60
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_TICK_S = 0.5
+"""How often uvicorn calls `keep_subprocess_alive`."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 30.0
+"""Between the end of a worker and the start of the next in its slot."""
+_STARTS = 5
+"""Failed starts of each slot after which a service that never had a ready worker has failed."""
+_SOUND_S = 60.0
+"""Seconds of being ready after which earlier failures of a slot do not count."""
+_UNREADY_S = 60.0
 """Seconds without a ready worker, once there was one, after which the service has failed."""
+_MARGIN_S = 10.0
+"""Beyond its own limits, what a worker may take to end before it is killed."""
 
 
-class Supervisor:
-    """Workers accept from the port that this opens.
+class Process(multiprocess.Process):
+    """A worker.
 
-    SIGTERM drains them; SIGHUP replaces them by others, with the bundles that are on disk then. One
-    that hangs is killed and one that ends is replaced. Nothing healthy is ended: the service fails
-    only if no worker can start, or none was ready for a minute.
+    It answers uvicorn's pings with whether it can answer requests, and says why it ends. Seconds
+    are counted in ticks of the supervisor: a machine that was frozen is no reason to end a worker.
     """
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self._plan = plan
-        self._places = Places(plan, folder, receive=self._receive, changed=self._look)
-        self._listeners: list[socket.socket] = []
-        self._serving = Generation([])
-        self._others: set[Generation] = set()
-        """On trial or ending."""
-        self._unready_ticks = -1
-        """Since a worker was ready; -1 before the first was."""
-        self._failure: str | None = None
-        self._signals = 0
-        self._over = asyncio.Event()
-        self._changed = asyncio.Event()
-        self._reloading = self._reload_again = False
-        self._tasks: set[asyncio.Task[Any]] = set()
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], slot: int) -> None:
+        super().__init__(config, sockets)
+        self.slot = slot
+        self.failures = 0
+        """Ends of workers of this slot, without one that was ready for long in between."""
+        self.refused = False
+        """A worker of this slot has said why it cannot answer."""
+        self.is_up = self.can_answer = self.was_ready = False
+        self.was_asked = self.was_dropped = False
+        self.reason: str | None = None
+        self.silent_s = self.ready_s = 0.0
+        self.ended_at: float | None = None
 
-    async def run(self) -> str | None:
-        """Serve until there is a reason to stop: the failure, if it is one."""
-        loop = asyncio.get_running_loop()
-        for sig in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(sig, self._drain)
-        loop.add_signal_handler(signal.SIGHUP, self._hang_up, has_terminal())
+    def target(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve, in the worker's process."""
+        os.setsid()  # a terminal's signals are for the supervisor alone
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        assert self.server  # made before a thread asks for it
+        super().target(sockets)
+
+    @cached_property
+    def server(self) -> Server:
+        """In the worker's process."""
+        from service.processes.worker import create_server  # noqa: PLC0415  not in the supervisor
+
+        return create_server(self.config.workers, self.slot, self.child_conn.send)
+
+    def pong(self) -> None:
+        """Answer one ping."""
+        self.child_conn.recv()
+        self.child_conn.send(self.server.is_ready)
+
+    def tick(self) -> None:
+        """Read what the worker says, and ask it again."""
+        self.silent_s += _TICK_S
+        self.ready_s += _TICK_S * self.can_answer
+        self.read()
+        if not self.was_asked:
+            self.parent_conn.send(b"ping")
+            self.was_asked = True
+
+    def read(self) -> None:
+        """Read what the worker says."""
+        while self.parent_conn.poll():
+            message = self.parent_conn.recv()
+            if isinstance(message, str):
+                self.reason, self.refused = message, True
+            else:
+                self.is_up, self.can_answer, self.was_asked = True, message, False
+                self.was_ready, self.silent_s = self.was_ready or message, 0.0
+
+
+class Supervisor(multiprocess.Multiprocess):
+    """uvicorn's supervisor with growing waits, start-up limits and a drain.
+
+    SIGTERM drains the workers; SIGHUP has them reload the bundles. One that hangs is killed and one
+    that ends is replaced. The service fails only if no worker can start, or none was ready for a
+    minute.
+
+    Raises:
+        OSError: the port cannot be opened.
+    """
+
+    processes: list[Process]  # type: ignore[assignment]  # ours
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        self._options = options
+        self._status = Status(folder, options.workers)
+        self._restarted = self._killed = 0
+        self._unready_s: float | None = None
+        """Since a worker was ready; None before the first was."""
+        self._has_terminal = has_terminal()
+        self._failure: str | None = None
+        listeners = _listen(options.host, options.port)
+        host, port, workers = options.host, options.port, options.workers
+        log.info("listening on http://%s:%d with %d workers", host, port, workers)
+        config = uvicorn.Config("", workers=workers, log_config=None, log_level="warning")
+        super().__init__(config, listeners)
+
+    def serve(self) -> str | None:
+        """Serve until there is a reason to stop: the failure, if it is one.
+
+        Raises:
+            OSError: a worker cannot be started.
+        """
         try:
-            self._listen()
-            self._serving = self._places.create(self._listeners, strict=False)
-        except OSError as error:
-            return f"cannot listen on {self._plan.host}:{self._plan.port}: {error}"
-        ticking = self._begin(self._tick())
-        await self._over.wait()
-        for listener in self._listeners:
-            listener.close()
-        await asyncio.gather(*map(self._retire, [self._serving, *self._others]))
-        ticking.cancel()
-        failed = [one for one in self._serving.places if not one.ended_well]
-        if failed and self._signals < 2:
-            self._fail(failed[0].reason or "a process had to be killed")
+            self.run()
+        finally:
+            for process in self.processes:
+                process.process.kill()
         return self._failure
 
-    def _begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def init_processes(self) -> None:
+        """Start all workers."""
+        for slot in range(self.processes_num):
+            process = Process(self.config, self.sockets, slot)
+            self._start(process)
+            self.processes.append(process)
+
+    def keep_subprocess_alive(self) -> None:
+        """Kill workers that hang, and replace those that have ended; called twice a second."""
+        for slot in range(len(self.processes)):
+            try:
+                self._watch(slot)
+            except OSError as error:  # no descriptor or process is left
+                log.error("a process cannot be started: %s", error)  # noqa: TRY400
+                self.processes[slot].failures += 1
+        if any(process.can_answer for process in self.processes):
+            self._unready_s = 0.0
+        elif self._unready_s is not None:
+            self._unready_s += _TICK_S
+            if self._unready_s > _UNREADY_S:
+                self._fail(f"no worker was ready for {_UNREADY_S:g} s")
+
+    def _watch(self, slot: int) -> None:
+        process = self.processes[slot]
+        if process.ended_at is None:
+            process.tick()
+            if process.process.is_alive():
+                self._check(process)
+                return
+            self._bury(process)
+        waited_s = time.monotonic() - (process.ended_at or 0)
+        if waited_s >= _wait_s(process) and not self.should_exit.is_set():
+            new = Process(self.config, self.sockets, slot)
+            new.failures, new.refused = process.failures, process.refused
+            self._start(new)
+            self.processes[slot] = new
+            self._restarted += 1
+            self._status.count_ends(self._restarted, self._killed)
+
+    def _check(self, process: Process) -> None:
+        """Kill a worker that hangs."""
+        options = self._options
+        limit_s = options.heartbeat_timeout_s if process.is_up else options.startup_timeout_s
+        if process.silent_s > limit_s:
+            process.reason = f"it has said nothing for {limit_s:g} s"
+            process.process.kill()
+            self._killed += 1
+
+    def _bury(self, process: Process) -> None:
+        """Note the end of a worker, and decide whether the service has failed."""
+        process.join()
+        process.read()
+        if process.was_ready:
+            self._unready_s = self._unready_s or 0.0
+        self._status.clear(process.slot)
+        process.ended_at = time.monotonic()
+        process.can_answer = False
+        process.failures = 1 if process.ready_s > _SOUND_S else process.failures + 1
+        self._killed += process.exitcode == HUNG
+        reason = process.reason or f"it ended with code {process.exitcode}"
+        log.error("worker %s: %s; another starts in %g s", process.pid, reason, _wait_s(process))
+        hopeless = [one for one in self.processes if one.refused or one.failures >= _STARTS]
+        if self._unready_s is None and len(hopeless) == len(self.processes):
+            self._fail(reason)
 
     def _fail(self, reason: str) -> None:
-        """End the service; the first reason counts."""
         self._failure = self._failure or reason
-        self._over.set()
+        self.should_exit.set()
 
-    def _listen(self) -> None:
-        host, port = self._plan.host, self._plan.port
-        for family, _, _, _, address in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            listener = socket.create_server(address[:2], family=family, backlog=2048)
-            listener.setblocking(False)
-            self._listeners.append(listener)
-        log.info("listening on http://%s:%d with %d workers", host, port, self._plan.workers)
+    def _start(self, process: Process) -> None:
+        """Start a worker, which takes signals once it has handlers for them."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def _receive(self, place: Place, message: Message) -> None:
-        if "reload" in message:
-            self._begin(self._reload_for(place))
-        if self._signals:  # it may have started since
-            place.send(drain=True)
-        self._look()
+    # Signals
 
-    def _look(self) -> None:
-        """Decide what follows from what the processes have said, and tell them of it."""
-        serving, places = self._serving, self._places
-        serving.admit()
-        ready = len(serving.ready)
-        if ready:
-            if self._unready_ticks < 0 and self._reload_again:
-                self._begin(self._reload())
-            self._unready_ticks = 0
-        elif self._unready_ticks < 0 and serving.places and serving.is_hopeless:
-            self._fail(serving.reason or "no process can start")
-        places.board.state = State(
-            self._plan.workers, ready, serving.outdated, places.restarts, places.kills
-        )
-        self._changed.set()
+    def handle_hup(self) -> None:
+        """Reload; or end, if the terminal was closed."""
+        if self._has_terminal and not has_terminal():
+            self.handle_term()
+        else:
+            self._status.request_reload()
 
-    async def _tick(self) -> None:
-        """Each second, look for what processes do not say."""
-        while True:
-            await asyncio.sleep(1)
-            self._places.tick()
-            self._unready_ticks += self._unready_ticks >= 0
-            if self._unready_ticks > _UNREADY_TICKS:
-                self._fail(f"no worker was ready for {_UNREADY_TICKS} s: {self._serving.reason}")
-            self._look()
+    def handle_ttin(self) -> None:
+        """Nothing: how many workers there are is a setting."""
 
-    async def _until(self, true: Callable[[], object], timeout_s: float) -> bool:
-        """Wait until something is true, or for as long as that may take; whether it is."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                while not true():
-                    self._changed.clear()
-                    await self._changed.wait()
-        return bool(true())
+    handle_ttou = handle_ttin
 
     # The end
 
-    def _drain(self) -> None:
-        """Take requests for the grace period, then end; at a second signal, at once."""
-        self._signals += 1
-        if self._signals > 1:
-            self._places.kill()
-            self._over.set()
-            return
-        grace_s = self._plan.drain_grace_s
-        log.info("draining: still accepting requests for %g s", grace_s)
-        for place in self._serving.workers:
-            place.send(drain=True)
-        asyncio.get_running_loop().call_later(grace_s, self._over.set)
+    def terminate_all(self) -> None:
+        """Drain the workers; one that has not begun is ended at once."""
+        log.info("draining: still accepting requests for %g s", self._options.drain_grace_s)
+        for listener in self.sockets:
+            listener.close()  # else this process would keep what waits there
+        for process in self.processes:
+            process.read()
+            process.was_dropped = not process.is_up or process.ended_at is not None
+            if process.was_dropped:
+                process.process.kill()
+            else:
+                process.process.terminate()
 
-    async def _retire(self, generation: Generation, idle_s: float = 0) -> None:
-        """Have a generation finish what it accepted, within its limits, and end."""
-        self._others.add(generation)
-        ending = asyncio.ensure_future(generation.end(idle_s))
-        await asyncio.wait([ending], timeout=idle_s + self._plan.drain_timeout_s + _MARGIN_S)
-        for place in generation.places:
-            place.kill()
-        await ending
-        self._others.discard(generation)
+    def join_all(self) -> None:
+        """Wait for the drain within its limits; a second signal ends it at once, and well."""
+        options, waited_s = self._options, 0.0
+        limit_s = options.drain_grace_s + options.drain_timeout_s + _MARGIN_S
+        while any(process.process.is_alive() for process in self.processes):
+            time.sleep(_TICK_S / 10)
+            waited_s += _TICK_S / 10
+            if self.signal_queue or waited_s > limit_s:
+                for process in self.processes:
+                    process.process.kill()
+        for process in self.processes:
+            process.join()
+            process.read()
+            if process.exitcode and not process.was_dropped and not self.signal_queue:
+                self._fail(process.reason or "a worker had to be killed")
 
-    # Reload
 
-    def _hang_up(self, had_terminal: bool) -> None:  # noqa: FBT001
-        """Reload, now or after what is under way; or end, if the terminal was closed."""
-        if had_terminal and not has_terminal():
-            self._drain()
-        elif self._reloading or self._unready_ticks < 0:
-            log.info("the next reload waits until the workers are ready")
-            self._reload_again = True
-        else:
-            self._begin(self._reload())
+def _wait_s(process: Process) -> float:
+    return min(_FIRST_WAIT_S * 4.0 ** (process.failures - 1), _LONGEST_WAIT_S)
 
-    async def _reload_for(self, place: Place) -> None:
-        refusal = await self._reload()
-        models = next((one.models for one in self._serving.workers), None)
-        place.send(reloaded=refusal, models=models)
 
-    async def _reload(self) -> str | None:
-        """Replace all workers by others with the bundles on disk, or none; the reason if none."""
-        if self._signals or self._over.is_set():
-            return "the service is ending"
-        if self._reloading or not self._places.has_room:
-            return "another reload is under way"
-        self._reloading, self._reload_again = True, False
-        try:
-            refusal = await self._replace(self._places.create(self._listeners, strict=True))
-        except OSError as error:
-            refusal = str(error)
-        self._reloading = False
-        if refusal is not None:
-            log.error("reload failed: %s", refusal)
-        if self._reload_again:
-            self._begin(self._reload())
-        return refusal
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on all addresses of a host.
 
-    async def _replace(self, new: Generation) -> str | None:
-        """Let a generation serve once all its workers have loaded the same; the reason if not."""
-        self._others.add(new)
-        loaded = await self._until(
-            lambda: new.reason or new.is_loaded or self._over.is_set(), _RELOAD_TIMEOUT_S
-        )
-        refusal = new.reason
-        if not loaded:
-            refusal = f"a worker took longer than {_RELOAD_TIMEOUT_S:g} s"
-        elif not refusal and new.is_mixed:
-            refusal = "the bundles changed while they were loaded"
-        if refusal or self._over.is_set():
-            self._begin(self._retire(new))
-            return refusal or "the service is ending"
-        old, self._serving = self._serving, new
-        self._others.discard(new)
-        self._look()
-        await self._until(lambda: len(new.ready) == len(new.workers), _SWITCH_TIMEOUT_S)
-        self._begin(self._retire(old, _IDLE_S))
-        await self._until(lambda: not self._places.accepts(old), _SWITCH_TIMEOUT_S)
-        return None
+    Raises:
+        OSError: the port is taken.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return [
+            socket.create_server(address[:2], family=family, backlog=2048)
+            for family, _, _, _, address in found
+        ]
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error}") from error
 
 
 def has_terminal() -> bool:

@@ -1,210 +1,188 @@
-"""One of the processes that answer requests: `python -m service.processes.worker`."""
+"""One of the processes that answer requests: its app, its bundles and their reload."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import gc
+import logging
+import os
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import weakref
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
+from model.runtime import DeviceError
 from service.api.models import summarise
 from service.app import create_app, open_here
 from service.health import Health
-from service.http.protocol import Http1
-from service.inference.bundles import ReloadRefused
-from service.inference.client import EngineClient
-from service.inference.engine import Engine
-from service.processes.acceptor import Acceptor
-from service.processes.channel import Message
-from service.processes.heartbeat import Heartbeat, Inheritance
+from service.http.keys import Access
+from service.inference.bundles import NothingToServe, ReloadRefused, settle_memory
+from service.inference.engine import Backend, Engine
+from service.processes.server import Server
+from service.processes.snapshots import LockHeld, Snapshots
+from service.processes.status import FOLDER, Status
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
-from service.telemetry.metrics import Metrics
+from service.telemetry.metrics import Metrics, write_as
 
-KEEP_ALIVE_S = 75
-"""How long an idle connection is kept: longer than any `Retry-After`, and than load balancers keep
-theirs. Who comes back then does not send a request into a connection that is closing."""
+log = logging.getLogger(__name__)
+_POLL_S = 0.5
+"""How often a worker looks which bundles it is to serve."""
+_REPORTS_POLL_S = 0.05
+"""How often a reload looks whether all workers serve the new bundles."""
 
 
-def main() -> None:
-    """Answer requests until the supervisor says that it is enough."""
-    inherited = Inheritance.take()
-    settings = Settings.from_environment().of_worker()
-    logs.configure(settings.log_format, access_log=settings.access_log)
+def create_server(workers: int, slot: int, tell: Callable[[str | bool], None]) -> Server:
+    """The server of one worker.
+
+    Args:
+        workers: how many there are.
+        slot: which of them this is.
+        tell: tells the supervisor that this process is ready, or why it ends.
+    """
+    write_as(slot)
     try:
-        worker = Worker(settings, inherited)
-    except SettingsError as error:  # a file of keys changed since the service started
-        sys.exit(f"capsnet-service: {error}")
-    worker.run(sockets=[])
+        settings = Settings.from_environment().model_copy(update={"workers": workers})
+        logs.configure(settings.log_format, access_log=settings.access_log)
+        worker = Worker(settings, slot, Path(os.environ[FOLDER]), lambda: tell(True))
+    except SettingsError as error:
+        tell(str(error))
+        sys.exit(1)
+    return Server(worker.app, settings, tell)
 
 
-class Connections(set[Any]):
-    """Open connections, which are counted."""
+class Worker:
+    """Serves the current copy of the bundles, and the next one when there is one."""
 
-    def __init__(self, closed: Callable[[], None]) -> None:
-        super().__init__()
-        self._closed = closed
-
-    def discard(self, connection: Any) -> None:
-        """Forget one."""
-        super().discard(connection)
-        self._closed()
-
-
-class Worker(uvicorn.Server):
-    """uvicorn, but for the way it gets its connections and its orders."""
-
-    def __init__(self, settings: Settings, inherited: Inheritance) -> None:
-        self._settings = settings
-        self._inherited = inherited
-        self._app = create_app(
+    def __init__(
+        self, settings: Settings, slot: int, folder: Path, on_ready: Callable[[], object]
+    ) -> None:
+        self._settings, self._slot = settings, slot
+        self._on_ready = on_ready
+        self._status = Status(folder, settings.workers)
+        self._snapshots = Snapshots(folder)
+        self._digest = self._snapshots.current
+        self._access = Access(settings, self._digest and self._snapshots.keys(self._digest))
+        self.app = create_app(
             settings,
-            open_engine=self._open_engine,
-            reload=self._ask_for_reload,
-            board=inherited.board,
+            access=self._access,
+            open_engine=self._open,
+            reload=self._reload,
+            status=self._status,
         )
-        config = uvicorn.Config(
-            self._app,
-            http=partial(Http1, upload_timeout_s=settings.upload_timeout_s),  # type: ignore[arg-type]
-            ws="none",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=settings.drain_timeout_s,
-            timeout_keep_alive=KEEP_ALIVE_S,
-        )
-        super().__init__(config)
-        self._health = self._app.state.health
-        self._leave_at = float("inf")
-        self._joined = asyncio.Event()
-        self._reloaded: asyncio.Future[Message] | None = None
-        self._heartbeat = Heartbeat(inherited.connection, self._report, self._receive)
+        self._state = self.app.state
 
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until there is a reason to stop, and end the process."""
-        await super().serve(sockets)
-        await self._heartbeat.exit(self._health.failure)
+    async def _open(self, metrics: Metrics, health: Health) -> Engine:
+        """Load the current copy.
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the supervisor."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Report to the supervisor, load, and accept."""
-        inherited = self._inherited
-        self._acceptor = Acceptor(
-            inherited.listeners,
-            inherited.board,
-            inherited.slot,
-            serve=self._serve_connection,
-            can_answer=lambda: self._health.can_answer,
-        )
-        self.server_state.connections = Connections(self._acceptor.count_closed)
-        await self._heartbeat.begin()
-        await super().startup(sockets)
-        self._acceptor.resume()
-
-    async def on_tick(self, counter: int) -> bool:
-        """Whether to stop, asked ten times a second."""
-        if self._health.failure:
-            self._acceptor.close(empty=False)  # probes would keep it until the drain is over
-            return True
-        connections = self._acceptor.connections
-        is_left = self._leave_at < float("inf") and not connections
-        is_settled = connections == len(self.server_state.connections)
-        over = is_left or (is_settled and time.monotonic() >= self._leave_at)
-        return over or await super().on_tick(counter)
-
-    # The supervisor
-
-    def _report(self) -> Message:
-        return {
-            "ready": self._health.can_answer,
-            "running_s": round(self._health.running_s, 3),
-        }
-
-    def _receive(self, message: Message) -> None:
-        match message:
-            case {"join": _}:
-                self._joined.set()
-            case {"drain": _}:
-                self._health.draining = self._health.closing = True
-            case {"leave": idle_s}:
-                self._leave(idle_s)
-            case {"reloaded": _} if self._reloaded:
-                self._reloaded.set_result(message)
-                self._reloaded = None
-
-    async def _open_engine(self, metrics: Metrics, health: Health) -> Engine:
-        """Load the bundles, or connect to the engine, and wait until the supervisor agrees."""
-        source, self._joined = self._inherited.source, asyncio.Event()
-        if source:
-            client = await EngineClient(self._reconnect).connect(Path(source))
-            engine = Engine(client, client.loaded)
-        else:
-            strict = self._inherited.strict
-            engine = await open_here(self._settings, metrics, health, strict=strict)
-        models = summarise(engine, self._settings).model_dump(mode="json")
-        self._heartbeat.say(loaded=engine.loaded.digest, models=models)
-        await self._joined.wait()
-        asyncio.get_running_loop().call_soon(self._tell)
+        It is reported first and compared then: a reload that has seen no report of this worker has
+        replaced the copy before.
+        """
+        del metrics, health
+        self._loop = asyncio.get_running_loop()
+        digest = self._digest
+        if digest is None:
+            digest = await asyncio.to_thread(self._copy_first)
+        while True:
+            engine = await self._load(digest)
+            self._status.report(self._slot, digest)
+            self._digest = digest
+            if (current := self._snapshots.current or digest) == digest:
+                break
+            engine.backend.close()
+            digest = current
+        self._following = asyncio.ensure_future(self._follow())
+        self._on_ready()
         return engine
 
-    def _reconnect(self) -> None:
-        """The engine is gone, and another will accept connections where it did."""
-        self._health.loaded = None
-        self._tell()
-        self._loading = asyncio.ensure_future(self._app.state.load())
+    def _copy_first(self) -> str:
+        """The current copy, which the first worker makes."""
+        with self._snapshots.lock(wait=True):
+            if (digest := self._snapshots.current) is None:
+                digest = self._snapshots.take(self._settings, self._access.dump())
+                self._snapshots.use(digest)
+            return digest
 
-    def _tell(self) -> None:
-        """Say that this worker can answer from now on, or cannot."""
-        self._acceptor.note()
-        self._heartbeat.say()
+    async def _load(self, digest: str, *, strict: bool = False) -> Engine:
+        metrics, health = self._state.metrics, self._state.health
+        folder = self._snapshots.bundles(digest)
+        return await open_here(self._settings, metrics, health, strict=strict, folder=folder)
 
-    async def _ask_for_reload(self) -> dict[str, Any]:
-        """Have the supervisor replace all workers; what is loaded then.
+    async def _follow(self) -> None:
+        """Load the current copy whenever it is another, and reload when that is requested."""
+        while True:
+            await asyncio.sleep(_POLL_S)
+            try:
+                if self._status.wants_reload:
+                    await self._reload(requested=True)
+                digest = self._snapshots.current
+            except (ReloadRefused, OSError) as error:  # no descriptor is left
+                log.error("reload failed: %s", error)  # noqa: TRY400
+                continue
+            if digest and digest != self._digest:
+                try:
+                    self._use(digest, await self._load(digest))
+                except Exception as error:  # noqa: BLE001  whatever it is, another process may do better
+                    self._state.health.fail(f"the current bundles cannot be loaded: {error}")
+                    return
+
+    async def _reload(self, *, requested: bool = False) -> dict[str, Any]:
+        """Have all workers serve the bundles on disk, once they are loaded here; what they are.
+
+        Args:
+            requested: by a signal to the supervisor; one worker takes the request.
 
         Raises:
-            ReloadRefused: it cannot, or another reload is under way.
+            ReloadRefused: one is broken, or another reload is under way; nothing has changed.
         """
-        if self._reloaded:
-            raise ReloadRefused("another reload is under way")
-        self._reloaded = asyncio.get_running_loop().create_future()
-        self._heartbeat.say(reload=True)
-        answer = await asyncio.shield(self._reloaded)
-        if answer["reloaded"] is not None:
-            raise ReloadRefused(answer["reloaded"])
-        models: dict[str, Any] = answer["models"]
-        return models
+        health = self._state.health
+        if health.closing:
+            raise ReloadRefused("the service is ending")
+        try:
+            with self._snapshots.lock(wait=False):
+                if not requested or self._status.take_request():
+                    await self._replace()
+        except LockHeld as error:
+            if requested:  # it waits until the lock is free
+                return {}
+            raise ReloadRefused("another reload is under way") from error
+        return summarise(health.engine, self._settings).model_dump(mode="json")
 
-    # Connections
+    async def _replace(self) -> None:
+        """Copy what is on disk, load it strictly, and have all workers do the same.
 
-    async def _serve_connection(self, connection: socket.socket) -> None:
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: self.config.http_protocol_class(  # type: ignore[call-arg]
-                config=self.config,
-                server_state=self.server_state,
-                app_state=self.lifespan.state,
-            ),
-            connection,
-        )
+        Raises:
+            ReloadRefused: it cannot be loaded; nothing has changed.
+        """
+        digest = ""
+        try:
+            keys = Access(self._settings).dump()
+            digest = await asyncio.to_thread(self._snapshots.take, self._settings, keys)
+            if digest != self._digest:
+                engine = await self._load(digest, strict=True)
+                self._snapshots.use(digest)
+                self._use(digest, engine)
+        except (DeviceError, NothingToServe, OSError, ReloadRefused, SettingsError) as error:
+            self._snapshots.discard(digest)
+            raise ReloadRefused(str(error)) from error
+        while any(worker.digest != digest for worker in self._status.serving):  # noqa: ASYNC110
+            await asyncio.sleep(_REPORTS_POLL_S)  # other processes write them
 
-    def _leave(self, idle_s: float) -> None:
-        """Accept no more, finish what was accepted, and close what is idle some seconds later."""
-        self._acceptor.close(empty=not idle_s)
-        self._health.closing = True
-        self._leave_at = min(self._leave_at, time.monotonic() + idle_s)
-        self._heartbeat.say()
+    def _use(self, digest: str, engine: Engine) -> None:
+        """Answer with another engine; requests that run keep theirs, which ends with the last."""
+        old = self._state.health.engine
+        retire = partial(self._loop.call_soon_threadsafe, self._retire, old.backend)
+        weakref.finalize(old, retire).atexit = False
+        del old
+        self._access.load(self._snapshots.keys(digest))
+        self._state.use(engine)
+        self._digest = digest
+        self._status.report(self._slot, digest)
 
-
-if __name__ == "__main__":
-    main()
+    def _retire(self, backend: Backend) -> None:
+        """End an engine; its sessions are in cycles, which were frozen when they were loaded."""
+        backend.close(0)
+        gc.unfreeze()
+        self._loop.call_later(_POLL_S, settle_memory)

@@ -8,6 +8,7 @@ import { latest } from "./latest.js";
 import { markTarget, showClasses, showPrediction } from "./lengths.js";
 import { lens } from "./lens.js";
 import { comparable, describe, dimensionMeanings, forPhotos, missing, offers } from "./models.js";
+import { showNeighbours } from "./neighbours.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
 import { decoder, hidePose, showEnds, showPose } from "./pose.js";
@@ -16,6 +17,7 @@ import { drawRouting } from "./routing.js";
 import { openingOf } from "./samples.js";
 import { drawSweep } from "./sweep.js";
 import { tabs } from "./tabs.js";
+import { drawView, panelId, panelOf } from "./views.js";
 import { drawWalk } from "./walk.js";
 
 const GLANCE_MS = 150;
@@ -84,6 +86,7 @@ function showScene(next, settled = true) {
   if (scene) targetChoice.value = String(scene.target);
   if (!settled) return;
   placeSliders();
+  showNeighbours(scene);
   lenses[active].show(scene);
 }
 
@@ -157,12 +160,26 @@ function showModel() {
   targetChoice.replaceChildren(...names.map((name, label) => make("option", { value: label }, name)));
 }
 
-/** @param {any[]} found the networks for single pictures */
-export async function offerModels(found) {
+/**
+ * @param {any[]} found the networks for single pictures
+ * @param {any[]} further views that have no lens of their own
+ */
+export async function offerModels(found, further) {
   models = found;
+  for (const view of further) addLens(view);
   modelChoice.replaceChildren(...models.map(({ name }) => make("option", { value: name }, name)));
   modelChoice.disabled = models.length < 2;
   await restoreDigit();
+}
+
+/** Add the tab and the panel of a view, once. */
+function addLens(view) {
+  const name = panelId(view.name);
+  if (lenses[name]) return;
+  const { tab, panel } = panelOf(view);
+  find("compare").before(panel);
+  views.add(tab, find("tab-compare"));
+  lenses[name] = lens(panel, (shown, wanted) => drawView(view, shown, wanted));
 }
 
 /** Show what the address tells of. */

@@ -7,13 +7,16 @@ const verdict = find("verdict");
 const novelty = find("novelty");
 /** What the bars are: "length", "activation" or "probability". */
 let presence = "length";
+/** The novelty score above which a picture is novel; undefined where there is no rule. */
+let threshold;
 
 /**
  * @param {{class_names: string[], presence: string}} model
  * @param {(label: number) => void} choose called when a class is clicked
  */
-export function showClasses({ class_names: names, presence: kind }, choose) {
+export function showClasses({ class_names: names, presence: kind, novelty: rule }, choose) {
   presence = kind;
+  threshold = rule && 1 - rule.threshold;
   list.setAttribute("aria-label", `${kind} of each class`);
   list.replaceChildren(...names.map((name, label) => bar(name, label, choose)));
   showPrediction(null);
@@ -42,9 +45,10 @@ export function stillBars({ class_names: names, presence: kind }, prediction) {
 }
 
 function fill(bars, prediction) {
+  const longest = prediction?.labels ?? [prediction?.label];
   for (const [label, item] of [...bars.children].entries()) {
     const length = prediction?.lengths[label] ?? 0;
-    item.classList.toggle("longest", label === prediction?.label);
+    item.classList.toggle("longest", longest.includes(label));
     item.querySelector(".fill").style.setProperty("--length", length.toFixed(4));
     item.querySelector(".value").textContent = prediction ? length.toFixed(2) : "–";
   }
@@ -64,7 +68,8 @@ function sentence({ class_name: name, length }) {
 function doubt({ length, novelty: found }) {
   if (length < 0.5) return `No class has a ${presence} of 0.5 or more: the network is unsure.`;
   if (!found) return "";
-  return `Novelty score ${found.score.toFixed(2)}: ${found.novel ? "unlike" : "like"} the images it was trained on.`;
+  const alike = found.novel ? "unlike" : "like";
+  return `Novelty score ${found.score.toFixed(3)}, threshold ${threshold.toFixed(3)}: ${alike} the images it was trained on.`;
 }
 
 /** Mark the class that is reconstructed. */

@@ -12,6 +12,7 @@ import { pairPads } from "./pair.js";
 import "./share.js";
 import { tabs } from "./tabs.js";
 import { offerTour } from "./tour.js";
+import { loadViews } from "./views.js";
 
 const RETRY_S = 3;
 
@@ -23,12 +24,12 @@ const tasks = tabs(taskList, (panel, picked) => {
 });
 
 async function start() {
-  const models = await loadModels();
+  const [models, views] = await Promise.all([loadModels(), loadViews()]);
   const found = { digit: models.filter((model) => !forPairs(model)), pair: models.filter(forPairs) };
   taskList.hidden = Object.values(found).some((some) => !some.length);
   tasks.offer((panel) => found[panel].length);
   tasks.open(recall("tab"));
-  await offerModels(found.digit);
+  await offerModels(found.digit, views);
   return found.pair;
 }
 

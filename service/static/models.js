@@ -3,13 +3,6 @@
 import { ask } from "./api.js";
 import { loadSamples } from "./samples.js";
 
-const FAMILIES = {
-  dynamic: "routing by agreement",
-  attention: "self-attention routing",
-  shared: "shared-weight capsules",
-  matrix: "matrix capsules with EM routing",
-  baseline: "a convolutional network without capsules",
-};
 const NAMED = 10;
 
 /** @returns {Promise<any[]>} the manifest of each, with `samples` and `default` */
@@ -19,6 +12,7 @@ export async function loadModels() {
     ...(await ask(`/models/${encodeURIComponent(summary.name)}`)),
     samples: await loadSamples(summary),
     default: summary.default,
+    family_title: summary.family_title,
   });
   return Promise.all(models.map(load));
 }
@@ -44,10 +38,10 @@ export function comparable(one, other) {
 }
 
 /** The family and what the network knows, as a sentence. */
-export function describe({ family, class_names: names, dataset }) {
+export function describe({ family_title: title, class_names: names, dataset }) {
   const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : "";
   const known = names.slice(0, NAMED).join(", ") + more;
-  return `${FAMILIES[family] ?? family}, trained on ${dataset}: ${known}`;
+  return `${title}, trained on ${dataset}: ${known}`;
 }
 
 /** What a network does not offer, as a sentence; empty where it offers all. */

@@ -8,6 +8,7 @@ import { latest } from "./latest.js";
 import { calm } from "./notice.js";
 import { Pad } from "./pad.js";
 import { DIGITS } from "./samples.js";
+import { routingSwitch } from "./switch.js";
 
 const OPENING = ["mnist-3", "mnist-5"];
 
@@ -24,6 +25,7 @@ export function pairPads(panel, { models, fail }) {
   const image = make("img", { class: "pixels", alt: "", hidden: true });
   const hint = make("p", { class: "hint" }, "needs two digits");
   const result = make("div", { class: "apart", "aria-live": "polite" });
+  const routing = make("div");
   const message = make("p", { class: "lead" }, "Two overlapping digits: which strokes belong to which?");
 
   const segment = latest(async (_, wanted) => {
@@ -47,12 +49,14 @@ export function pairPads(panel, { models, fail }) {
     const answer = await ask("/segment", { query: { model: model.name }, body: upload(overlay), wanted });
     calm();
     result.replaceChildren(...(await apart(answer)));
+    routing.replaceChildren(routingSwitch(model, overlay));
   }
 
   function clear() {
     URL.revokeObjectURL(image.src);
     show(image, null);
     result.replaceChildren();
+    routing.replaceChildren();
   }
 
   let due = false;
@@ -90,7 +94,7 @@ export function pairPads(panel, { models, fail }) {
   const [first, second] = places.map((place, index) => titled(["First", "Second"][index], place));
   const both = titled("Both", make("div", { class: "paper" }, image, hint), right.row, down.row);
   const parts = make("div", { class: "pair-parts" }, make("div", { class: "story pair" }, first, second, both), result);
-  panel.append(message, parts);
+  panel.append(message, parts, routing);
   models.then((found) => {
     if (!found?.length) return;
     for (const pad of pads) pad.offer(DIGITS);

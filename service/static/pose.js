@@ -109,7 +109,7 @@ function tellEffect(meaning) {
 
 /** What a dimension was found to do, if anything, and its number. */
 export function title(meaning, dim) {
-  const name = { none: "dimension", localised: "one part" }[meaning?.name ?? "none"] ?? meaning.name;
+  const name = { none: "dimension" }[meaning?.name ?? "none"] ?? meaning.name;
   return [make("span", {}, name), make("span", { class: "number" }, String(dim))];
 }
 

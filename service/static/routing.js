@@ -3,6 +3,7 @@
 import { recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
+import { routingSwitch } from "./switch.js";
 
 /** @returns {Promise<Node[]>} */
 export async function drawRouting({ model, picture, target, input }, wanted) {
@@ -44,7 +45,8 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
   const steps = last ? [make("label", { for: "iteration" }, "iteration"), slider] : [];
   const overview = [
     make("div", { class: "maps" }, ...small.map((map, k) => map.figure(model.class_names[k]))),
-    table(facts, model.presence),
+    table(facts, model.presence, routing.iterations[0]),
+    make("p", { class: "quiet" }, explain(routing.iterations[0])),
     ...hidden.map((layer) => layer.figure),
   ];
   return [
@@ -55,6 +57,7 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
       make("div", { class: "focus" }, large.figure(`support for ${routing.class_name}`), ...steps, key()),
       make("div", {}, ...overview),
     ),
+    routingSwitch(model, picture),
   ];
 }
 
@@ -64,14 +67,22 @@ function lead(everywhere, { types }) {
   return `${voters} votes for the classes; votes that agree get more weight. The map shows which ${shown} support the class and which oppose it.`;
 }
 
-function table(rows, presence) {
-  const heads = ["iteration", "agreement", presence, "entropy"];
+function explain({ entropy }) {
+  const agreement =
+    "Agreement: how far the weighted votes point the same way, from −1 to 1; small, as votes from empty places cancel out.";
+  if (entropy === null) return agreement;
+  return `${agreement} Entropy: how evenly capsules divide their votes among the classes, from 0 (each serves one) to 1.`;
+}
+
+function table(rows, presence, { entropy }) {
+  const heads = ["iteration", "agreement", presence, ...(entropy === null ? [] : ["entropy"])];
   const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)));
   return make("table", { class: "facts" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
 function row(step, { agreement, lengths, entropy }, target) {
-  const figures = [agreement[target], lengths[target], entropy].map((value) => make("td", {}, value.toFixed(3)));
+  const values = [agreement[target], lengths[target], ...(entropy === null ? [] : [entropy])];
+  const figures = values.map((value) => make("td", {}, value.toFixed(3)));
   return make("tr", {}, make("th", { scope: "row" }, String(step)), ...figures);
 }
 

@@ -5,7 +5,7 @@ import { ask } from "./api.js";
 const files = new Map();
 
 /**
- * @typedef {{id: string, name: string, path: string, credit: string}} Sample `id` in addresses, `credit` who made it
+ * @typedef {{id: string, name: string, path: string, label?: number, credit: string}} Sample `id` in addresses, `credit` who made it
  * @param {{name: string, dataset: string}} model
  * @returns {Promise<Sample[]>} the samples of a network; those of one class are numbered
  */
@@ -13,12 +13,13 @@ export async function loadSamples({ name: model, dataset }) {
   const path = `/models/${encodeURIComponent(model)}/samples`;
   const { samples } = await ask(path);
   const counts = {};
-  return samples.map(({ file, class_name: name, licence, source }) => {
+  return samples.map(({ file, label, class_name: name, licence, source }) => {
     counts[name] = (counts[name] ?? 0) + 1;
     return {
       id: `${dataset}-${file.replace(/\.png$/, "")}`,
       name: counts[name] > 1 ? `${name} ${counts[name]}` : name,
       path: `${path}/${encodeURIComponent(file)}`,
+      label,
       credit: `${source}, ${licence}`,
     };
   });

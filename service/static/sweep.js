@@ -17,7 +17,7 @@ export async function drawSweep(scene, wanted) {
 export async function sweepTable({ model, picture, target }, wanted) {
   const step = model.class_dim > MOST_DIMENSIONS ? 0.125 : undefined;
   const query = { model: model.name, target, step };
-  const sweep = await ask("/perturb/sweep", { query, body: upload(picture), wanted });
+  const sweep = await ask("/sweep", { query, body: upload(picture), wanted });
   const head = sweep.deltas.map((delta) => make("th", { scope: "col" }, signed(delta)));
   const middle = (column) => (sweep.deltas[column] === 0 ? "unmoved" : null);
   const rows = sweep.images.map((images, row) => {

@@ -11,7 +11,7 @@ const MOVES = {
  * @param {HTMLElement} list of role tablist
  * @param {(panel: string, picked: boolean) => void} [chosen] called with the id of the panel that is shown, and
  *   whether the visitor picked it
- * @returns {{offer: (offered: (panel: string) => boolean) => void, open: (panel?: string) => void}} `offer` hides the
+ * @returns {{add: (tab: HTMLElement, before: HTMLElement) => void, offer: (offered: (panel: string) => boolean) => void, open: (panel?: string) => void}} `offer` hides the
  *   other tabs, `open` shows a panel or, where there is none of that name, the first
  */
 export function tabs(list, chosen = () => {}) {
@@ -29,7 +29,7 @@ export function tabs(list, chosen = () => {}) {
     chosen(panel(button), picked);
   }
 
-  for (const button of buttons) {
+  function listen(button) {
     button.addEventListener("click", () => choose(button, true));
     button.addEventListener("keydown", (event) => {
       const move = MOVES[event.key];
@@ -40,7 +40,16 @@ export function tabs(list, chosen = () => {}) {
       choose(next, true);
     });
   }
+  buttons.forEach(listen);
   choose(buttons[0]);
+
+  function add(button, before) {
+    before.before(button);
+    buttons.splice(buttons.indexOf(before), 0, button);
+    button.tabIndex = -1;
+    button.setAttribute("aria-selected", "false");
+    listen(button);
+  }
 
   function offer(offered) {
     for (const button of buttons) button.hidden = !offered(panel(button));
@@ -51,5 +60,5 @@ export function tabs(list, chosen = () => {}) {
     choose(shown().find((button) => panel(button) === name) ?? shown()[0]);
   }
 
-  return { offer, open };
+  return { add, offer, open };
 }

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from service import VERSION
 from service.inference.batcher import BatchReport
 from service.inference.engine import Engine
-from service.processes.board import Board
+from service.processes.status import Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
@@ -38,15 +38,15 @@ class Metrics:
     """
 
     def __init__(
-        self, waiting_rows: Callable[[], int] = lambda: 0, board: Board | None = None
+        self, waiting_rows: Callable[[], int] = lambda: 0, status: Status | None = None
     ) -> None:
         self._waiting_rows = waiting_rows
         own = CollectorRegistry()
-        self._shown = CollectorRegistry() if board else own
-        if board:
+        self._shown = CollectorRegistry() if status else own
+        if status:
             MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]
-        self._shown.register(_Supervisor(board))
-        self._shown.register(_Processes(board))
+        self._shown.register(_Workers(status))
+        self._shown.register(_Processes(status))
         counter = partial(_children, Counter, own)
         histogram = partial(_children, partial(Histogram, buckets=_SECONDS), own)
         rows = partial(_children, partial(Histogram, buckets=_ROWS), own)
@@ -140,34 +140,35 @@ def write_as(slot: int) -> None:
     values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
 
 
-class _Supervisor(Collector):
-    """What the supervisor says of its processes, if there is one."""
+class _Workers(Collector):
+    """The workers and what became of them, if there is a supervisor."""
 
-    def __init__(self, board: Board | None) -> None:
-        self._board = board
+    def __init__(self, status: Status | None) -> None:
+        self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        """The numbers of the board."""
+        """The counts of the status."""
         workers = GaugeMetricFamily("capsnet_workers", "Workers by state.", labels=["state"])
         ended = CounterMetricFamily("capsnet_processes", "Processes by fate.", labels=["fate"])
-        if self._board:
-            for name, number in self._board.state._asdict().items():
-                family = workers if name in ("wanted", "ready", "outdated") else ended
+        if self._status:
+            for name, number in self._status.counts._asdict().items():
+                family = workers if name in ("wanted", "ready") else ended
                 family.add_metric([name], number)
         yield workers
         yield ended
 
 
 class _Processes(Collector):
-    """Memory, CPU time and files of this process, or of all of a service."""
+    """Memory, CPU time and files of this process, or of all workers."""
 
-    def __init__(self, board: Board | None) -> None:
-        self._board = board
+    def __init__(self, status: Status | None) -> None:
+        self._status = status
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of prometheus_client's own collector, by `pid`."""
+        pids = [worker.pid for worker in self._status.serving] if self._status else [os.getpid()]
         families: dict[str, Metric] = {}
-        for pid in map(str, self._board.pids if self._board else [os.getpid()]):
+        for pid in map(str, pids):
             for one in ProcessCollector(pid=partial(str, pid), registry=None).collect():
                 family = families.setdefault(
                     one.name, Metric(one.name, one.documentation, one.type)

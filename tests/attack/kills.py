@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
+from contextlib import suppress
+from pathlib import Path
 
+from tests.attack import files
 from tests.attack.cases import Site, attack
+from tests.attack.heads import SEVEN
 from tests.attack.service import descendants, ended
+from tests.attack.wire import request
+from tests.attack.work import PNG
 
 GONE_WITHIN_S = 15
+
+
+@attack("a killed template", allowed=(200, 503, 504), required=(200,))
+async def killed_template(site: Site) -> None:
+    """What forks processes that decode or draw: neither pictures nor drawings are at fault."""
+    requests = [request("/classify", files.square_png(2_000))]
+    requests += [request("/routing?scale=8", SEVEN, headers=PNG)]
+    asking = asyncio.ensure_future(site.flood(requests))
+    await asyncio.wait([asking], timeout=site.seconds / 2)
+    of_pools = [pid for pid in descendants(site.service.pid) if _is_of_pool(pid)]
+    offspring = {child for pid in of_pools for child in descendants(pid)}
+    template = random.choice([pid for pid in of_pools if pid not in offspring])  # noqa: S311
+    os.kill(template, signal.SIGKILL)
+    await asking
+
+
+def _is_of_pool(pid: int) -> bool:
+    with suppress(OSError):
+        return b"service.pool" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 @attack("killed supervisor", allowed=("all ended", "no files left"), fatal=True)

@@ -14,10 +14,10 @@ from typing import Literal
 from service.pictures import SAMPLES
 from tests.attack import files
 from tests.attack.wire import Target, exchange, request
-from tests.processes import SOURCE, nginx, running
+from tests.processes import SOURCE, free_port, nginx, running
 
-Door = Literal["open", "admin", "keys", "nginx"]
-"""The service without keys, with admin keys alone, with API keys too, or that behind nginx."""
+Door = Literal["open", "admin", "keys", "nginx", "grpc"]
+"""The service without keys, with admin keys alone, with API keys too, that behind nginx or gRPC."""
 KEY, ADMIN_KEY = "a-key-of-an-ordinary-client", "a-key-of-an-administrator"
 ROOT = Path(__file__).parents[2]
 _SETTINGS = {"CAPSNET_WORKERS": "2", "CAPSNET_DEVICE": "cpu"}
@@ -36,6 +36,8 @@ class Service:
     folder: Path
     """Its temporary files."""
     log: Path
+    grpc_address: str = ""
+    """Where it listens for gRPC too."""
 
     @property
     def alive(self) -> bool:
@@ -72,6 +74,8 @@ def started(door: Door, *, source: Path = ROOT, **environment: str) -> Iterator[
         (temporary := folder / "tmp").mkdir()
         (proxy := folder / "nginx").mkdir()
         settings = {**_SETTINGS, **keys, **environment, "TMPDIR": str(temporary)}
+        grpc_port = free_port() if door == "grpc" else 0
+        settings["CAPSNET_GRPC_PORT"] = str(grpc_port)
         process, client = stack.enter_context(
             running(lambda _: SOURCE, settings, cwd=source, stdout=log, stderr=log)
         )
@@ -81,14 +85,15 @@ def started(door: Door, *, source: Path = ROOT, **environment: str) -> Iterator[
             config = source / "docker" / "nginx.conf"
             port = stack.enter_context(nginx(proxy, upstream=port, config=config)).base_url.port
             assert port
-        yield Service(process.pid, Target(port, key), temporary, folder / "log")
+        target, address = Target(port, key), f"127.0.0.1:{grpc_port}"
+        yield Service(process.pid, target, temporary, folder / "log", address)
 
 
 async def warm_up(target: Target) -> None:
     """Use all that is loaded or allocated at first use, in both workers."""
     seven = (SAMPLES / "7.png").read_bytes()
     drawn = ["Accept: image/png"]
-    for path in ("/classify", "/routing", "/perturb/sweep", "/equivariance", "/segment"):
+    for path in ("/classify", "/routing", "/sweep", "/equivariance", "/segment"):
         headers = [] if path == "/classify" else drawn
         data = request(path, seven, headers=headers, key=target.key)
         await asyncio.gather(*(exchange(target, data) for _ in range(6)))

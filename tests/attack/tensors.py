@@ -98,3 +98,20 @@ async def many_inputs(site: Site) -> None:
         _text(parameters={str(number): number for number in names}),
     ]
     await site.flood([_ask(body, IMAGE) for body in bodies], connections=2)
+
+
+@attack("tensors of strings", allowed=UNFIT, short=True)
+async def tensors_of_strings(site: Site) -> None:
+    """One long string among short ones, strings without number, lists among numbers."""
+    rows = {
+        8: ["x" * 88_000, *["x"] * 6_271],
+        256: ["x" * 100_000, *[""] * 200_703],
+        255: ["x"] * 399_840,
+        4: [[0] * 784, "x" * 1_000_000, [0] * 784, [0] * 784],
+        2: [None, *[0] * 1_566, "x" * 1_000_000],
+    }
+    bodies = [
+        _text({"name": "images", "shape": [count, 1, 28, 28], "datatype": "FP32", "data": data})
+        for count, data in rows.items()
+    ]
+    await site.flood([request(PATH, body, kind=JSON) for body in bodies])

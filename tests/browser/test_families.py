@@ -82,7 +82,7 @@ def slowly(route: Route) -> None:
         ("tiny-attention", "self-attention routing", "length"),
         ("tiny-shared", "shared-weight capsules", "length"),
         ("tiny-matrix", "matrix capsules with EM routing", "activation"),
-        ("tiny-baseline", "a convolutional network without capsules", "probability"),
+        ("tiny-baseline", "convolutional network without capsules", "probability"),
     ],
 )
 def test_the_same_drawing_goes_to_every_family(
@@ -103,10 +103,12 @@ def test_what_a_network_does_not_offer_is_hidden(playground: Playground) -> None
     sentence = "This network has no reconstruction, no pose, no sweep, no routing."
     assert sentence == page.locator("#missing").inner_text()
     tabs = page.get_by_role("tablist", name="Views").get_by_role("tab")
-    assert ["Transform", "Compare"] == [tab.inner_text() for tab in tabs.all() if tab.is_visible()]
+    assert ["Equivariance", "Compare"] == [
+        tab.inner_text() for tab in tabs.all() if tab.is_visible()
+    ]
     assert not page.locator("#reconstructed").is_visible()
     page.get_by_role("img", name="probability of").wait_for()
-    page.get_by_role("tab", name="Transform").press("ArrowRight")
+    page.get_by_role("tab", name="Equivariance").press("ArrowRight")
     assert page.locator("#compare").is_visible()
     choose(playground, "tiny-dynamic")
     assert "" == page.locator("#missing").inner_text()
@@ -167,7 +169,7 @@ def test_every_panel_works_for_photographs(playground: Playground) -> None:
     page.evaluate(HAND_OVER, ["drop", list(photo())])
     playground.settle()
     assert 16 == page.locator("#pose input").count()
-    for tab, part in (("Sweep", ".sweep img"), ("Routing", ".heat"), ("Transform", ".curve")):
+    for tab, part in (("Sweep", ".sweep img"), ("Routing", ".heat"), ("Equivariance", ".curve")):
         playground.open_tab(tab)
         page.locator(part).first.wait_for(state="attached")
     box = page.locator("#reconstructed > .paper").bounding_box()

@@ -39,7 +39,7 @@ def test_a_link_shows_a_drawing_and_all_that_was_chosen(playground: Playground) 
     playground.settle()
     with page.expect_response("**/decode*"):
         page.locator("#dimension-2").fill("0.25")
-    playground.open_tab("Transform")
+    playground.open_tab("Equivariance")
     page.get_by_label("transformation").select_option("shift-x")
     playground.settle()
     link = copy_link(playground)

@@ -63,6 +63,15 @@ def test_two_digits_are_taken_apart_in_colour(playground: Playground) -> None:
     assert playground.page.get_by_role("img", name="both digits in one picture").is_visible()
 
 
+def test_routing_can_be_switched_off_for_two(playground: Playground) -> None:
+    """With uniform couplings this network no longer sees the three."""
+    playground.page.get_by_role("switch", name="routing").uncheck()
+    said = playground.page.locator("#pair .switched .lead")
+    said.wait_for()
+    assert "as routed: 3 and 5" in said.inner_text()
+    assert 3 == playground.page.locator("#pair .variants figure").count()
+
+
 def test_the_second_digit_can_be_moved(playground: Playground) -> None:
     """Another distance is another picture, and is taken apart anew."""
     overlay = playground.page.get_by_role("img", name="both digits in one picture")

@@ -43,7 +43,7 @@ def test_routing_shows_a_map_for_each_iteration(playground: Playground) -> None:
 def test_moving_the_picture_draws_curves(playground: Playground) -> None:
     """Length and angle while the digit turns, or is moved in another way."""
     playground.take_sample(5)
-    playground.open_tab("Transform")
+    playground.open_tab("Equivariance")
     curves = playground.page.locator("#walk .curve")
     turned = [curves.nth(place).get_attribute("points") for place in range(2)]
     with playground.page.expect_response("**/equivariance*"):

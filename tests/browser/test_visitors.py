@@ -89,7 +89,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service_url: str)
     options = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
     with open_playground(browser, service_url, **options) as playground:
         playground.take_sample(6)
-        for tab in ("Pose", "Sweep", "Routing", "Transform"):
+        for tab in ("Pose", "Sweep", "Routing", "Equivariance"):
             playground.open_tab(tab)
             assert 360 == playground.page.evaluate("document.documentElement.scrollWidth")
         assert [] == playground.complaints

@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_overloads
 
 import httpx
 import numpy as np
@@ -33,10 +33,10 @@ CALLS: dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any], dict[str, Any]
     "perturb": ("POST", "/perturb", (FOUR,), {"dim": 3, "delta": 0.2}, {}),
     "sweep": (
         "POST",
-        "/perturb/sweep",
+        "/sweep",
         (FOUR,),
         {"dims": [3, 5], "start": -0.1, "stop": 0.1, "step": 0.1},
-        {"start": "from", "stop": "to"},
+        {},
     ),
     "segment": ("POST", "/segment", (FOUR,), {"count": "auto"}, {}),
     "routing": ("POST", "/routing", (FOUR,), {"target": 4}, {}),
@@ -45,7 +45,7 @@ CALLS: dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any], dict[str, Any]
         "/equivariance",
         (FOUR,),
         {"transform": "shift-x", "start": -2, "stop": 2, "steps": 3},
-        {"start": "from", "stop": "to"},
+        {},
     ),
     "models": ("GET", "/models", (), {}, {}),
     "model": ("GET", "/models/mnist-compact", ("mnist-compact",), {}, {}),
@@ -328,6 +328,21 @@ def test_many_callers_share_a_client(capsnet: CapsNet) -> None:
 def test_help_shows_what_a_method_takes() -> None:
     """The parameters, and what comes back."""
     shown = str(inspect.signature(CapsNet.perturb))
-    assert shown.startswith("(self, /, image:")
+    assert shown.startswith("(self, image:")
     assert "delta: 'float'" in shown
-    assert shown.endswith("-> 'answers.PerturbAnswer'")
+    assert shown.endswith("-> 'PerturbAnswer'")
+
+
+def test_what_is_required_needs_no_name(capsnet: CapsNet) -> None:
+    """As people write it in a notebook."""
+    moved = capsnet.perturb(FOUR, 5, 0.2)
+    assert (5, 0.2) == (moved.dim, moved.delta)
+    assert capsnet.decode(POSE, 4).to_dict() == capsnet.decode(POSE, label=4).to_dict()
+
+
+@pytest.mark.parametrize("kind", [CapsNet, AsyncCapsNet])
+def test_one_image_and_several_have_a_signature_each(kind: type) -> None:
+    """An editor knows which of both answers comes."""
+    shown = [inspect.signature(one) for one in get_overloads(kind.classify)]  # type: ignore[attr-defined]
+    answers = [one.return_annotation for one in shown]
+    assert ["Prediction", "list[Prediction | FailedPrediction]"] == answers

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +30,19 @@ COMMANDS = {
     "classify": ["classify", SEVEN],
     "reconstruct": ["reconstruct", FOUR],
     "perturb": ["perturb", FOUR, "--dim", "3", "--delta", "0.2"],
-    "sweep": ["sweep", FOUR, "--dim", "3", "--dim", "5"],
+    "sweep": ["sweep", FOUR, "--dims", "3", "--dims", "5"],
     "segment": ["segment", FOUR],
     "routing": ["routing", FOUR],
+    "equivariance": ["equivariance", FOUR, "--transform", "shift-x", "--steps", "3"],
+    "routing-off": ["routing-off", FOUR],
+    "occlusion": ["occlusion", FOUR, "--patch", "14", "--stride", "14", "--dim", "3"],
+    "trajectory": ["trajectory", FOUR, "--transform", "scale", "--steps", "3"],
+    "rivals": ["rivals", FOUR, "--count", "3"],
+    "morph": ["morph", FOUR, FOUR, "--steps", "3"],
+    "neighbours": ["neighbours", FOUR, "--count", "2"],
     "models": ["models"],
 }
-DRAWING = ["reconstruct", "perturb", "sweep", "segment", "routing"]
+DRAWING = [name for name in COMMANDS if name not in ("classify", "models")]
 
 
 @pytest.fixture
@@ -95,6 +103,35 @@ def test_commands_are_joined_by_pipes(url: str) -> None:
         pipe, shell=True, check=True, capture_output=True, env=environment
     )
     assert 4 == json.loads(ended.stdout)["label"]
+
+
+def test_a_view_without_a_display_shows_its_numbers(run: Run) -> None:
+    """Single ones in lines, and a table with a row for each step."""
+    shown = run(*COMMANDS["equivariance"]).stdout
+    assert "transform: shift-x" in shown
+    assert all(name in shown for name in ("values", "lengths", "labels", "angles deg"))
+    assert ["-6.000", "0.000", "6.000"] == [
+        line.split("│")[1].strip() for line in shown.splitlines() if line.startswith("│")
+    ]
+
+
+def test_poses_are_decoded_from_a_file(run: Run, tmp_path: Path) -> None:
+    """Of JSON: one, or several."""
+    (tmp_path / "poses.json").write_text(json.dumps([[0.1] * 16, [0.2] * 16]))
+    result = run("decode", str(tmp_path / "poses.json"), "--label", "4", "--json")
+    assert 2 == len(json.loads(result.stdout)["images"])
+
+
+def test_options_of_the_last_release_are_still_taken(run: Run) -> None:
+    """They are called as the route's parameters now."""
+    now = run("sweep", FOUR, "--dims", "3", "--start", "0", "--stop", "0.1", "--json")
+    former = run("sweep", FOUR, "--dim", "3", "--from", "0", "--to", "0.1", "--json")
+    assert (Exit.OK, json.loads(now.stdout)) == (former.exit_code, json.loads(former.stdout))
+
+
+def test_the_version_is_shown() -> None:
+    """That of the distribution."""
+    assert f"capsnet {version('capsnet-client')}\n" == CliRunner().invoke(app, "--version").stdout
 
 
 @pytest.fixture
@@ -231,6 +268,29 @@ def test_what_is_no_bundle_is_said(bundle: str) -> None:
     assert Exit.UNREACHABLE == result.exit_code
     assert bundle in result.stderr.replace("\n", "")
     assert "make serve" not in result.stderr
+
+
+def test_who_names_no_bundle_that_ships_is_told_them() -> None:
+    """Before anything is started."""
+    result = CliRunner().invoke(app, ["models", "--local", "nope"])
+    assert Exit.UNREACHABLE == result.exit_code
+    assert {"mnist", "mnist-compact"} <= set(result.stderr.replace(",", "").split())
+
+
+def test_who_has_no_key_is_told_how_to_give_one(run: Run, serve: Serve) -> None:
+    """The option, and the variable."""
+    result = run("models", "--url", serve(problem(401, "unauthorized")).url)
+    assert Exit.REFUSED == result.exit_code
+    assert {"--key", "CAPSNET_CLIENT_KEY."} <= set(result.stderr.split())
+
+
+def test_subfolders_are_not_read_without_a_word(run: Run, folder: Path) -> None:
+    """Which network says what they show, if nobody named one."""
+    said = run("classify", str(folder)).stderr
+    assert "10 pictures" in said
+    assert "mnist-compact" in said
+    assert "" == run("classify", str(folder), "--model", "mnist-compact").stderr
+    assert "" == run("classify", str(folder / "is 3")).stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

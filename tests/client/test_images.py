@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from capsnet.answers import Limits
+from capsnet import Limits
 from capsnet.images import is_one, read_image
 from capsnet.transport import form_batches
 

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {
-    "service": ["service.processes.worker", "service.processes.engine", "service.healthcheck"],
+    "service": ["service.processes.supervisor", "service.processes.worker", "service.healthcheck"],
     "training": [
         "training.__main__",
         "training.export",

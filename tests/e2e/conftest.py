@@ -13,7 +13,7 @@ import pytest
 
 from model.bundle import MANIFEST
 from service.settings import Settings
-from tests.processes import PATIENCE_S, SOURCE, Command, prometheus_of, running
+from tests.processes import PATIENCE_S, SOURCE, Command, free_port, prometheus_of, running
 from training.data.datasets import DATASETS, Examples, load, split_last
 
 SHIPPED = (
@@ -141,9 +141,10 @@ def start_service(
 
 @pytest.fixture
 def run_service(command: Command) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a service that is expected to end by itself."""
+    """Runs a service that is expected to end by itself, on a port that nobody else has."""
 
     def run(**environment: str) -> subprocess.CompletedProcess[str]:
+        environment = {"CAPSNET_PORT": str(free_port()), **environment}
         return subprocess.run(
             command(environment),
             env={**os.environ, **environment},

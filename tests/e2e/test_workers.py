@@ -23,6 +23,7 @@ from tests.processes import (
     PATIENCE_S,
     PLAIN,
     SOURCE,
+    WORKER,
     free_port,
     hanging,
     open_client,
@@ -33,7 +34,6 @@ Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 MODEL = "mnist-compact"
 SAMPLE = (Path(__file__).parents[2] / "service/samples/7.png").read_bytes()
 KEY = "a-key-of-tests-alone"
-ENGINES = ("local", "shared")
 
 
 @pytest.fixture(autouse=True)
@@ -49,23 +49,23 @@ def bundles(tmp_path: Path) -> Path:
     return tmp_path / "bundles"
 
 
-def few(bundles: Path, engine: str = "local") -> dict[str, str]:
+def few(bundles: Path) -> dict[str, str]:
     """Settings of two workers with one small bundle."""
     return {
         "CAPSNET_BUNDLES": str(bundles),
         "CAPSNET_DEFAULT_MODEL": MODEL,
         "CAPSNET_DEVICE": "cpu",
         "CAPSNET_WORKERS": "2",
-        "CAPSNET_ENGINE": engine,
     }
 
 
-def children(pid: int, module: str) -> list[int]:
-    """Process ids of a supervisor's children that run a module."""
+def workers(process: subprocess.Popen[bytes]) -> list[int]:
+    """Process ids of a supervisor's workers."""
+    pid = process.pid
     found = []
     for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         with contextlib.suppress(OSError):  # it has just ended
-            if module.encode() in Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0"):
+            if WORKER.encode() in Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0"):
                 found.append(int(one))
     return found
 
@@ -105,31 +105,6 @@ def notes(client: httpx.Client, asked: int = 6) -> set[str | None]:
     return {httpx.get(url, verify=PLAIN).json()["training"].get("note") for _ in range(asked)}
 
 
-def both_are_ready(capfd: pytest.CaptureFixture[str]) -> Callable[[], bool]:
-    """Whether two workers have said so in the log."""
-    log: list[str] = []
-
-    def ready() -> bool:
-        log.append(capfd.readouterr().err)
-        return "".join(log).count("service.app: ready: ") >= 2
-
-    return ready
-
-
-def test_a_worker_that_dies_beside_a_shared_engine_is_replaced(
-    start_service: Start, bundles: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The other one answers meanwhile."""
-    process, client = start_service(**few(bundles, "shared"))
-    wait_for(both_are_ready(capfd))
-    before = children(process.pid, "service.processes.worker")
-    os.kill(before[0], signal.SIGKILL)
-    wait_for(lambda: not Path(f"/proc/{before[0]}").exists())  # until then it may get connections
-    assert 7 == classify(client).json()["predictions"][0]["label"]
-    wait_for(lambda: len(children(process.pid, "service.processes.worker")) == 2)
-    assert {200} == {classify(client).status_code for _ in range(4)}
-
-
 def test_metrics_are_those_of_all_workers(start_service: Start, bundles: Path) -> None:
     """Whichever of them is asked."""
     _, client = start_service(**few(bundles))
@@ -143,10 +118,9 @@ def test_metrics_are_those_of_all_workers(start_service: Start, bundles: Path) -
         assert 8 == float(found[1])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_all_workers_reload_or_none(start_service: Start, bundles: Path, engine: str) -> None:
+def test_all_workers_reload_or_none(start_service: Start, bundles: Path) -> None:
     """A refused reload leaves everything as it was, routing too; the next one is taken by all."""
-    _, client = start_service(**few(bundles, engine), CAPSNET_ADMIN_KEYS=json.dumps([KEY]))
+    _, client = start_service(**few(bundles), CAPSNET_ADMIN_KEYS=json.dumps([KEY]))
     client.headers["X-API-Key"] = KEY
     (bundles / MODEL / "routing.onnx").rename(bundles / "away")
     assert httpx.codes.CONFLICT == client.post("/models/reload").status_code
@@ -181,12 +155,11 @@ def install(bundles: Path, note: str) -> None:
     incoming.rename(bundles / MODEL)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_a_signal_reloads_all_workers_and_loses_no_request(
-    start_service: Start, bundles: Path, engine: str
+    start_service: Start, bundles: Path
 ) -> None:
     """Four callers are answered without a gap while bundles follow one another."""
-    process, client = start_service(**few(bundles, engine))
+    process, client = start_service(**few(bundles))
     with Callers(str(client.base_url)) as callers:
         for note in ("one", "two"):
             install(bundles, note)
@@ -197,10 +170,9 @@ def test_a_signal_reloads_all_workers_and_loses_no_request(
     assert not callers.refused
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_sigterm_drains_all_workers(start_service: Start, bundles: Path, engine: str) -> None:
+def test_sigterm_drains_all_workers(start_service: Start, bundles: Path) -> None:
     """Unready at once, answers close their connections, and the code is 0."""
-    process, client = start_service(**few(bundles, engine), CAPSNET_DRAIN_GRACE_S="1")
+    process, client = start_service(**few(bundles), CAPSNET_DRAIN_GRACE_S="1")
     process.send_signal(signal.SIGTERM)
     wait_for(lambda: httpx.get(f"{client.base_url}/readyz", verify=PLAIN).status_code == 503)
     answer = classify(client)
@@ -292,17 +264,21 @@ def test_a_worker_whose_inference_hangs_is_replaced(
 ) -> None:
     """Whether it hangs on its own thread or on the event loop."""
     environment, stuck = hanging(tmp_path, on_the_loop=on_the_loop)
-    limits = {"CAPSNET_INFERENCE_TIMEOUT_S": "1", "CAPSNET_WORKERS": "1"}
+    limits = {
+        "CAPSNET_HEARTBEAT_TIMEOUT_S": "2",
+        "CAPSNET_INFERENCE_TIMEOUT_S": "100" if on_the_loop else "1",
+        "CAPSNET_WORKERS": "1",
+    }
     process, client = start_service(**{**few(bundles), **limits, **environment})
-    (before,) = children(process.pid, "service.processes.worker")
+    (before,) = workers(process)
     with pytest.raises(httpx.TransportError):
         client.post("/classify", files={"file": SAMPLE}, timeout=PATIENCE_S)
     assert stuck.exists()
     wait_until_ok(client, process, "/readyz")
     assert 7 == classify(client).json()["predictions"][0]["label"]
-    assert [before] != children(process.pid, "service.processes.worker")
-    reason = "it has said nothing for" if on_the_loop else "an inference takes longer than 1 s"
-    assert f"service.processes.worker {before} is killed: {reason}" in capfd.readouterr().err
+    assert [before] != workers(process)
+    reason = "its event loop has not turned for 2 s" if on_the_loop else "an inference takes longer"
+    assert f"worker {before}: {reason}" in capfd.readouterr().err
 
 
 def test_a_reload_reads_the_keys_anew(start_service: Start, bundles: Path, tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ def test_a_network_in_four_lines() -> None:
     assert ((1, 1, 28, 28), (1, 10), (1, 10, 16)) == (image.shape, presence.shape, poses.shape)
     assert np.square(drawn - image).mean() < 0.02
     np.testing.assert_allclose(trace.classes.presence[:, -1], presence, atol=1e-4)
+    shapes = "ClassTrace(couplings=(1, 3, 10, 1152), logits=(1, 3, 10, 1152), presence=(1, 3, 10), "
+    assert str(trace.classes).startswith(shapes)
 
 
 def test_a_picture_may_be_open_already(bundle_path: Path) -> None:

@@ -116,7 +116,6 @@ def test_the_page_is_written_from_results(results: list[Result], tmp_path: Path)
     assert 0 == call("write", runs=runs, docs=docs).exit_code
     page = (docs / "results.md").read_text()
     assert len(results) + 1 == len(read_results(docs / "results.json"))
-    assert (docs / "pictures" / "fewer-images.png").exists()
     assert 0 == call("write", runs=tmp_path / "nothing new", docs=docs).exit_code
     assert page == (docs / "results.md").read_text()
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from model import SHIPPED
 from model.bundle import Bundle, write_manifest
@@ -100,18 +99,6 @@ def test_sizes_and_speeds_are_a_table(tmp_path: Path) -> None:
     text = write([], tmp_path)
     assert "| network | parameters | images/s at 1 |" in text
     assert {"| one | 1,234 | 5 (1) |", "| other | 5 |  |"} <= set(text.splitlines())
-
-
-def test_pictures_are_drawn_where_there_are_results(results: list[Result], tmp_path: Path) -> None:
-    """As PNG files."""
-    page.draw([], tmp_path)
-    assert [] == list((tmp_path / "pictures").iterdir())
-    page.draw(results, tmp_path)
-    drawn = {path.stem for path in (tmp_path / "pictures").iterdir()}
-    assert {"fewer-images", "transformed-digits"} == drawn
-    for path in (tmp_path / "pictures").iterdir():
-        with Image.open(path) as picture:
-            assert "PNG" == picture.format
 
 
 def test_the_page_in_the_docs_is_what_its_results_give() -> None:

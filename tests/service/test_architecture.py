@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-PROGRAMS = "service.__main__, service.processes.worker, service.processes.engine"
+PROGRAMS = "service.__main__, service.processes.supervisor, service.processes.worker"
 NAMES = f"import json, sys, {PROGRAMS}; print(json.dumps(sorted(sys.modules)))"
 
 

@@ -4,10 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 from model.runtime import Runtime
-from service.errors import Problem, UnsupportedFormat, checked
+from service.errors import Problem, UnsupportedFormat, unwrap
 from service.inference.engine import Engine, open_engine
 from service.inference.job import Admission, Job, QueueFull
 from service.pictures import ImageSpec
@@ -45,10 +46,17 @@ def inspect(engine: Engine, admission: Admission) -> Iterator[Open]:
             admission=admission,
             preparation=preparation,
             default_model="mnist",
+            most_rows=4,
         )
 
     yield open_inspector
     preparation.close()
+
+
+def test_no_more_is_admitted_than_the_route_declares(inspect: Open) -> None:
+    """Else a request could be larger than what admission ever lets in."""
+    with pytest.raises(ValueError, match="declares at most 4 rows, not 5"):
+        inspect().admit(5)
 
 
 def test_a_full_queue_refuses_before_anything_is_decoded(inspect: Open) -> None:
@@ -77,6 +85,27 @@ def test_a_drawing_that_would_be_late_is_refused_at_once(inspect: Open) -> None:
     assert (0, 1) == (pipeline.admission.waiting, drawing.waiting)
 
 
+def test_others_go_between_the_rows_of_a_large_request(inspect: Open) -> None:
+    """One that came while a hundred images are encoded does not wait for all of them."""
+    large, small = inspect(), inspect()
+    images = list(np.zeros((100, 1, 28, 28), np.float32))
+    order: list[str] = []
+
+    async def encode(pipeline: Pipeline, count: int, name: str) -> None:
+        encoding = await pipeline.encode_all(pipeline.manifest(None), images[:count])
+        assert (count, 10) == encoding.presence.shape
+        order.append(name)
+
+    async def both() -> None:
+        first = asyncio.create_task(encode(large, 100, "large"))
+        await asyncio.sleep(0)
+        small.job.arrived = time.monotonic()
+        await asyncio.gather(first, encode(small, 1, "small"))
+
+    asyncio.run(both())
+    assert ["small", "large"] == order
+
+
 def test_a_job_waits_no_more_once_its_rows_are_computed(
     inspect: Open, admission: Admission, digits: list[bytes]
 ) -> None:
@@ -88,7 +117,7 @@ def test_a_job_waits_no_more_once_its_rows_are_computed(
         one.admit(3)
         waiting = [admission.waiting]
         (encoded,) = await one.read([digits[7]], manifest, FRAME)
-        capsule = checked(encoded).capsule()
+        capsule = unwrap(encoded).capsule()
         waiting.append(admission.waiting)
         await one.decode(manifest, capsule.pose[None].repeat(2, axis=0), capsule.label)
         return [*waiting, admission.waiting]

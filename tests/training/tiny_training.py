@@ -19,9 +19,7 @@ NETWORK = DynamicConfig(
     class_dim=4,
     decoder_hidden=(8, 8),
 )
-TINY = Recipe(
-    "tiny", network=NETWORK, epochs=10_000, batch_size=7, learning_rate=5e-3, muon_votes=0.05
-)
+TINY = Recipe("tiny", network=NETWORK, epochs=10_000, batch_size=7, learning_rate=5e-3)
 """Never over while a test waits; a batch is not divided evenly by two."""
 NOT_NEEDED = ("matplotlib", "onnx", "onnxruntime", "onnxscript", "safetensors", "scipy")
 

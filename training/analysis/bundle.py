@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from model.bundle import NOVELTY, Bundle, digest, write_manifest
+from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, digest, write_manifest
 from model.bundle.atomic_file import replacing
 from model.capsnet import Network, build
 from model.capsnet.weights import load
@@ -25,8 +25,9 @@ from training.analysis.dimensions import name_dimensions
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
-from training.evaluate import choose_threshold, held_out, seen_or_not
+from training.evaluate import choose_threshold, held_out, learnt_from, seen_or_not
 from training.figures import draw_roc, draw_routing, draw_sweeps
+from training.neighbours import choose_images
 from training.novelty import draw_others, find_features, fit_novelty, roc, summarise_kind
 
 _SWEPT = 2
@@ -38,7 +39,9 @@ _ROUTED, _BATCH = 256, 8
 
 
 def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
-    """All that the bundle offers: pose dimensions, routing, masks or novelty; writes the card.
+    """All that the bundle offers: pose dimensions, routing, masks or novelty, and neighbours.
+
+    Writes the card.
 
     Args:
         folder: of the pictures by class, if the network was trained on such a folder.
@@ -55,8 +58,30 @@ def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bu
             bundle = analyse_novelty(bundle, examples, data_dir)
         else:
             bundle = analyse_masks(bundle, examples)
+        bundle = analyse_neighbours(bundle, data_dir, folder=folder)
     write_card(bundle)
     return bundle
+
+
+def analyse_neighbours(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
+    """Choose training images that `/neighbours` compares others with; the card is not written.
+
+    Args:
+        folder: of the pictures by class, if the network was trained on such a folder.
+
+    Raises:
+        training.data.datasets.DatasetError: there are no such images.
+        BundleError: the network has no poses.
+    """
+    if not bundle.manifest.class_dim:
+        raise BundleError(f"{bundle.path}: the network has no poses to compare")
+    said = choose_images(bundle, learnt_from(bundle, data_dir, folder=folder))
+    assert said.gallery
+    with replacing(bundle.path / NEIGHBOURS) as file:
+        said.gallery.save(file)
+    digests = {**bundle.manifest.sha256, NEIGHBOURS: digest(bundle.path / NEIGHBOURS, bundle.path)}
+    offers = tuple(dict.fromkeys((*bundle.manifest.offers, "neighbours")))
+    return _record(bundle, neighbours=said, offers=offers, sha256=digests)
 
 
 def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
@@ -160,6 +185,8 @@ def _record(bundle: Bundle, **findings: Any) -> Bundle:
     """Write findings into the manifest; those in other weights are forgotten."""
     manifest, version = bundle.manifest, bundle.manifest.version
     if manifest.analysed_version != version:
+        offers = tuple(offer for offer in manifest.offers if offer != "neighbours")
+        manifest = replace(manifest, offers=offers, neighbours=None)
         manifest = replace(manifest, pose_dimensions=(), novelty=None, analysed_version=version)
     recorded = Bundle(bundle.path, replace(manifest, **findings))
     write_manifest(bundle.path, recorded.manifest)

@@ -68,6 +68,8 @@ class Dataset:
     """How many of the last training examples are kept for validation."""
     source: Source | None = None
     """None where the images are not published files."""
+    licence: str = ""
+    """Of the images; empty where their makers state none, or one that is not free."""
 
 
 def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = True) -> Examples:
@@ -148,6 +150,7 @@ def _idx(
     md5: dict[str, str],
     *,
     preprocess: Literal["digit", "stretch"] = "digit",
+    licence: str = "",
 ) -> Dataset:
     """A data set in MNIST's format and of its size, or its test split alone: `md5` names files."""
     splits: dict[DataSplit, tuple[str, int]] = {
@@ -169,6 +172,7 @@ def _idx(
             files={split: few for split, few in files.items() if few},
             read=read_idx,
         ),
+        licence=licence,
     )
 
 
@@ -201,6 +205,7 @@ DATASETS = _by_name(
                 "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
                 "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
             },
+            licence="CC BY-SA 3.0",
         ),
         _idx(
             "fashion-mnist",
@@ -214,6 +219,7 @@ DATASETS = _by_name(
                 "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
             },
             preprocess="stretch",
+            licence="MIT",
         ),
         Dataset(
             name="cifar-10",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -74,7 +75,7 @@ def load_folder(
         raise DatasetError(f"images have 1 channel or 3, not {channels}")
     classes = _find(folder, least=2 if held_out else 1)
     files = [file for pictures in classes.values() for file in pictures]
-    headers = _each(files, lambda picture: (turn_upright(picture).size, picture.mode), "looking")
+    headers = _each(files, lambda one: (turn_upright(one).size, one.mode), "looking", load=False)
     sizes = {size for size, _ in headers}
     most_px = FEW_KEPT_PX if len(files) < SMALL_FOLDER else KEPT_PX
     if keep_size and len(sizes) == 1 and max(headers[0][0]) <= most_px:
@@ -144,18 +145,26 @@ def _read(files: Sequence[Path], channels: int, height: int, width: int) -> NDAr
     def to_bytes(picture: Image.Image) -> NDArray[np.uint8]:
         return np.rint(crop(picture, channels, height, width) * 255).astype(np.uint8)
 
-    return np.stack(_each(files, to_bytes, "reading"))
+    return np.stack(_each(files, to_bytes, "reading", load=True))
 
 
-def _each(files: Sequence[Path], look: Callable[[Image.Image], _T], verb: str) -> list[_T]:
-    """What `look` makes of each picture; DatasetError if some files are none."""
+def _each(
+    files: Sequence[Path], look: Callable[[Image.Image], _T], verb: str, *, load: bool
+) -> list[_T]:
+    """What `look` makes of each picture, loaded or only opened; DatasetError if some are none."""
     results, unreadable = [], []
     for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
-        try:
-            with Image.open(file, formats=FORMATS) as picture:
-                results.append(look(picture))
-        except _FAULTS:
-            unreadable.append(_place(file))
+        with ExitStack() as stack:
+            try:
+                picture = stack.enter_context(Image.open(file, formats=FORMATS))
+                if load:
+                    picture.load()
+                    if picture.mode == "P" and picture.palette is None:
+                        raise ValueError("the palette is missing")
+            except _FAULTS:
+                unreadable.append(_place(file))
+                continue
+            results.append(look(picture))
     if unreadable:
         kind = "pictures" if unreadable[1:] else "a picture"
         raise DatasetError(f"{_list(unreadable)} cannot be read as {kind}")

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import io
-import sys
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 from PIL import Image
-from rich.console import Console
 
-from capsnet.answers import (
-    Answer,
-    PerturbAnswer,
-    ReconstructAnswer,
-    RoutingAnswer,
-    SegmentAnswer,
-    SweepAnswer,
-)
-from capsnet.calls import Fit, Polarity
+from capsnet import _generated
+from capsnet._generated import Fit, Polarity
 from capsnet.client import CapsNet
 from capsnet.command import display, several
-from capsnet.command.display import STDOUT
-from capsnet.command.session import (
-    Exit,
-    Local,
-    Option,
-    Url,
-    asking,
-    connected,
-    described,
-    reporting,
-)
+from capsnet.command.display import console
+from capsnet.command.session import Exit, Local, Url, asking, connected, errors, reporting
+from capsnet.command.views import AsJson, Model, add_views, check_either, read
 from capsnet.errors import Problem
 from capsnet.transport import DEFAULT_URL
 
@@ -52,73 +34,35 @@ app = typer.Typer(
     epilog=_EPILOG,
     rich_markup_mode=None,
 )
-console = Console(highlight=False)
-
-Picture = Annotated[Path, typer.Argument(help="A picture; -: stdin.")]
 Pictures = Annotated[list[Path], typer.Argument(help="Pictures, or folders of them; -: stdin.")]
-Model = Annotated[str | None, typer.Option("--model", "-m", help="A bundle; see `models`.")]
-Target = Annotated[int | None, typer.Option(help="A label; default: the longest capsule's.")]
 FitOption = Annotated[Fit, typer.Option(help="How a picture is made the network's size.")]
 PolarityOption = Annotated[Polarity, typer.Option(help="Whether strokes are light or dark.")]
-Dim = Annotated[int, typer.Option(min=0, help="Dimension of the pose.")]
-Delta = Annotated[float, typer.Option(min=-1, max=1, help="Added to it.")]
-Dims = Annotated[list[int] | None, typer.Option("--dim", help="Repeatable; default: all.")]
-Detail = Annotated[bool, typer.Option(help="All couplings, in JSON.")]
-Scale = Annotated[int | None, typer.Option(help="Of -o: each pixel becomes SCALE x SCALE.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON, for scripts.")]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the picture; -: a PNG to stdout.")
-]
 Answers = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write answers.csv or answers.jsonl.")
 ]
-REQUIRED = inspect.Parameter.empty
-Draw: TypeAlias = Callable[[], Image.Image]
-"""Gives what the service draws of the answer."""
-_OF_PICTURE: dict[str, Option] = {
-    "model": (Model, None),
-    "fit": (FitOption, "auto"),
-    "polarity": (PolarityOption, "auto"),
-    "scale": (Scale, None),
-    "as_json": (AsJson, False),
-    "output": (Output, None),
-}
 
 
-def looking(
-    options: Mapping[str, Option],
-) -> Callable[[Callable[[Any, Draw], None]], Callable[..., None]]:
-    """Make a command of what shows an answer about a picture.
+def show_version(*, wanted: bool) -> None:
+    """Show the version of the client.
 
-    The client's method of the same name gives the answer; these are options of that method.
+    Raises:
+        typer.Exit: it was asked for.
     """
+    if wanted:
+        typer.echo(f"capsnet {version('capsnet-client')}")
+        raise typer.Exit
 
-    def decorate(show: Callable[[Any, Draw], None]) -> Callable[..., None]:
-        def command(
-            client: CapsNet,
-            *,
-            picture: Path,
-            scale: int | None,
-            as_json: bool,
-            output: Path | None,
-            **given: Any,
-        ) -> None:
-            _check_either(as_json=as_json, output=output)
-            content = _read(picture)
-            draw = partial(getattr(client.draw(scale), show.__name__), content, **given)
-            if output:
-                display.write_image(draw(), output)
-                return
-            answer: Answer = getattr(client, show.__name__)(content, **given)
-            if as_json:
-                display.write_json(answer.to_dict())
-            else:
-                show(answer, draw)
 
-        first = {"client": (CapsNet, REQUIRED), "picture": (Picture, REQUIRED)}
-        return asking(described(command, show, first, options, _OF_PICTURE))
-
-    return decorate
+@app.callback()
+def main(
+    *,
+    wanted: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Look inside capsule networks."""
+    del wanted
 
 
 @app.command()
@@ -138,12 +82,14 @@ def classify(
     """Say what pictures show: of one in detail, of several or folders in a table."""
     options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity}
     options |= {"poses": poses, "novelty": novelty}
-    _check_either(as_json=as_json, output=output)
+    check_either(as_json=as_json, output=output)
     if output is None and len(pictures) == 1 and not pictures[0].is_dir():
         _classify_one(client, pictures[0], options, as_json=as_json)
         return
     files = several.find_pictures(pictures)
-    outcomes = client.classify_each(map(_read, files), **options)
+    if model is None and any(several.has_folders(one) for one in pictures):
+        _say_what_is_read(client, pictures, len(files))
+    outcomes = client.classify_each(map(read, files), **options)
     answers = zip(files, several.followed(outcomes, len(files)), strict=True)
     if output:
         failed = several.write_answers(output, answers)
@@ -155,57 +101,7 @@ def classify(
         raise typer.Exit(Exit.REFUSED)
 
 
-@app.command()
-@looking({"target": (Target, None)})
-def reconstruct(answer: ReconstructAnswer, _draw: Draw) -> None:
-    """Show what the network sees: its input, and the reconstruction."""
-    display.show_images(console, (answer.input, answer.reconstruction))
-    console.print(_summary(answer), f"error {answer.error:.4f}")
-
-
-@app.command()
-@looking({"dim": (Dim, REQUIRED), "delta": (Delta, REQUIRED), "target": (Target, None)})
-def perturb(answer: PerturbAnswer, _draw: Draw) -> None:
-    """Move one dimension of the pose: the reconstruction before and after."""
-    display.show_images(console, (answer.reconstruction, answer.perturbed))
-    console.print(_summary(answer))
-    if answer.meaning and answer.meaning.effect:
-        console.print(f"increasing dimension {answer.dim}: {answer.meaning.effect}")
-
-
-@app.command()
-@looking(
-    {
-        "dims": (Dims, None),
-        "start": (Annotated[float, typer.Option("--from", help="First delta.")], -0.25),
-        "stop": (Annotated[float, typer.Option("--to", help="Last delta.")], 0.25),
-        "step": (Annotated[float, typer.Option(help="Between deltas.")], 0.05),
-        "target": (Target, None),
-    }
-)
-def sweep(answer: SweepAnswer, _draw: Draw) -> None:
-    """Move dimensions of the pose step by step: a row for each."""
-    console.print(_summary(answer))
-    display.show_sweep(console, answer)
-
-
-@app.command()
-@looking({"count": (Annotated[str, typer.Option(help="Number of digits, or auto.")], "2")})
-def segment(answer: SegmentAnswer, draw: Draw) -> None:
-    """Take overlapping digits apart."""
-    if console.is_terminal:
-        images = [draw(), *(one.reconstruction for one in answer.segments)]
-        display.show_images(console, images)
-    display.show_segments(console, answer)
-
-
-@app.command()
-@looking({"target": (Target, None), "detail": (Detail, False)})
-def routing(answer: RoutingAnswer, draw: Draw) -> None:
-    """Show how capsules agreed, iteration by iteration."""
-    if console.is_terminal:
-        display.show_picture(console, draw(), cells=console.width)
-    display.show_routing(console, answer)
+add_views(app, _generated, display.SHOWS, display.show_answer)
 
 
 @app.command()
@@ -232,28 +128,26 @@ def open_playground(url: Url = DEFAULT_URL, local: Local = None) -> None:
                 Event().wait()
 
 
+def _say_what_is_read(client: CapsNet, paths: Sequence[Path], count: int) -> None:
+    """Subfolders are read too, by a network that nobody named."""
+    default = next((one for one in client.models().models if one.default), None)
+    if default:
+        names = ", ".join(str(path) for path in paths if several.has_folders(path))
+        errors.print(
+            f"{names}: {count} pictures, also of subfolders, classified by {default.name} "
+            f"({', '.join(default.class_names[:3])}, …); --model names another network"
+        )
+
+
 def _classify_one(
     client: CapsNet, picture: Path, options: dict[str, Any], *, as_json: bool
 ) -> None:
-    content = _read(picture)
+    content = read(picture)
     prediction = client.classify(content, **options)
     if as_json:
         display.write_json(prediction.to_dict())
         return
     names = client.model(prediction.model)["class_names"]
     display.show_picture(console, Image.open(io.BytesIO(content)), cells=32)
-    console.print(_summary(prediction))
+    console.print(display.summarise(prediction))
     display.show_lengths(console, prediction, names)
-
-
-def _check_either(*, as_json: bool, output: Path | None) -> None:
-    if as_json and output:
-        raise typer.BadParameter("--json and --output exclude each other")
-
-
-def _read(path: Path) -> bytes:
-    return sys.stdin.buffer.read() if path == STDOUT else path.read_bytes()
-
-
-def _summary(answer: Any) -> str:
-    return f"[bold]{answer.class_name}[/] {answer.length:.3f} ({answer.model})"

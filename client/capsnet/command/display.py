@@ -7,18 +7,30 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 
-from capsnet.answers import ModelsAnswer, Prediction, RoutingAnswer, SegmentAnswer, SweepAnswer
+from capsnet._generated import (
+    ModelsAnswer,
+    PerturbAnswer,
+    Prediction,
+    ReconstructAnswer,
+    RoutingAnswer,
+    SegmentAnswer,
+    SweepAnswer,
+)
+from capsnet.answers import Answer
 
 STDOUT = Path("-")
+console = Console(highlight=False)
 _CELLS = 32
 """Columns of a network's image in a terminal."""
 _BAR_CELLS = 30
@@ -79,15 +91,9 @@ def show_picture(console: Console, picture: Image.Image, *, cells: int) -> None:
     console.print(Renderable(enlarge(picture), width=min(cells, console.width), height="auto"))
 
 
-def show_sweep(console: Console, answer: SweepAnswer) -> None:
-    """A few steps of each dimension, the smallest delta first."""
-    last = len(answer.deltas) - 1
-    places = sorted({round(last * share / (_STEPS - 1)) for share in range(_STEPS)})
-    deltas = ", ".join(f"{answer.deltas[place]:g}" for place in places)
-    for dim, meaning, images in zip(answer.dims, answer.meanings, answer.images, strict=True):
-        effect = f": {meaning.effect}" if meaning and meaning.effect else ""
-        console.print(f"dimension {dim}{effect} ({deltas})")
-        show_images(console, [images[place] for place in places])
+def summarise(answer: Any) -> str:
+    """The class in a line."""
+    return f"[bold]{answer.class_name}[/] {answer.length:.3f} ({answer.model})"
 
 
 def show_lengths(console: Console, prediction: Prediction, class_names: Sequence[str]) -> None:
@@ -104,27 +110,6 @@ def show_lengths(console: Console, prediction: Prediction, class_names: Sequence
         console.print(f"{words}: score {prediction.novelty.score:.3f}")
 
 
-def show_routing(console: Console, answer: RoutingAnswer) -> None:
-    """The class by iteration."""
-    table = Table(title=f"{answer.class_name}, {answer.model}", title_justify="left")
-    for name in ("iteration", "length", "agreement", "entropy"):
-        table.add_column(name, justify="right")
-    for number, step in enumerate(answer.iterations, 1):
-        figures = (step.lengths[answer.label], step.agreement[answer.label], step.entropy)
-        table.add_row(str(number), *(f"{figure:.3f}" for figure in figures))
-    console.print(table)
-
-
-def show_segments(console: Console, answer: SegmentAnswer) -> None:
-    """The digits of a pair."""
-    table = Table(title=f"{answer.explained_ink:.0%} of the ink explained", title_justify="left")
-    for name in ("class", "length", "share of the ink"):
-        table.add_column(name, justify="right")
-    for one in answer.segments:
-        table.add_row(one.class_name, f"{one.length:.3f}", f"{one.ink_share:.0%}")
-    console.print(table)
-
-
 def show_models(console: Console, answer: ModelsAnswer) -> None:
     """The loaded bundles."""
     table = Table()
@@ -136,3 +121,113 @@ def show_models(console: Console, answer: ModelsAnswer) -> None:
         size = f"{one.width}x{one.height}{'' if one.channels == 1 else ' colour'}"
         table.add_row(name, one.family, one.dataset, size, str(len(one.class_names)))
     console.print(table)
+
+
+def show_answer(answer: Answer, draw: Callable[[], Image.Image]) -> None:
+    """The picture, then the numbers: single ones in lines, lists of one length in a table."""
+    if console.is_terminal:
+        show_picture(console, draw(), cells=console.width)
+    _show_members(answer)
+
+
+def _show_members(answer: Answer) -> None:
+    columns: dict[int, list[tuple[str, list[str]]]] = {}
+    for one in fields(answer):  # type: ignore[arg-type]  # all answers are dataclasses
+        value = getattr(answer, one.name)
+        if isinstance(value, list) and value and isinstance(value[0], Answer):
+            _print_table(_rows_of(value))
+        elif isinstance(value, Answer):
+            continue
+        elif isinstance(value, list | np.ndarray):
+            if np.ndim(value) == 1 and not any(isinstance(cell, Image.Image) for cell in value):
+                columns.setdefault(len(value), []).append((one.name, [*map(_text, value)]))
+        elif value is not None and not isinstance(value, Image.Image | dict):
+            console.print(f"{one.name.replace('_', ' ')}: {_text(value)}")
+    for some in columns.values():
+        _print_table(some)
+
+
+def _rows_of(parts: Sequence[Answer]) -> list[tuple[str, list[str]]]:
+    """The columns of a table of parts that are alike: their single values."""
+    names = [one.name for one in fields(parts[0])]  # type: ignore[arg-type]  # as above
+    cells = {name: [getattr(part, name) for part in parts] for name in names}
+    plain = (str, bool, int, float)
+    return [
+        (name, [*map(_text, values)])
+        for name, values in cells.items()
+        if all(isinstance(value, plain) for value in values)
+    ]
+
+
+def _print_table(columns: Sequence[tuple[str, list[str]]]) -> None:
+    table = Table()
+    for name, _ in columns:
+        table.add_column(name.replace("_", " "), justify="right")
+    for row in zip(*(cells for _, cells in columns), strict=True):
+        table.add_row(*row)
+    console.print(table)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    return f"{value:.3f}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _show_reconstruct(answer: ReconstructAnswer, _draw: object) -> None:
+    show_images(console, (answer.input, answer.reconstruction))
+    console.print(summarise(answer), f"error {answer.error:.4f}")
+
+
+def _show_perturb(answer: PerturbAnswer, _draw: object) -> None:
+    show_images(console, (answer.reconstruction, answer.perturbed))
+    console.print(summarise(answer))
+    if answer.meaning and answer.meaning.effect:
+        console.print(f"increasing dimension {answer.dim}: {answer.meaning.effect}")
+
+
+def _show_sweep(answer: SweepAnswer, _draw: object) -> None:
+    """A few steps of each dimension, the smallest delta first."""
+    console.print(summarise(answer))
+    last = len(answer.deltas) - 1
+    places = sorted({round(last * share / (_STEPS - 1)) for share in range(_STEPS)})
+    deltas = ", ".join(f"{answer.deltas[place]:g}" for place in places)
+    for dim, meaning, images in zip(answer.dims, answer.meanings, answer.images, strict=True):
+        effect = f": {meaning.effect}" if meaning and meaning.effect else ""
+        console.print(f"dimension {dim}{effect} ({deltas})")
+        show_images(console, [images[place] for place in places])
+
+
+def _show_segment(answer: SegmentAnswer, draw: Callable[[], Image.Image]) -> None:
+    """The picture beside its parts, and a table of them."""
+    if console.is_terminal:
+        show_images(console, [draw(), *(one.reconstruction for one in answer.segments)])
+    table = Table(title=f"{answer.explained_ink:.0%} of the ink explained", title_justify="left")
+    for name in ("class", "length", "share of the ink"):
+        table.add_column(name, justify="right")
+    for one in answer.segments:
+        table.add_row(one.class_name, f"{one.length:.3f}", f"{one.ink_share:.0%}")
+    console.print(table)
+
+
+def _show_routing(answer: RoutingAnswer, draw: Callable[[], Image.Image]) -> None:
+    """The picture, and the class by iteration."""
+    if console.is_terminal:
+        show_picture(console, draw(), cells=console.width)
+    table = Table(title=f"{answer.class_name}, {answer.model}", title_justify="left")
+    for name in ("iteration", "length", "agreement", "entropy"):
+        table.add_column(name, justify="right")
+    for number, step in enumerate(answer.iterations, 1):
+        figures = (step.lengths[answer.label], step.agreement[answer.label], step.entropy)
+        table.add_row(str(number), *("" if one is None else f"{one:.3f}" for one in figures))
+    console.print(table)
+
+
+SHOWS: dict[str, Callable[[Any, Callable[[], Image.Image]], None]] = {
+    "reconstruct": _show_reconstruct,
+    "perturb": _show_perturb,
+    "sweep": _show_sweep,
+    "segment": _show_segment,
+    "routing": _show_routing,
+}
+"""Displays of answers that say more than their picture and their numbers."""

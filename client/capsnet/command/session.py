@@ -26,6 +26,7 @@ from capsnet.transport import DEFAULT_URL
 
 Option: TypeAlias = tuple[Any, Any]
 """What typer makes an option of, and its default."""
+REQUIRED = inspect.Parameter.empty
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -69,21 +70,20 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
             command(client, **given)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    return described(
-        run, command, {one.name: (one.annotation, one.default) for one in own}, _SHARED
-    )
+    options = {one.name: (one.annotation, one.default) for one in own}
+    return described(run, command.__name__, command.__doc__, options, _SHARED)
 
 
 def described(
-    run: Callable[..., None], command: Callable[..., None], *options: Mapping[str, Option]
+    run: Callable[..., None], name: str, text: str | None, *options: Mapping[str, Option]
 ) -> Callable[..., None]:
-    """Have typer see the name and text of one function, and options by name."""
+    """Have typer see a name, a text, and options by name."""
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for some in options
         for name, (kind, default) in some.items()
     ]
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__name__, run.__doc__ = name, text
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
@@ -110,7 +110,8 @@ def reporting() -> Iterator[None]:
         yield
     except Problem as problem:
         late = problem.status == HTTPStatus.GATEWAY_TIMEOUT
-        fail(str(problem), Exit.NO_ANSWER if late else Exit.REFUSED)
+        hint = _KEY_HINT if problem.status == HTTPStatus.UNAUTHORIZED else ""
+        fail(f"{problem}{hint}", Exit.NO_ANSWER if late else Exit.REFUSED)
     except Unreachable as error:
         hint = "" if isinstance(error, NoLocalService) else _HINT
         fail(f"{error}{hint}", Exit.UNREACHABLE)
@@ -132,6 +133,7 @@ def fail(text: str, code: Exit) -> None:
     raise typer.Exit(code)
 
 
+_KEY_HINT = "\nGive a key with --key or CAPSNET_CLIENT_KEY."
 _HINT = """
 Start a service with `make serve` in its repository, name another one with --url or CAPSNET_URL, or
 use --local BUNDLE where the service's package is installed."""

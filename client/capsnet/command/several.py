@@ -14,7 +14,7 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from capsnet.answers import FailedPrediction, Prediction
+from capsnet._generated import FailedPrediction, Prediction
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
 STDIN = Path("-")
@@ -38,6 +38,11 @@ def find_pictures(paths: Sequence[Path]) -> list[Path]:
             raise ValueError(f"{path} holds no picture ({', '.join(sorted(SUFFIXES))})")
         files += inside if path.is_dir() else [path]
     return files
+
+
+def has_folders(path: Path) -> bool:
+    """Whether a folder has folders."""
+    return path.is_dir() and any(one.is_dir() for one in path.iterdir())
 
 
 def to_row(path: Path, outcome: Outcome) -> dict[str, Any]:
@@ -110,7 +115,8 @@ def _to_members(path: Path, outcome: Outcome) -> dict[str, Any]:
 
 
 def _write_csv(file: IO[str], answers: Iterable[tuple[Path, Outcome]]) -> int:
-    writer, failed = csv.DictWriter(file, COLUMNS), 0
+    writer: csv.DictWriter[str] = csv.DictWriter(file, COLUMNS)
+    failed = 0
     writer.writeheader()
     for path, outcome in answers:
         failed += isinstance(outcome, FailedPrediction)

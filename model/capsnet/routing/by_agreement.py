@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.capsnet.network import ClassTrace
 from model.capsnet.squash import length, squash
 from model.capsnet.votes import FactoredVotes
+
+Couple = Callable[[Tensor], Tensor]
+"""Logits (N, K, I) to couplings (N, K, I)."""
+
+
+class Routing(nn.Module):
+    """Routing by agreement as a module, so that a hook or a subclass reaches its couplings.
+
+    Args:
+        iterations: R, at least one; may be changed later.
+    """
+
+    def __init__(self, iterations: int) -> None:
+        super().__init__()
+        self.iterations = iterations
+        self.couplings = nn.Softmax(dim=1)
+        """Logits b to couplings c, (N, K, I), of every iteration but the first, where all are
+        1 / K."""
+
+    def forward(self, votes: Tensor | FactoredVotes, bias: Tensor | None = None) -> Tensor:
+        """Class capsules (N, K, D): see `route`."""
+        *_, last = iterate(votes, bias, self.iterations, self.couplings)
+        return last.poses
+
+    def trace(self, votes: Tensor, input_presence: Tensor, bias: Tensor | None) -> ClassTrace:
+        """Every iteration: see `trace`."""
+        steps = iterate(votes, bias, self.iterations, self.couplings)
+        return _trace(list(steps), votes, input_presence)
 
 
 class Step(NamedTuple):
@@ -18,23 +46,37 @@ class Step(NamedTuple):
 
     logits: Tensor | None
     """b, (N, K, I); None for zeros."""
+    couplings: Tensor | None
+    """c, (N, K, I); None for 1 / K."""
     poses: Tensor
     """v, (N, K, D)."""
 
 
-def iterate(votes: Tensor | FactoredVotes, bias: Tensor | None, iterations: int) -> Iterator[Step]:
+def couple(logits: Tensor) -> Tensor:
+    """The softmax over classes."""
+    return logits.softmax(dim=1)
+
+
+def iterate(
+    votes: Tensor | FactoredVotes,
+    bias: Tensor | None,
+    iterations: int,
+    couple: Couple = couple,
+) -> Iterator[Step]:
     """Route by agreement, iteration by iteration.
 
     Args:
         votes: (N, K, I, D), or their factors.
         bias: (K, D), added before the squash.
         iterations: how often couplings are computed, at least one.
+        couple: logits to couplings.
     """
     logits: Tensor | None = None
     for step in range(iterations):
-        sums = weigh(votes, None if logits is None else logits.softmax(dim=1))
+        couplings = None if logits is None else couple(logits)
+        sums = weigh(votes, couplings)
         poses = squash(sums if bias is None else sums + bias)
-        yield Step(logits, poses)
+        yield Step(logits, couplings, poses)
         if step < iterations - 1:
             agreement = agree(votes, poses)
             logits = agreement if logits is None else logits + agreement
@@ -57,12 +99,16 @@ def trace(
         iterations: R, at least one.
         bias: (K, D), added before the squash.
     """
+    return _trace(list(iterate(votes, bias, iterations)), votes, input_presence)
+
+
+def _trace(steps: list[Step], votes: Tensor, input_presence: Tensor) -> ClassTrace:
     zeros = votes[..., 0] * 0  # (N, K, I); zeros_like would put a Shape node into the graph
-    steps = list(iterate(votes, bias, iterations))
     logits = [zeros if step.logits is None else step.logits for step in steps]
+    couplings = [couple(zeros) if step.couplings is None else step.couplings for step in steps]
     poses = torch.stack([step.poses for step in steps], dim=1)
     return ClassTrace(
-        couplings=torch.stack([logit.softmax(dim=1) for logit in logits], dim=1),
+        couplings=torch.stack(couplings, dim=1),
         logits=torch.stack(logits, dim=1),
         presence=length(poses),
         poses=poses,

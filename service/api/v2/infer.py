@@ -24,12 +24,22 @@ async def infer(request: Request, query: NetworkQuery) -> Response:
     """Compute the outputs of a network."""
     network = find(request, query)
     work = await read_work(request, network)
-    request.pipeline.admit(network.cost(work.rows, work.wanted))
-    outputs = await network.compute(request.pipeline, work.inputs, work.wanted)
+    outputs = await compute(request, network, work)
     values = sum(work.rows * spec.values for spec, binary in work.outputs if not binary)
     if values > _LARGE:
         return await asyncio.to_thread(_answer, network, work, outputs)
     return _answer(network, work, outputs)
+
+
+async def compute(request: Request, network: Network, work: Work) -> Tensors:
+    """The outputs that are wanted, perhaps others too.
+
+    Raises:
+        QueueFull: see `Admission.admit`.
+        Problem: an image file cannot be read.
+    """
+    request.pipeline.admit(network.cost(work.rows, work.wanted))
+    return await network.compute(request.pipeline, work.inputs, work.wanted)
 
 
 def _answer(network: Network, work: Work, outputs: Tensors) -> Response:

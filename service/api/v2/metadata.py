@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ PLATFORM = "onnxruntime_onnx"
 class NetworkQuery(Query):
     """Of routes with a network."""
 
+    of_path: ClassVar = frozenset({"name", "version"})
     name: str = Field(examples=["mnist"])
     version: str | None = None
 

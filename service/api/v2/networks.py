@@ -10,11 +10,11 @@ import numpy as np
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.preprocess import Floats
-from service.api.decode import LARGEST_COMPONENT
 from service.api.v2.tensors import Tensor, TensorSpec
-from service.errors import InvalidParameter, checked
+from service.errors import InvalidParameter, unwrap
 from service.pictures import ImageSpec
 from service.pipeline import Pipeline
+from service.views.decode import LARGEST_COMPONENT
 
 Tensors = dict[str, Tensor]
 """By name."""
@@ -39,6 +39,11 @@ class Network(ABC):
     def name(self) -> str:
         """What the protocol calls it."""
         return self.manifest.name + self.suffix
+
+    @property
+    def max_values(self) -> int:
+        """Of one input."""
+        return self.max_rows * max(spec.values for spec in self.inputs)
 
     @property
     @abstractmethod
@@ -196,5 +201,5 @@ async def _read_images(pipeline: Pipeline, manifest: Manifest, inputs: Tensors) 
         case {"image": list() as files} if len(inputs) == 1:
             spec = ImageSpec(manifest.image_shape, manifest.preprocess)
             prepared = await pipeline.prepare([*files], spec)
-            return np.stack([checked(one).image for one in prepared])
+            return np.stack([unwrap(one).image for one in prepared])
     raise InvalidParameter("send either images or image", parameter="images")

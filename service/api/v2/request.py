@@ -153,13 +153,22 @@ def _split(body: bytes, length: str | None) -> tuple[bytes | None, memoryview]:
 
 def _read(head: bytes, tensors: memoryview, network: Network) -> Work:
     """The work of a request, from its JSON and the bytes after it."""
-    values = network.max_rows * max(spec.values for spec in network.inputs)
+    values = network.max_values
     if head.count(b",") > 2 * values + _MEMBERS:  # a million small values take long to parse
         raise TooLarge(f"at most {values:,} values per tensor")
     try:
         request = InferRequest.model_validate_json(head)
     except ValidationError as error:
         raise invalid(error) from error
+    return make_work(request, tensors, network)
+
+
+def make_work(request: InferRequest, tensors: memoryview, network: Network) -> Work:
+    """The work of a request, from its members and the bytes of its tensors.
+
+    Raises:
+        Problem: a tensor is not one of the network's.
+    """
     inputs, rows = _read_inputs(request.inputs, tensors, network)
     return Work(request.id, rows, inputs, _choose_outputs(request, network))
 

@@ -19,8 +19,8 @@ _NAMED = "/v2/models/{name}"
 _VERSIONED = "/v2/models/{name}/versions/{version}"
 
 
-def v2_routes() -> list[Route]:
-    """The routes, those that are asked most first."""
+def v2_routes(*, grpc: bool = False) -> list[Route]:
+    """The routes, those that are asked most first, and with gRPC those of its methods."""
     post, get = (
         partial(Route, "POST", include_in_schema=False),
         partial(Route, "GET", include_in_schema=False),
@@ -38,4 +38,9 @@ def v2_routes() -> list[Route]:
         )
     ]
     probes = [probe("/v2/health/live", live), probe("/v2/health/ready", ready)]
-    return [*of_networks, *probes, plain("/v2", describe_server)]
+    routes = [*of_networks, *probes, plain("/v2", describe_server)]
+    if grpc:
+        from service.api.v2.calls import grpc_routes  # noqa: PLC0415  an extra
+
+        routes += grpc_routes()
+    return routes

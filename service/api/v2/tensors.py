@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import InvalidParameter, MalformedRequest, TooLarge, checked
+from service.errors import InvalidParameter, MalformedRequest, TooLarge, unwrap
 from service.http.uploads import decode_base64
 
 Datatype = Literal["FP32", "INT64", "BYTES"]
@@ -18,6 +20,7 @@ Tensor = NDArray[Any] | list[bytes]
 _DTYPES: dict[Datatype, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "INT64": np.dtype("<i8")}
 _NUMBERS = {"FP32": "fiu", "INT64": "iu"}
 """Kinds of numpy arrays, made of JSON's numbers, that each datatype takes."""
+_MAX_AXES = 8
 LENGTH = struct.Struct("<I")
 """What stands before each element of datatype BYTES."""
 
@@ -90,18 +93,32 @@ class TensorSpec:
             files = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
             if len(files) != shape[0]:
                 raise self.refuse(f"{shape[0]} elements are announced, not {len(files)}")
-            return [checked(decode_base64(file)) for file in files]
-        try:
-            array = np.array(data)
-        except (ValueError, OverflowError) as error:
-            raise self.refuse("the lists in data differ in length or depth") from error
+            return [unwrap(decode_base64(file)) for file in files]
+        found, values = self._flatten(data)
+        wrong = self.refuse(f"data holds values that are not {self.datatype}")
+        if not set(map(type, values)) <= {float, int}:  # True and False are of another
+            raise wrong
+        if found not in (shape, [math.prod(shape)]):
+            raise self.refuse(f"data has the shape {tuple(found)}, not {tuple(shape)}")
+        array = np.array(values)
         if array.dtype.kind not in _NUMBERS[self.datatype]:
-            raise self.refuse(f"data holds values that are not {self.datatype}")
-        if array.shape not in (tuple(shape), (np.prod(shape),)):
-            raise self.refuse(f"data has the shape {array.shape}, not {tuple(shape)}")
+            raise wrong
         with np.errstate(over="ignore"):  # what is no float32 is refused as out of range
             numbers = array.astype(_DTYPES[self.datatype])
         return self._check(numbers.reshape(shape[0], *self.row))
+
+    def _flatten(self, data: list[Any]) -> tuple[list[int], list[Any]]:
+        """The shape of nested lists, and their values; numpy would make room for the longest."""
+        shape, values = [len(data)], data
+        while values and type(values[0]) is list and len(shape) < _MAX_AXES:
+            lengths = {len(one) if type(one) is list else -1 for one in values}
+            if len(lengths) > 1:
+                break
+            shape.append(*lengths)
+            values = [*chain.from_iterable(values)]
+        if list in map(type, values):
+            raise self.refuse("the lists in data differ in length or depth")
+        return shape, values
 
     def to_bytes(self, tensor: Tensor) -> bytes:
         """The tensor as it stands in a body."""

@@ -121,7 +121,7 @@ def test_every_route_answers_as_the_service_alone(ray: httpx.Client, alone: http
             assert (200, kind) == (answers[0][0], answers[0][1].partition(";")[0])
             compared.add((path, kind))
     pictures = {path for path, kind in compared if kind == "image/png"}
-    assert {"/perturb/sweep", "/routing", "/segment"} < pictures
+    assert {"/sweep", "/routing", "/segment"} < pictures
 
 
 @pytest.mark.parametrize("path", [*PAGES, *(f"/v2{path}" for path in V2)])

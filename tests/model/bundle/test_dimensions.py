@@ -14,7 +14,7 @@ from model.bundle.dimensions import PoseDimension
         ("thickness", -1, "thinner"),
         ("slant", -1, "leans left"),
         ("vertical shift", 1, "moves down"),
-        ("localised", 0, "a part changes"),
+        ("localised", 0, "a localised change"),
         ("none", 0, ""),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_missing_entry_is_refused(manifest: Manifest) -> None:
         ("name", 7, "expected string"),
         ("preprocess", "letter", "'letter' is none of digit, pair, stretch, crop"),
         ("presence", "norm", "'norm' is none of length, activation, probability"),
-        ("offers", ["dream"], "'dream' is none of decode, trace"),
+        ("offers", ["dream"], "'dream' is none of decode, trace, neighbours"),
         ("graphs", {"dreamer": "dreamer.onnx"}, "'dreamer' is none of encoder"),
         ("graphs", {"decoder": "decoder.onnx", "routing": "routing.onnx"}, "no encoder graph"),
         ("graphs", {"encoder": "encoder.onnx"}, "there is no decoder, routing graph"),

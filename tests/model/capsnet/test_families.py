@@ -17,6 +17,7 @@ from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.families import config_to_dict
 from model.capsnet.stem import Conv
+from model.interpret.routing import are_shares
 from tests.model.capsnet.networks import SMALL, noise
 
 configs = pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)
@@ -193,14 +194,21 @@ def test_a_trace_has_the_shapes_of_its_layers(routed_network: Network) -> None:
         assert maps == found.presence.shape
 
 
-def test_couplings_divide_each_input_among_the_classes(routed_network: Network) -> None:
-    """A softmax over classes, not over inputs, and that of the logits which are shown."""
+def test_couplings_that_are_shares_are_those_of_the_logits(routed_network: Network) -> None:
+    """A softmax over classes, not over inputs; other couplings are free weights of the votes."""
     classes = routed_network.trace(noise(routed_network.config)).classes
     shares = classes.couplings
     if isinstance(routed_network, AttentionCapsNet):
         shares = shares - routed_network.prior
+    if are_shares(shares.detach().flatten(0, 1).numpy()):
+        torch.testing.assert_close(classes.logits.softmax(dim=2), shares)
+
+
+@pytest.mark.parametrize("name", ["dynamic", "shared", "matrix"])
+def test_couplings_divide_each_input_among_the_classes(name: str) -> None:
+    """As the papers of these families have it."""
+    shares = build(SMALL[name]).trace(noise(SMALL[name])).classes.couplings
     torch.testing.assert_close(shares.sum(dim=2), torch.ones_like(shares[:, :, 0]))
-    torch.testing.assert_close(classes.logits.softmax(dim=2), shares)
 
 
 def test_layers_tell_where_capsules_sit(routed_network: Network) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from model.bundle import Layer
 from model.interpret.routing import (
     agreement,
+    are_shares,
     by_type,
     entropy,
     on_grid,
@@ -105,6 +106,16 @@ def test_equal_couplings_are_wholly_undecided() -> None:
     """The first iteration's entropy is one."""
     equal = np.full((1, K, I), 7, np.float32)
     assert [1.0] == pytest.approx(entropy(equal, np.ones(I, np.float32)))
+
+
+def test_couplings_that_are_no_distribution_have_no_entropy() -> None:
+    """A softmax to which something is added, or whose parts are subtracted."""
+    equal = np.full((1, K, I), 1 / K, np.float32)
+    assert are_shares(equal)
+    assert not are_shares(equal + 0.1)
+    moved = equal.copy()
+    moved[:, :2] += np.array([[[1.0], [-1.0]]], np.float32)
+    assert not are_shares(moved)
 
 
 def test_decided_couplings_have_no_entropy() -> None:

@@ -80,6 +80,18 @@ def test_transparency_is_laid_on_white() -> None:
     np.testing.assert_array_equal(np.ones(COLOUR), prepare(picture, COLOUR, rule="crop").image)
 
 
+@pytest.mark.parametrize("turned", [False, True], ids=["width", "height"])
+def test_pictures_of_every_size_are_cropped(turned: bool) -> None:  # noqa: FBT001
+    """Sides of 1 to 400 pixels to sides of 1 to 64, and one colour stays that colour."""
+    for side in range(1, 401):
+        picture = Image.new("L", (400, side) if turned else (side, 400), 200)
+        for target in range(1, 65):
+            height, width = (target, 28) if turned else (28, target)
+            image = crop(picture, 1, height, width)
+            assert (1, height, width) == image.shape
+            assert np.float32(200 / 255) == image.min() == image.max(), (side, target)
+
+
 def test_small_pictures_are_enlarged() -> None:
     """Down to a single pixel."""
     image = crop(Image.new("RGB", (1, 1), (255, 0, 0)), *COLOUR)

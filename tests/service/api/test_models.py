@@ -47,7 +47,7 @@ def test_the_loaded_bundles_are_listed(client: TestClient, bundle_path: Path) ->
                 "any_size": False,
                 "class_dim": 16,
                 "presence": "length",
-                "offers": ["decode", "trace"],
+                "offers": ["decode", "trace", "neighbours"],
                 "default": True,
                 "metrics": {},
             },

@@ -8,7 +8,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from service.health import Health
-from service.http.body import LEAST_BYTES, WINDOW_S
+from service.http.body import ARRIVES_WHOLE, LEAST_BYTES, MOMENT_S, WINDOW_S
 from service.http.keys import Access
 from service.http.middleware import Middleware
 from service.settings import Settings
@@ -28,11 +28,14 @@ class Loop(asyncio.SelectorEventLoop):
 class Upload:
     """A request whose body arrives as the test says."""
 
-    def __init__(self, middleware: Middleware, client: str = "10.0.0.1") -> None:
+    def __init__(
+        self, middleware: Middleware, client: str = "10.0.0.1", *, whole: bool = False
+    ) -> None:
         self.arriving: asyncio.Queue[Message] = asyncio.Queue()
         self.status = 0
         scope: Scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
         scope["client"] = (client, 1)
+        scope["extensions"] = {ARRIVES_WHOLE: {}} if whole else {}
         self.task = asyncio.create_task(middleware(scope, self.arriving.get, self._send))
 
     async def _send(self, message: Message) -> None:
@@ -197,3 +200,41 @@ def test_a_body_that_comes_too_slowly_is_answered_with_408(
         assert (408, expected_s) == (upload.status, passed_s)
 
     play(slowly)
+
+
+def test_a_body_that_arrives_whole_counts_as_the_largest_until_it_does() -> None:
+    """But for a moment; then as many as fit are waited for, and an address leaves room."""
+
+    async def scenario(middleware: Middleware, _app: App) -> None:
+        several = [Upload(middleware, whole=True) for _ in range(3)]
+        await settle()
+        assert 0 == middleware.budget.held_bytes
+        move(MOMENT_S)
+        await settle()
+        assert [0, 429, 429] == [upload.status for upload in several]
+        assert 400 == middleware.budget.held_bytes
+        other = Upload(middleware, "10.0.0.2", whole=True)
+        await settle()
+        move(MOMENT_S)
+        await settle()
+        assert (0, 800) == (other.status, middleware.budget.held_bytes)
+        assert 0 == await several[0].arrive(10, more=False)
+        assert 410 == middleware.budget.held_bytes
+
+    play(scenario)
+
+
+def test_a_body_that_never_arrives_whole_is_answered_with_408() -> None:
+    """As one of which too little arrives."""
+
+    async def slowly_whole(middleware: Middleware, _app: App) -> None:
+        upload = Upload(middleware, whole=True)
+        await settle()
+        move(MOMENT_S)
+        await settle()
+        assert 0 == upload.status
+        move(WINDOW_S)
+        await settle()
+        assert 408 == upload.status
+
+    play(slowly_whole)

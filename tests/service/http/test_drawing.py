@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from service.drawing import MOST_WAITING
 from service.http.negotiation import JSON, PNG
 from service.inference.job import Job
-from service.views import MOST_WAITING
+from service.pool.pool import Pool, Template
+from tests.attack.service import descendants
 
-DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/perturb/sweep?dims=0&step=0.5"]
+DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/sweep?dims=0&step=0.5"]
 
 
 def draw(client: TestClient, path: str, digit: bytes, kind: str = PNG, **headers: str) -> Any:
@@ -49,6 +52,39 @@ def test_a_drawing_that_is_late_is_given_up(client: TestClient, digits: list[byt
     assert 504 == late.status_code
     assert 200 == draw(client, path, digits[7]).status_code
     assert 0 == pool.admission.waiting
+
+
+def test_a_drawing_without_memory_is_answered_with_503(
+    client: TestClient, digits: list[bytes]
+) -> None:
+    """It is neither the picture's fault nor one that the log has to explain."""
+    state = client.app.state  # type: ignore[attr-defined]
+    ample = state.drawing
+    state.drawing = Pool(Template("service.views", memory_bytes=1_000_000), processes=1, limit=1)
+    try:
+        refused = draw(client, DRAWN[0], digits[7])
+    finally:
+        state.drawing.close()
+        state.drawing = ample
+    assert (503, "1") == (refused.status_code, refused.headers["Retry-After"])
+    assert "drawing took more memory" in refused.json()["detail"]
+
+
+def test_a_drawing_that_crashes_is_answered_with_503(
+    client: TestClient, digits: list[bytes]
+) -> None:
+    """The next one has another process."""
+    pool = client.app.state.drawing  # type: ignore[attr-defined]
+    assert 200 == draw(client, DRAWN[0], digits[7]).status_code
+    with ThreadPoolExecutor(1) as asking:
+        crashing = asking.submit(draw, client, "/equivariance?steps=64", digits[7])
+        while not pool.admission.waiting or pool._idle:
+            assert not crashing.done()
+        (child,) = descendants(pool._template.pid)
+        os.kill(child, signal.SIGKILL)
+        refused = crashing.result()
+    assert (503, "1") == (refused.status_code, refused.headers["Retry-After"])
+    assert 200 == draw(client, DRAWN[0], digits[7]).status_code
 
 
 def test_drawings_take_turns(client: TestClient, digits: list[bytes]) -> None:

@@ -18,7 +18,7 @@ from service.inference.engine import open_engine
 from service.settings import Settings
 
 PICTURES = 6
-LARGEST = "/perturb/sweep?from=-0.15&to=0&step=0.01"
+LARGEST = "/sweep?start=-0.15&stop=0&step=0.01"
 """One encoding, a sweep of 16 dimensions by 16 steps, and the answer: nothing costs more rows."""
 
 

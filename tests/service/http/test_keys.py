@@ -2,17 +2,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from starlette.routing import Mount
 
 from service.app import create_app
-from service.http.keys import Access, find_route
+from service.http.keys import Access, Permission, find_route
+from service.http.pages import StaticMount
 from service.http.route import Route
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
@@ -259,20 +261,50 @@ def test_the_route_that_is_checked_is_the_one_that_answers(client: TestClient) -
 
 
 def test_only_these_routes_are_open(administered: TestClient) -> None:
-    """A route that declares nothing needs a key; the document says so of each."""
+    """Every route, included router and mount says who may call it; the document says so too."""
     app = administered.app
     assert isinstance(app, FastAPI)
-    found = {getattr(one, "path", "") for one in app.routes if permission(one) == "open"}
-    assert OPEN == found
+    permissions = {getattr(one, "path", ""): vars(one).get("permission") for one in app.routes}
+    permissions["/static"] = StaticMount.permission
+    assert set(get_args(Permission)) == set(permissions.values())
+    assert OPEN == {path for path, permission in permissions.items() if permission == "open"}
     document = administered.get("/openapi.json", headers={"X-API-Key": ADMIN}).json()
     for route in app.routes:
         if isinstance(route, Route) and route.include_in_schema:
             operation = document["paths"][route.path][min(route.methods).lower()]
-            assert (permission(route) != "open") == ("security" in operation)
+            assert (route.permission != "open") == ("security" in operation)
 
 
-def permission(route: object) -> str:
-    return str(getattr(route, "permission", "key"))
+def include(app: FastAPI) -> None:
+    router = APIRouter()
+    router.add_route("/added", answer)
+    app.include_router(router)
+
+
+async def answer(_request: Request) -> Response:
+    return Response()
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        include,
+        lambda app: app.add_route("/added", answer),
+        lambda app: app.add_api_route("/added", answer),
+        lambda app: app.mount("/added", answer),
+    ],
+    ids=["included router", "route", "FastAPI's route", "mount"],
+)
+def test_a_route_that_declares_nothing_is_closed(
+    add: Callable[[FastAPI], object], settings: Settings
+) -> None:
+    """Whichever key is sent: it may have been meant for admins."""
+    keys = {"api_keys": (SecretStr(FIRST),), "admin_keys": (SecretStr(ADMIN),)}
+    app = create_app(settings.model_copy(update=keys))
+    add(app)
+    client = TestClient(app)
+    answers = [client.get("/added", headers={"X-API-Key": key}) for key in (FIRST, ADMIN)]
+    assert [403, 403] == [answer.status_code for answer in answers]
 
 
 def test_refusals_are_logged_with_route_and_address(

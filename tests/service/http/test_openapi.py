@@ -24,13 +24,14 @@ WITH_ADMIN_KEY = Settings(admin_keys=(SecretStr(ADMIN_KEY),))
 ROUTES = [
     (method.lower(), route.path)
     for route in api_routes(Access(WITH_ADMIN_KEY), max_images=1)
+    if route.include_in_schema
     for method in route.methods
 ]
 IMAGE_ROUTES = [
     "/classify",
     "/reconstruct",
     "/perturb",
-    "/perturb/sweep",
+    "/sweep",
     "/routing",
     "/equivariance",
     "/segment",

@@ -18,15 +18,53 @@ def test_a_list_has_all_its_values_and_others_the_last(
     client: TestClient, digits: list[bytes]
 ) -> None:
     """As forms and most frameworks have it."""
-    path = "/perturb/sweep?dims=3&dims=5&from=0&to=0.1&to=0"
+    path = "/sweep?dims=3&dims=5&start=0&stop=0.1&stop=0"
     answer = client.post(path, files={"file": digits[0]}).json()
     assert ([3, 5], [0.0]) == (answer["dims"], answer["deltas"])
+
+
+FORMER = {
+    "/perturb/sweep?dims=3&from=0&to=0.1&step=0.1": "/sweep?dims=3&start=0&stop=0.1&step=0.1",
+    "/equivariance?from=-1&to=2&steps=2": "/equivariance?start=-1&stop=2&steps=2",
+}
+
+
+@pytest.mark.parametrize(("former", "path"), FORMER.items())
+def test_words_of_the_last_release_are_still_taken(
+    former: str, path: str, client: TestClient, digits: list[bytes]
+) -> None:
+    """The document names the new ones alone."""
+    answers = [client.post(one, files={"file": digits[7]}) for one in (path, former)]
+    assert [200, 200] == [one.status_code for one in answers]
+    assert answers[0].json() == answers[1].json()
+
+
+def test_a_former_word_is_told_its_new_name(client: TestClient, digits: list[bytes]) -> None:
+    """Where its value is wrong."""
+    answer = client.post("/sweep?from=9", files={"file": digits[7]})
+    assert (422, "start") == (answer.status_code, answer.json()["parameter"])
 
 
 @pytest.mark.parametrize("path", ["/models/reload", "/samples/4.png?label=3&dataset=nowhere"])
 def test_the_path_is_read_with_the_query(path: str, client: TestClient) -> None:
     """Both are checked by one model."""
     assert client.get(path).status_code in (404, 422)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/models/mnist?name=typo",
+        "/models?name=typo",
+        "/v1/models?name=typo",
+        "/models/mnist/samples?name=typo",
+    ],
+)
+def test_what_is_no_parameter_of_a_query_is_refused(path: str, client: TestClient) -> None:
+    """Names of the path's parameters too: their values would be ignored."""
+    answer = client.get(path)
+    assert (422, "name") == (answer.status_code, answer.json()["parameter"])
+    assert "unknown parameter name" == answer.json()["detail"]
 
 
 def test_every_route_is_under_v1_too(client: TestClient, digits: list[bytes]) -> None:
@@ -41,7 +79,7 @@ def test_every_route_is_under_v1_too(client: TestClient, digits: list[bytes]) ->
     assert not [path for path in client.get("/openapi.json").json()["paths"] if "v1" in path]
 
 
-@pytest.mark.parametrize("path", ["/reconstruct", "/routing", "/perturb/sweep?dims=3"])
+@pytest.mark.parametrize("path", ["/reconstruct", "/routing", "/sweep?dims=3"])
 def test_a_png_says_which_model_drew_it(path: str, client: TestClient, digits: list[bytes]) -> None:
     """As the JSON does, in which the version is the one of `GET /models`."""
     answer = client.post(path, files={"file": digits[7]}, headers=PNG)

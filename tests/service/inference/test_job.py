@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from service.inference.job import LONGEST_RETRY_S, Admission, Job, QueueFull
-from service.processes.worker import KEEP_ALIVE_S
+from service.processes.server import KEEP_ALIVE_S
 from tests.service.inference.gates import Clock
 
 

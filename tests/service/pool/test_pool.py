@@ -182,6 +182,54 @@ def test_a_lost_template_is_replaced() -> None:
 
 
 @scenario
+async def test_a_process_that_was_killed_while_idle_takes_no_task() -> None:
+    """As one is where a machine has no memory left: the next task has another."""
+    async with opened() as (pool, _):
+        idle = await pool.run(AMPLE_S, os.getpid)
+        os.kill(idle, signal.SIGKILL)
+        await until_gone(idle)
+        assert idle != await pool.run(AMPLE_S, os.getpid)
+
+
+@scenario
+async def test_a_template_that_ends_before_it_forks_is_no_crash() -> None:
+    """It is stopped, asked for a process, and killed: the task is at no fault."""
+    async with opened() as (pool, template):
+        idle = await pool.run(AMPLE_S, os.getpid)
+        with pytest.raises(Crashed):
+            await pool.run(AMPLE_S, os._exit, 0)
+        await until_gone(idle)
+        os.kill(template.pid, signal.SIGSTOP)
+        asking = asyncio.create_task(pool.run(AMPLE_S, os.getpid))
+        await asyncio.sleep(0)
+        os.kill(template.pid, signal.SIGKILL)
+        with pytest.raises(Closed):
+            await asking
+        assert 1 == await pool.run(AMPLE_S, int, "1")
+
+
+@scenario
+async def test_a_fork_that_fails_ends_no_other_process() -> None:
+    """What runs goes on; what needs a process is told to come again, until there is one."""
+    template = Template("tests.service.pool.crowded", memory_bytes=200_000_000)
+    pool = Pool(template, processes=2, limit=10)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            first = await pool.run(AMPLE_S, os.getpid)
+            neighbour = asyncio.create_task(pool.run(AMPLE_S, eval, "__import__('time').sleep(.5)"))
+            await asyncio.sleep(0)
+            with pytest.raises(Closed, match="cannot be started"):
+                await pool.run(AMPLE_S, os.getpid)
+            assert await neighbour is None
+            neighbour = asyncio.create_task(pool.run(AMPLE_S, eval, "__import__('time').sleep(.5)"))
+            await asyncio.sleep(0)
+            assert first != await pool.run(AMPLE_S, os.getpid)
+            await neighbour
+    finally:
+        pool.close()
+
+
+@scenario
 async def test_signals_to_all_processes_leave_it_alone() -> None:
     """As systemd sends SIGTERM to each of a service, which goes on until it is drained."""
     async with opened() as (pool, template):
@@ -234,20 +282,25 @@ def test_no_process_outlives_its_owner(pytestconfig: pytest.Config) -> None:
     asyncio.run(until_gone(*pids))
 
 
-@pytest.mark.parametrize("module", ["service.pictures.spec", "service.views"])
-def test_processes_import_no_more_than_they_need(module: str) -> None:
+def test_processes_that_decode_import_no_more_than_they_need() -> None:
     """Each costs a few megabytes beside the template: no onnxruntime, no web framework."""
     heavy = "{'onnxruntime', 'fastapi', 'pydantic', 'starlette', 'prometheus_client'}"
+    loaded = f"{heavy} & set(__import__('sys').modules)"
+    assert set() == asyncio.run(evaluate(loaded, "service.pictures.spec"))
 
-    async def ask() -> tuple[set[str], int]:
-        template = Template(module, memory_bytes=10**8)
-        pool = Pool(template, processes=1, limit=1)
-        try:
-            found = await pool.run(AMPLE_S, eval, f"{heavy} & set(__import__('sys').modules)")
-            return found, await pool.run(
-                AMPLE_S, eval, "len(__import__('os').listdir('/proc/self/task'))"
-            )
-        finally:
-            pool.close()
 
-    assert (set(), 1) == asyncio.run(ask())
+@pytest.mark.parametrize("module", ["service.pictures.spec", "service.views"])
+def test_templates_have_no_threads(module: str) -> None:
+    """A process with threads cannot be forked safely."""
+    os = "__import__('os')"
+    threads = f"len({os}.listdir('/proc/' + str({os}.getppid()) + '/task'))"
+    assert 1 == asyncio.run(evaluate(threads, module))
+
+
+async def evaluate(expression: str, module: str) -> Any:
+    """What an expression is worth in a process of a template that has imported a module."""
+    pool = Pool(Template(module, memory_bytes=10**8), processes=1, limit=1)
+    try:
+        return await pool.run(AMPLE_S, eval, expression)
+    finally:
+        pool.close()

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from service import VERSION
 from service.inference.batcher import BatchReport
 from service.inference.engine import Engine, Loaded
-from service.processes.board import FOLDER, Board, State
+from service.processes.status import FOLDER, Status
 from service.telemetry.metrics import Metrics
 
 
@@ -83,14 +83,15 @@ def test_the_process_can_be_watched(metrics: Metrics) -> None:
 
 
 WORKER = """
-import os, sys
-from service.processes.board import Board
+import sys
+from pathlib import Path
+from service.processes.status import Status
 from service.telemetry.metrics import Metrics, write_as
 from service.inference.batcher import BatchReport
-board, slot = Board(int(sys.argv[1])), int(sys.argv[2])
-board.take(slot, os.getpid())
+status, slot = Status(Path(sys.argv[1]), workers=2), int(sys.argv[2])
 write_as(slot)
-metrics = Metrics(lambda: 7, board)
+metrics = Metrics(lambda: 7, status)
+status.report(slot, "digest")
 metrics.begin_request()
 metrics.begin_request()
 metrics.end_request()
@@ -103,23 +104,22 @@ print(metrics.render().decode())
 
 
 class Workers:
-    """Processes that share a board and a folder."""
+    """Processes that share a folder."""
 
     def __init__(self, folder: Path, root: Path) -> None:
-        self.board = Board.create(4)
+        self.status = Status(folder, workers=2)
         self._environment = {**os.environ, FOLDER: str(folder)}
         self._root = root
 
     def start(self, slot: int) -> subprocess.Popen[str]:
         """Start one, and wait until it has counted."""
         process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(self.board.descriptor), str(slot)],
+            [sys.executable, "-c", WORKER, str(self.status.folder), str(slot)],
             cwd=self._root,
             env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            pass_fds=[self.board.descriptor],
         )
         assert process.stdout
         process.stdout.readline()
@@ -141,7 +141,7 @@ def samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 def test_each_worker_tells_the_sum_of_all(workers: Workers) -> None:
     """Counters, histograms and gauges are added up; each process is told by its number."""
-    workers.board.state = State(wanted=2, ready=1, outdated=1, restarted=4, killed=3)
+    workers.status.count_ends(restarted=4, killed=3)
     started = [workers.start(slot) for slot in range(2)]
     found = samples(started[0].communicate("\n")[0])
     started[1].communicate("\n")
@@ -153,7 +153,7 @@ def test_each_worker_tells_the_sum_of_all(workers: Workers) -> None:
     assert 1 == totals["capsnet_build_info"]
     for worker in started:
         assert 0 < found["process_resident_memory_bytes", frozenset({("pid", str(worker.pid))})]
-    assert 1 == found["capsnet_workers", frozenset({("state", "ready")})]
+    assert 2 == found["capsnet_workers", frozenset({("state", "ready")})]
     assert 3 == found["capsnet_processes_total", frozenset({("fate", "killed")})]
 
 
@@ -161,7 +161,7 @@ def test_a_replaced_worker_goes_on_with_what_was_counted(workers: Workers) -> No
     """Counters never go back, and a process that is no more is not watched under its number."""
     first = workers.start(0)
     first.communicate("\n")
-    workers.board.clear(0)
+    workers.status.clear(0)
     second = workers.start(0)
     found = samples(second.communicate("\n")[0])
     totals = {name: value for (name, _), value in found.items()}

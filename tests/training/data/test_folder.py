@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from model.preprocess import crop
+from tests.attack.files import no_palette_png
 from training.data import folder as folders
 from training.data.folder import Folder, count_pictures, load_folder
 from training.data.source import DatasetError
@@ -286,6 +287,36 @@ def test_a_cut_file_is_unreadable(fruit: Path, suffix: str) -> None:
     Image.fromarray(noise).save(path)
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(DatasetError, match=rf"pear/cut\.{suffix} cannot be read"):
+        load(fruit)
+
+
+def test_a_picture_without_its_palette_is_unreadable(fruit: Path) -> None:
+    """Pillow loads the numbers of such a PNG, but no colours."""
+    (fruit / "pear" / "bare.png").write_bytes(no_palette_png())
+    with pytest.raises(DatasetError, match=r"pear/bare\.png cannot be read"):
+        load(fruit)
+
+
+def test_pictures_of_any_size_are_read(tmp_path: Path) -> None:
+    """JPEGs whose sides are no multiples of the network's."""
+    sizes = [(width, height) for width in range(110, 119) for height in range(145, 153)]
+    for name, few in (("apple", sizes[::2]), ("pear", sizes[1::2])):
+        for number, size in enumerate(few):
+            paint(tmp_path, name, [RED], size=size, suffix="jpg")
+            (tmp_path / name / "000.jpg").rename(tmp_path / name / f"of-{number}.jpg")
+    assert 72 == len(load(tmp_path, held_out=0).training.labels)
+
+
+def test_a_fault_of_the_program_is_no_unreadable_picture(
+    fruit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised as it is, whatever its type."""
+
+    def fail(*_: Any) -> None:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(folders, "crop", fail)
+    with pytest.raises(ValueError, match="a fault"):
         load(fruit)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+import tracemalloc
 from typing import Any
 
 import httpx
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 
+from service.api.v2.tensors import TensorSpec
+from service.errors import InvalidParameter
 from tests.service.api.v2.conftest import MAX_BODY_BYTES
 
 MODEL = "mnist-compact"
@@ -64,6 +67,11 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
         (request(an_input(data=[[0], [0, 1]])), 422, "differ in length or depth"),
         (request(an_input(data=["0"] * 784)), 422, "not FP32"),
         (request(an_input(data=[None] * 784)), 422, "not FP32"),
+        (request(an_input(data=["x" * 95_000, *["x"] * 783])), 422, "not FP32"),
+        (request(an_input(data=["x"] * 62_000)), 422, "not FP32"),
+        (request(an_input(data=[0] * 783 + [[0]])), 422, "differ in length or depth"),
+        (request(an_input(data=[[[0]] * 784])), 422, "data has the shape (1, 784, 1)"),
+        (request(an_input(data=[])), 422, "data has the shape (0,)"),
         (request(an_input(data=[False] * 784)), 422, "not FP32"),
         (request(an_input(data=[255] + [0] * 783)), 422, "from -1 to 2; found 0 to 255"),
         (request(an_input(data=[10**300] + [0] * 783)), 422, "not FP32"),
@@ -87,6 +95,20 @@ def test_a_wrong_tensor_is_refused_in_words(
     found, text = refusal(service.post(URL, json=body))
     assert status == found
     assert words in text
+
+
+def test_strings_take_no_more_than_themselves() -> None:
+    """An array of them has room for the longest at each place of the tensor."""
+    spec = TensorSpec("images", "FP32", (1, 28, 28))
+    for data in (["x" * 95_000, *["x"] * 6_271], ["x"] * 400_000):
+        tracemalloc.start()
+        try:
+            with pytest.raises(InvalidParameter, match="not FP32"):
+                spec.from_json(data, [8, 1, 28, 28])
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert 1_000_000 > peak
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])

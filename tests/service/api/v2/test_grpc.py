@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -18,6 +20,7 @@ from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.processes import PATIENCE_S, free_port
+from tests.service.api.v2.conftest import MAX_BODY_BYTES
 from tests.service.api.v2.test_infer import files
 
 with warnings.catch_warnings():
@@ -31,6 +34,16 @@ MODEL = "mnist-compact"
 def tensor(name: str, values: Any, datatype: str = "FP32") -> triton.InferInput:
     """An input with its values."""
     return triton.InferInput(name, list(values.shape), datatype).set_data_from_numpy(values)
+
+
+@contextmanager
+def ended() -> Iterator[threading.Event]:
+    """An event that is set at the end."""
+    event = threading.Event()
+    try:
+        yield event
+    finally:
+        event.set()
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +187,52 @@ def test_raw_bytes_are_those_of_the_inputs(grpc_port: int, service: httpx.Client
             assert grpc.StatusCode.INVALID_ARGUMENT == refused.value.code()
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\x22\x05\x0a\x01x\x12\x00", "the parameter 'x' has no value"),
+        (b"\x2a\x00" * 100_000, "a message has at most 1,040 fields"),
+        (b"\x1a\xa0\x1f" + b"x" * 4_000, "id: a string has at most 1,000 bytes"),
+        (b"\x1a\xac\x02" + b"x" * 300, "id: String should have at most 256 characters"),
+        (b"\xff", "the message ends within"),
+        (b"\x1a\x01\xff", "the message is not of this method's type"),
+    ],
+)
+def test_messages_are_refused_in_words(
+    content: bytes, words: str, grpc_port: int, service: httpx.Client
+) -> None:
+    """Those that are none, and those that would become large."""
+    del service
+    body = b"\x0a" + bytes([len(MODEL)]) + MODEL.encode() + content
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+        infer = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        with pytest.raises(grpc.RpcError) as refused:
+            infer(body, timeout=PATIENCE_S)
+    assert grpc.StatusCode.INVALID_ARGUMENT == refused.value.code()
+    assert words in refused.value.details()
+
+
+def test_a_message_over_the_limit_is_refused(grpc_port: int, service: httpx.Client) -> None:
+    """By its announced length."""
+    del service
+    options = [("grpc.max_send_message_length", -1)]
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}", options=options) as channel:
+        infer = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        with pytest.raises(grpc.RpcError) as refused:
+            infer(bytes(MAX_BODY_BYTES + 1), timeout=PATIENCE_S)
+    assert grpc.StatusCode.RESOURCE_EXHAUSTED == refused.value.code()
+
+
+def test_compressed_messages_are_refused(
+    v2: triton.InferenceServerClient, images: Floats, service: httpx.Client
+) -> None:
+    """Whatever they would become."""
+    del service
+    with pytest.raises(triton.InferenceServerException) as refused:
+        v2.infer(MODEL, [tensor("images", images)], compression_algorithm="gzip")
+    assert "StatusCode.UNIMPLEMENTED" == refused.value.status()
+
+
 def test_a_deadline_may_be_metadata(v2: triton.InferenceServerClient, images: Floats) -> None:
     """As the header is over HTTP."""
     with pytest.raises(triton.InferenceServerException, match="positive number") as refused:
@@ -182,7 +241,7 @@ def test_a_deadline_may_be_metadata(v2: triton.InferenceServerClient, images: Fl
 
 
 def test_keys_hold_for_grpc_too(settings: Settings) -> None:
-    """Health needs none; all else does, as metadata."""
+    """Health needs none; all else does, as metadata, before any of the message is there."""
     key, port = "a-key-of-these-tests", free_port()
     update = {"api_keys": (SecretStr(key),), "grpc_port": port}
     locked = settings.model_copy(update=update)
@@ -198,6 +257,10 @@ def test_keys_hold_for_grpc_too(settings: Settings) -> None:
             with pytest.raises(triton.InferenceServerException, match="send an API key") as refused:
                 client.get_model_metadata(MODEL)
             assert "StatusCode.UNAUTHENTICATED" == refused.value.status()
+            with grpc.insecure_channel(f"127.0.0.1:{port}") as channel, ended() as over:
+                infer = channel.stream_unary(f"/{SERVICE}/ModelInfer")
+                with pytest.raises(grpc.RpcError, match="send an API key"):
+                    infer(iter(over.wait, None), timeout=PATIENCE_S)
             for headers in ({"x-api-key": key}, {"authorization": f"Bearer {key}"}):
                 assert MODEL == client.get_model_metadata(MODEL, headers=headers).name
 

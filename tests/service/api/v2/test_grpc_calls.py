@@ -14,6 +14,7 @@ from service.api.v2 import grpc as server
 from service.api.v2.grpc import serve_grpc
 from service.api.v2.messages import SERVICE, messages
 from service.settings import Settings
+from tests.attack.http2 import PREFACE, SETTINGS, frame
 from tests.processes import free_port
 
 PATIENCE_S = 20
@@ -46,20 +47,23 @@ class App:
             self.told.set_result(leaving.result())
         leaving.cancel()
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"{}"})
+        ready = messages()["ServerReadyResponse"](ready=True)
+        await send({"type": "http.response.body", "body": ready.SerializeToString()})
 
 
 @asynccontextmanager
-async def serving(app: App, channel_to: list[grpc.aio.Channel]) -> AsyncIterator[None]:
-    """The app behind gRPC; a channel to it is added to the list and outlives it."""
+async def serving(
+    app: App, channel_to: list[grpc.aio.Channel], **limits: float
+) -> AsyncIterator[int]:
+    """The app behind gRPC, and its port; a channel to it is added to the list and outlives it."""
     port, loaded, faults = free_port(), asyncio.Event(), list[str]()
     loaded.set()
-    settings = Settings(grpc_port=port, drain_timeout_s=PATIENCE_S)
+    settings = Settings(grpc_port=port, drain_timeout_s=PATIENCE_S, **limits)  # type: ignore[arg-type]
     async with serve_grpc(app, settings, loaded, faults.append):
         channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
         channel_to.append(channel)
         await asyncio.wait_for(channel.channel_ready(), PATIENCE_S)
-        yield
+        yield port
     assert [] == faults
 
 
@@ -101,7 +105,7 @@ async def test_the_end_of_the_service_waits_for_calls() -> None:
 
 async def test_too_many_calls_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are accepted are answered."""
-    monkeypatch.setattr(server, "_CALLS", 2)
+    monkeypatch.setattr(server, "MAX_CALLS", 2)
     app, channels = App(), list[grpc.aio.Channel]()
     async with serving(app, channels):
         first, second = is_ready(channels[0]), is_ready(channels[0])
@@ -125,4 +129,30 @@ async def test_a_call_comes_from_an_address() -> None:
         assert (await is_ready(channels[0])).ready
     assert "127.0.0.1" == app.scopes[0]["client"][0]
     assert ("::1", 7) == server._client("ipv6:%5B::1%5D:7")
+    await channels[0].close()
+
+
+async def test_calls_of_a_connection_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those over the limit of streams wait, and are answered."""
+    monkeypatch.setattr(server, "MAX_STREAMS", 2)
+    app, channels = App(), list[grpc.aio.Channel]()
+    async with serving(app, channels):
+        calls = [is_ready(channels[0]) for _ in range(3)]
+        async with asyncio.timeout(PATIENCE_S):
+            while len(app.scopes) < 2:  # noqa: ASYNC110  as many as are let in
+                await asyncio.sleep(0.01)
+            app.let.set()
+            assert [True] * 3 == [(await one).ready for one in calls]
+    await channels[0].close()
+
+
+async def test_a_connection_without_a_call_ends() -> None:
+    """Also one that never says a word of HTTP/2."""
+    app, channels = App(), list[grpc.aio.Channel]()
+    async with serving(app, channels, upload_timeout_s=0.5) as port, asyncio.timeout(PATIENCE_S):
+        for said in (b"", PREFACE + frame(SETTINGS, 0)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(said)
+            await reader.read()
+            writer.close()
     await channels[0].close()

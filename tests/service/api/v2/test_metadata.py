@@ -114,3 +114,12 @@ def test_a_network_without_poses_offers_none(families: TestClient) -> None:
     names = [one["name"] for one in families.get("/v2/models/tiny-baseline").json()["outputs"]]
     assert ["presence", "label", "class_name"] == names
     assert 404 == families.get("/v2/models/tiny-baseline.decoder").status_code
+
+
+@pytest.mark.parametrize("query", ["version=x", "name=x", "version="])
+def test_a_query_selects_nothing(query: str, service: httpx.Client) -> None:
+    """Model and version are in the path alone."""
+    for path in ("", "/ready", "/config"):
+        answer = service.get(f"/v2/models/{MODELS[0]}{path}?{query}")
+        assert httpx.codes.UNPROCESSABLE_ENTITY == answer.status_code
+        assert answer.json()["error"].startswith("unknown parameter")

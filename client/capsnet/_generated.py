@@ -1,0 +1,3560 @@
+"""Answers and methods, written by `make generate` from the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar, overload
+
+from numpy.typing import ArrayLike
+from PIL import Image
+
+from capsnet.answers import Answer, Floats
+from capsnet.calls import Build, Call, call, outcomes, part, picture, with_images, with_poses
+from capsnet.errors import Problem
+from capsnet.images import ImageLike, read_image
+
+T = TypeVar("T")
+
+
+__all__ = [
+    "DecodeAnswer",
+    "EquivarianceAnswer",
+    "FailedPrediction",
+    "FitReport",
+    "HeatMaps",
+    "HiddenIteration",
+    "HiddenLayer",
+    "Limits",
+    "Meaning",
+    "ModelSummary",
+    "ModelsAnswer",
+    "MorphAnswer",
+    "Neighbour",
+    "NeighboursAnswer",
+    "NoveltyReport",
+    "OcclusionAnswer",
+    "PerturbAnswer",
+    "Prediction",
+    "Prototype",
+    "ReconstructAnswer",
+    "Rival",
+    "RivalsAnswer",
+    "RoutingAnswer",
+    "RoutingIteration",
+    "RoutingOffAnswer",
+    "RoutingVariant",
+    "SampleReport",
+    "SamplesAnswer",
+    "Segment",
+    "SegmentAnswer",
+    "SweepAnswer",
+    "TrajectoryAnswer",
+    "Votes",
+]
+
+Fit: TypeAlias = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
+
+Polarity: TypeAlias = Literal["auto", "light-on-dark", "dark-on-light"]
+
+Transform: TypeAlias = Literal["shift-x", "shift-y", "turn", "scale"]
+
+Dataset: TypeAlias = Literal["mnist", "fashion-mnist"]
+
+LIMITS: dict[str, dict[str, tuple[float, float]]] = {
+    "reconstruct": {"target": (0, 999)},
+    "perturb": {"dim": (0, 999), "delta": (-1, 1), "target": (0, 999)},
+    "decode": {"label": (0, 999)},
+    "sweep": {
+        "dims": (0, 999),
+        "start": (-1, 1),
+        "stop": (-1, 1),
+        "step": (1e-06, 2),
+        "target": (0, 999),
+    },
+    "routing": {"target": (0, 999)},
+    "routing_off": {"target": (0, 999)},
+    "equivariance": {
+        "start": (-180, 180),
+        "stop": (-180, 180),
+        "steps": (2, 64),
+        "target": (0, 999),
+    },
+    "occlusion": {"patch": (1, 64), "stride": (1, 64), "dim": (0, 999), "target": (0, 999)},
+    "trajectory": {"start": (-180, 180), "stop": (-180, 180), "steps": (2, 64), "target": (0, 999)},
+    "rivals": {"count": (1, 64)},
+    "morph": {"steps": (2, 64), "target": (0, 999)},
+    "neighbours": {"count": (1, 20), "target": (0, 999)},
+    "overlay": {"dx": (-8, 8), "dy": (-8, 8), "scale": (1, 32)},
+}
+"""Least and most of parameters, by method."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prediction(Answer):
+    """What the network says of one image."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence in the label, in [0, 1]."""
+    lengths: Floats
+    """Presence of all K classes, by label: see `presence` of `GET /models`."""
+    poses: Floats | None = None
+    """All K poses, with poses=true."""
+    novelty: NoveltyReport | None = None
+    """With novelty=true."""
+    fit: FitReport
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FailedPrediction(Answer):
+    """Why one image of several has no prediction."""
+
+    problem: Problem
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReconstructAnswer(Answer):
+    """What the network imagined."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    input: Image.Image
+    """The image as the network saw it."""
+    reconstruction: Image.Image
+    error: float
+    """Mean squared error, all channels, pixels in [0, 1]."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PerturbAnswer(Answer):
+    """An image before and after one pose dimension was moved."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    dim: int
+    delta: float
+    meaning: Meaning | None = None
+    """None if the bundle does not name it."""
+    pose: Floats
+    """The class capsule, D numbers."""
+    perturbed_pose: Floats
+    """The class capsule, D numbers."""
+    reconstruction: Image.Image
+    perturbed: Image.Image
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DecodeAnswer(Answer):
+    """The images of some poses."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    images: list[Image.Image]
+    """One for each pose, in order."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SweepAnswer(Answer):
+    """One row of images for each dimension, one column for each delta."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    pose: Floats
+    """The class capsule, D numbers."""
+    dims: list[int]
+    deltas: Floats
+    meanings: list[Meaning | None]
+    """Measured effect of each of `dims`."""
+    images: list[list[Image.Image]]
+    """Rows as in `dims`, columns as in `deltas`."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoutingAnswer(Answer):
+    """The state of routing after each iteration.
+
+    Input capsule i has type t, row y and column x: i = (t * rows + y) * columns + x.
+    """
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    types: int
+    """T, of the capsules that vote for classes."""
+    rows: int
+    """Of their grid."""
+    columns: int
+    iterations: list[RoutingIteration]
+    heat_maps: HeatMaps
+    votes: Votes
+    layers: list[HiddenLayer]
+    """Routed layers before the last one, if any."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoutingOffAnswer(Answer):
+    """What the same votes say with other couplings. `length` is as routed."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    variants: list[RoutingVariant]
+    """The first one is as routed."""
+    changed: bool
+    """Whether the labels of any variant are others."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EquivarianceAnswer(Answer):
+    """Length and pose of a class while the image is moved. Lists over steps follow `values`."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    transform: str
+    values: Floats
+    lengths: Floats
+    """Presence of the class at each step."""
+    labels: list[int]
+    """The most present class at each step."""
+    angles_deg: Floats | None = None
+    """To the untransformed pose; None without poses."""
+    poses: Floats | None = None
+    """Of the class at each step; None without poses."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OcclusionAnswer(Answer):
+    """What changes as a patch of ground hides a part of the image."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    patch: int
+    """Side of the patch, pixels."""
+    stride: int
+    """Pixels from place to place."""
+    dim: int | None = None
+    """The pose dimension that was watched; None: presence."""
+    value: float
+    """Of what was watched, without the patch."""
+    map: Floats
+    """(H, W): how much the value changes where the patch covers a pixel, the mean over its
+    places; negative where it falls."""
+    lowest: float
+    """The value at the place where it falls most."""
+    highest: float
+    """The value at the place where it rises most."""
+    labels: list[list[int]]
+    """(rows, columns) of places: the most present class with the patch there."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SegmentAnswer(Answer):
+    """An image of overlapping digits, taken apart."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    segments: list[Segment]
+    """The longest capsule first."""
+    explained_ink: float
+    """Share of the ink that is in any mask."""
+    fit: FitReport
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrajectoryAnswer(Answer):
+    """The path of a pose while the image is moved. Lists over steps follow `values`."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    transform: str
+    values: Floats
+    lengths: Floats
+    """(steps,), presence of the class."""
+    points: Floats
+    """(steps, 2), centred: the pose in the plane in which it varies most."""
+    explained: Floats
+    """(2,), share of the pose's variance along x and along y."""
+    straightness: float
+    """Distance of the ends over the length of the path, in all dimensions, from 0 to 1."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RivalsAnswer(Answer):
+    """Every class's own reconstruction of the image, the most present class first."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    input: Image.Image
+    """The image as the network saw it."""
+    classes: list[Rival]
+    best_drawn: int
+    """Label, among these, of the smallest error."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MorphAnswer(Answer):
+    """Frames between the poses of two images. `length` and `fit` are of the first image."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    second_length: float
+    """Presence of the class in the second image."""
+    second_fit: FitReport
+    angle_deg: float
+    """Between the two poses."""
+    lengths: Floats
+    """(steps,), presence of the class in each frame, encoded."""
+    labels: list[int]
+    """The most present class of each frame."""
+    frames: list[Image.Image]
+    animation: str
+    """The frames there and back: an animated WebP as data:image/webp;base64,…"""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NeighboursAnswer(Answer):
+    """Training images of a class by the distance of their poses."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    label: int
+    class_name: str
+    length: float
+    """Confidence that the class is present, in [0, 1]."""
+    fit: FitReport
+    images: str
+    """Among which images, in words."""
+    licence: str
+    """Of the images; empty if none is stated."""
+    source: str
+    drawn: bool
+    """Whether images are drawn by the decoder from their poses, because the bundle has not the
+    images themselves."""
+    typical_distance: float
+    """Median distance, in the class, of a training image from the nearest other one."""
+    neighbours: list[Neighbour]
+    prototypes: list[Prototype]
+    """Those that stand for most images first."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelsAnswer(Answer):
+    """All loaded bundles."""
+
+    provider: str
+    """The onnxruntime provider in use."""
+    limits: Limits
+    models: list[ModelSummary]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SamplesAnswer(Answer):
+    """The samples of one bundle, at most ten."""
+
+    model: str
+    samples: list[SampleReport]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoveltyReport(Answer):
+    """How unlike the training images an image is.
+
+    Each score is the share of training images that are less unusual: 0.99 means 99 % of them.
+    """
+
+    novel: bool
+    """Whether 95 % of training images have a lower score."""
+    score: float
+    """The highest of the four scores below."""
+    length_score: float
+    """By the longest capsule's length."""
+    margin_score: float
+    """By its lead over the second longest."""
+    error_score: float
+    """By the error of its reconstruction."""
+    distance_score: float | None = None
+    """By the Mahalanobis distance of the poses."""
+    error: float
+    """Of the reconstruction y of x: sum((x-y)^2) / (sum(x^2) + 1)."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FitReport(Answer):
+    """What was done to the image before the network saw it."""
+
+    fit: str
+    polarity: str | None = None
+    """As uploaded; None for photographs."""
+    box: tuple[int, int, int, int] | None = None
+    """Left, top, right and bottom of the strokes, in pixels of the decoded image; None where
+    they were not looked for or nothing was found."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Meaning(Answer):
+    """What a pose dimension was found to do; measured when the bundle was made."""
+
+    name: str
+    sign: int
+    """1: increasing the dimension gives more; -1: less; 0: none."""
+    strength: float
+    """Share of the image's change that the name explains."""
+    effect: str
+    """Effect of increasing the dimension, in words; may be empty."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoutingIteration(Answer):
+    """The state after one iteration. Lists over classes are by label."""
+
+    lengths: Floats
+    """(K,), presence of the classes."""
+    agreement: Floats
+    """(K,), -1 to 1: how well the votes agree."""
+    entropy: float | None = None
+    """Normalised entropy of the couplings, from 0 to 1: how undecided the input capsules are.
+    None where couplings are no distribution over the classes."""
+    couplings: Floats | None = None
+    """(K, I); with detail=true. What each vote weighs; self-attention's may be negative."""
+    logits: Floats | None = None
+    """(K, I); with detail=true."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeatMaps(Answer):
+    """Support: how much of a class's length before its squash comes from where; may be negative."""
+
+    grid: Floats
+    """(R, K, rows, columns), from the top."""
+    types: Floats
+    """(R, K, T): summed over the grid."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Votes(Answer):
+    """The votes for the label in the plane in which they differ most."""
+
+    explained: Floats
+    """Share of their variance along x and along y."""
+    points: Floats | None = None
+    """(I, 2), centred; with detail=true."""
+    couplings: Floats | None = None
+    """(I,), the last; with detail=true."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HiddenLayer(Answer):
+    """A routed layer before the last one."""
+
+    name: str
+    iterations: list[HiddenIteration]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoutingVariant(Answer):
+    """The answer with one kind of couplings."""
+
+    name: str
+    title: str
+    """In words."""
+    labels: list[int]
+    """The most present class; for pairs of digits the two most present ones, by label."""
+    class_names: list[str]
+    """Of the labels."""
+    lengths: Floats
+    """(K,), presence of the classes."""
+    changed: bool
+    """Whether `labels` are others than as routed."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Segment(Answer):
+    """One detected class."""
+
+    label: int
+    class_name: str
+    length: float
+    """Confidence, in [0, 1)."""
+    mask: Image.Image
+    """White where the digit gets at least `mask_threshold` of the ink around the pixel, which
+    the returned digits divide. A pixel may belong to several."""
+    reconstruction: Image.Image
+    """Its capsule, decoded alone."""
+    ink_share: float
+    """Share of the ink in the mask; shared ink counts in each."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rival(Answer):
+    """What one class would have drawn."""
+
+    label: int
+    class_name: str
+    length: float
+    """Presence of the class, in [0, 1]."""
+    error: float
+    """Share of the image that its reconstruction misses: squared differences over (squared
+    pixels + 1), summed."""
+    reconstruction: Image.Image
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Neighbour(Answer):
+    """A training image of the class."""
+
+    distance: float
+    """Of its pose from this image's, in standard deviations of the class's poses."""
+    image: Image.Image
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prototype(Answer):
+    """A training image that stands for others of the class."""
+
+    distance: float
+    """Of its pose from this image's, in standard deviations of the class's poses."""
+    image: Image.Image
+    share: float
+    """Of the class's images, those it is the nearest prototype of."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Limits(Answer):
+    """What one request may hold."""
+
+    images: int
+    """Of one request to /classify."""
+    body_bytes: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelSummary(Answer):
+    """One loaded bundle."""
+
+    name: str
+    version: str
+    """Version of the weights."""
+    family: str
+    """The kind of network."""
+    family_title: str
+    """What that is called, in a few words."""
+    dataset: str
+    class_names: list[str]
+    channels: int
+    """Of the network's images: 1 for grey, 3 for colour."""
+    height: int
+    """Of the network's images, in pixels."""
+    width: int
+    any_size: bool
+    """Whether /classify also takes larger images, `fit=none`."""
+    class_dim: int
+    """D, the size of a pose; 0 where there are none."""
+    presence: str
+    """What `length` and `lengths` in answers are."""
+    offers: list[str]
+    """`decode`: routes that reconstruct; `trace`: /routing."""
+    default: bool
+    """Whether it answers requests without `model`."""
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SampleReport(Answer):
+    """What is known of a sample."""
+
+    file: str
+    label: int | None = None
+    """None where the picture shows none of the classes, or several."""
+    class_name: str
+    """What is to be seen."""
+    licence: str
+    source: str
+    """Who made it, or the data set that it is from."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HiddenIteration(Answer):
+    """A layer of convolutional capsules after one iteration."""
+
+    activations: Floats
+    """(T',): means over the layer's grid."""
+    maps: Floats | None = None
+    """(T', rows, columns); with detail=true."""
+    assignments: Floats
+    """(T', T): shares of each type of input."""
+
+
+class CapsNetMethods:
+    """What follows from the OpenAPI document: the methods of `CapsNet`."""
+
+    def _send(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    def _send_one_or_all(self, images: Any, build: Build[T]) -> T | list[T]:
+        raise NotImplementedError
+
+    def _send_each(self, images: Iterable[ImageLike], build: Build[T]) -> Iterator[T]:
+        raise NotImplementedError
+
+    @overload
+    def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
+        self,
+        images: ImageLike,
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Prediction: ...
+
+    @overload
+    def classify(
+        self,
+        images: Iterable[ImageLike],
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> list[Prediction | FailedPrediction]: ...
+
+    def classify(
+        self,
+        images: Any,
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Classify images by the lengths of the class capsules.
+
+        There is an entry for each, in order. Of several, one that cannot be read has a problem
+        there.
+
+        Args:
+            images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
+                such, answered by a list in the same order.
+            poses: adds the poses of all classes; by default `False`.
+            novelty: adds the novelty score; by default `False`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send_one_or_all(
+            images,
+            outcomes(
+                "/classify",
+                "predictions",
+                (Prediction, FailedPrediction),
+                {
+                    "poses": poses,
+                    "novelty": novelty,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                timeout_s=timeout_s,
+            ),
+        )
+
+    def classify_each(
+        self,
+        images: Iterable[ImageLike],
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Iterator[Prediction | FailedPrediction]:
+        """Classify images by the lengths of the class capsules.
+
+        Images are read while answers come, and sent in requests of a size that the service
+        accepts, side by side.
+
+        Args:
+            images: any number, each as for `classify`.
+            poses: adds the poses of all classes; by default `False`.
+            novelty: adds the novelty score; by default `False`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send_each(
+            images,
+            outcomes(
+                "/classify",
+                "predictions",
+                (Prediction, FailedPrediction),
+                {
+                    "poses": poses,
+                    "novelty": novelty,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                timeout_s=timeout_s,
+            ),
+        )
+
+    def reconstruct(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> ReconstructAnswer:
+        """Reconstruct the image from the pose of one class capsule.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/reconstruct",
+                ReconstructAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def perturb(
+        self,
+        image: ImageLike,
+        dim: int,
+        delta: float,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> PerturbAnswer:
+        """Move one pose dimension and decode (paper, section 5.1).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dim: the pose dimension to move, below D.
+            delta: added to it; the paper shows -0.25 to 0.25.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/perturb",
+                PerturbAnswer,
+                {
+                    "dim": dim,
+                    "delta": delta,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def decode(
+        self,
+        poses: ArrayLike,
+        label: int,
+        *,
+        model: str | None = None,
+        timeout_s: float | None = None,
+    ) -> DecodeAnswer:
+        """Decode one or up to 256 poses of a class into images.
+
+        Args:
+            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
+            label: class of the poses.
+            model: a bundle of `GET /models`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/decode",
+                DecodeAnswer,
+                {"model": model},
+                with_poses(poses, label=label),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def sweep(
+        self,
+        image: ImageLike,
+        *,
+        dims: Sequence[int] | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        step: float | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> SweepAnswer:
+        """Move each pose dimension step by step (paper, figure 4).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dims: repeatable, each below D and once; default: all.
+            start: first delta; by default `-0.25`.
+            stop: last delta; by default `0.25`.
+            step: between deltas; by default `0.05`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/sweep",
+                SweepAnswer,
+                {
+                    "dims": dims,
+                    "start": start,
+                    "stop": stop,
+                    "step": step,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def routing(
+        self,
+        image: ImageLike,
+        *,
+        detail: bool | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RoutingAnswer:
+        """Trace routing: couplings, agreement, heat maps.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            detail: `false` leaves out arrays with a number for each input capsule (couplings,
+                logits and votes: half a megabyte for the paper's network) and maps of hidden
+                layers; by default `True`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/routing",
+                RoutingAnswer,
+                {
+                    "detail": detail,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def routing_off(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RoutingOffAnswer:
+        """Ask again with routing switched off.
+
+        Presence from the same votes with uniform couplings, after one iteration, and without the
+        coupling bias, where the network has iterations and a bias. Only the last layer's routing
+        is
+        switched off. The network was trained with it: an answer that changes needed routing as
+        it was
+        learnt; it does not say that a network trained without would be wrong.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/routing-off",
+                RoutingOffAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def equivariance(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> EquivarianceAnswer:
+        """Transform an image step by step and encode each.
+
+        In an equivariant network the length stays and the pose changes.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/equivariance",
+                EquivarianceAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def occlusion(
+        self,
+        image: ImageLike,
+        *,
+        patch: int | None = None,
+        stride: int | None = None,
+        dim: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> OcclusionAnswer:
+        """Hide the image patch by patch and encode each.
+
+        The ground is black where strokes are light, and the mean colour of a photograph. A patch
+        makes
+        edges that no training image had, and ink that is seen twice may be hidden without a
+        change:
+        the map shows what this network loses, not what the class is made of.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            patch: side of the patch, pixels of the network's image; by default a fifth of its
+                shorter side.
+            stride: pixels from place to place, at most `patch`; by default a third of it. There
+                are at most 256 places.
+            dim: the pose dimension that is watched, below D; by default the presence.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/occlusion",
+                OcclusionAnswer,
+                {
+                    "patch": patch,
+                    "stride": stride,
+                    "dim": dim,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def segment(
+        self,
+        image: ImageLike,
+        *,
+        count: int | Literal["auto"] | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> SegmentAnswer:
+        """Segment overlapping digits (paper, section 6).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: number of classes to return, longest capsules first. `auto` returns those that
+                are long and explain enough of the image beyond longer ones; perhaps none; by
+                default `2`.
+            model: a bundle for overlapping digits.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/segment",
+                SegmentAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def trajectory(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> TrajectoryAnswer:
+        """Follow the pose while the image turns, shifts or grows.
+
+        The path lies in the plane of the two directions along which the pose varies most in
+        these
+        steps: planes of other images or transforms are others. Straight is not right: it says
+        that the
+        transform is one direction of the pose, not that the presence stays.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/trajectory",
+                TrajectoryAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def rivals(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RivalsAnswer:
+        """Decode every class's own capsule of one image.
+
+        Each from the votes of this image. The decoder has learnt poses of classes that are
+        there: what
+        it draws of a short capsule is faint, and its error says how little the class explains,
+        not how
+        near it came.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: classes, the most present first; by default `10`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/rivals",
+                RivalsAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def morph(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> MorphAnswer:
+        """Draw what lies between the poses of two images of one class.
+
+        The direction of the pose goes along the great circle, its length linearly. Each frame is
+        encoded again: where the presence falls, the decoder draws what the encoder does not take
+        for
+        the class. No image is known to lie on the way.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            steps: frames, both ends included; by default `9`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/morph",
+                MorphAnswer,
+                {
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(first), read_image(second)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def neighbours(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> NeighboursAnswer:
+        """Find the training images whose pose is nearest.
+
+        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
+        from
+        them: the network does not compare images. Prototypes are medoids of the class's poses.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: training images, the nearest first; by default `6`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/neighbours",
+                NeighboursAnswer,
+                {
+                    "count": count,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def sample(
+        self, label: int, *, dataset: Dataset | None = None, timeout_s: float | None = None
+    ) -> Image.Image:
+        """Get a sample image of a class.
+
+        Args:
+            label: label
+            dataset: as in a manifest; by default `"mnist"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            picture(
+                "GET",
+                f"/samples/{part(label)}.png",
+                {"dataset": dataset},
+                None,
+                timeout_s=timeout_s,
+            )
+        )
+
+    def overlay(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        dx: int | None = None,
+        dy: int | None = None,
+        scale: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Overlay two images of digits, for /segment.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dx: pixels by which the second digit lies right of the first; by default `4`.
+            dy: pixels by which the second digit lies below the first; by default `4`.
+            scale: PNG: each pixel becomes scale x scale; by default `1`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            picture(
+                "POST",
+                "/overlay",
+                {"dx": dx, "dy": dy, "scale": scale, "fit": fit, "polarity": polarity},
+                with_images(read_image(first), read_image(second)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def models(self, *, timeout_s: float | None = None) -> ModelsAnswer:
+        """List the loaded models.
+
+        Args:
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(call("GET", "/models", ModelsAnswer, {}, None, timeout_s=timeout_s))
+
+    def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """Show a model's manifest, its pose dimensions in words.
+
+        Args:
+            name: name
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call("GET", f"/models/{part(name)}", dict[str, Any], {}, None, timeout_s=timeout_s)
+        )
+
+    def samples(self, name: str, *, timeout_s: float | None = None) -> SamplesAnswer:
+        """List the sample images of a model.
+
+        They are the bundle's own or, where it has none, those of its data set.
+
+        Args:
+            name: name
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "GET", f"/models/{part(name)}/samples", SamplesAnswer, {}, None, timeout_s=timeout_s
+            )
+        )
+
+    def sample_of(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
+        """Get a sample image of a model.
+
+        Raises:
+        InvalidParameter: there is none of that name.
+
+        Args:
+            name: name
+            file: file
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            picture(
+                "GET", f"/models/{part(name)}/samples/{part(file)}", {}, None, timeout_s=timeout_s
+            )
+        )
+
+    def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
+        """Reload all models.
+
+        Other workers load them beside those that answer and then take their place. If one cannot
+        be
+        loaded, nothing changes.
+
+        Raises:
+            Forbidden: no admin key is set, so nobody may.
+
+        Args:
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call("POST", "/models/reload", ModelsAnswer, {}, None, timeout_s=timeout_s)
+        )
+
+
+class AsyncCapsNetMethods:
+    """What follows from the OpenAPI document: the methods of `AsyncCapsNet`."""
+
+    async def _send(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    async def _send_one_or_all(self, images: Any, build: Build[T]) -> T | list[T]:
+        raise NotImplementedError
+
+    def _send_each(self, images: Iterable[ImageLike], build: Build[T]) -> AsyncIterator[T]:
+        raise NotImplementedError
+
+    @overload
+    async def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
+        self,
+        images: ImageLike,
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Prediction: ...
+
+    @overload
+    async def classify(
+        self,
+        images: Iterable[ImageLike],
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> list[Prediction | FailedPrediction]: ...
+
+    async def classify(
+        self,
+        images: Any,
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Classify images by the lengths of the class capsules.
+
+        There is an entry for each, in order. Of several, one that cannot be read has a problem
+        there.
+
+        Args:
+            images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
+                such, answered by a list in the same order.
+            poses: adds the poses of all classes; by default `False`.
+            novelty: adds the novelty score; by default `False`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send_one_or_all(
+            images,
+            outcomes(
+                "/classify",
+                "predictions",
+                (Prediction, FailedPrediction),
+                {
+                    "poses": poses,
+                    "novelty": novelty,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                timeout_s=timeout_s,
+            ),
+        )
+
+    def classify_each(
+        self,
+        images: Iterable[ImageLike],
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[Prediction | FailedPrediction]:
+        """Classify images by the lengths of the class capsules.
+
+        Images are read while answers come, and sent in requests of a size that the service
+        accepts, side by side.
+
+        Args:
+            images: any number, each as for `classify`.
+            poses: adds the poses of all classes; by default `False`.
+            novelty: adds the novelty score; by default `False`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send_each(
+            images,
+            outcomes(
+                "/classify",
+                "predictions",
+                (Prediction, FailedPrediction),
+                {
+                    "poses": poses,
+                    "novelty": novelty,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                timeout_s=timeout_s,
+            ),
+        )
+
+    async def reconstruct(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> ReconstructAnswer:
+        """Reconstruct the image from the pose of one class capsule.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/reconstruct",
+                ReconstructAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def perturb(
+        self,
+        image: ImageLike,
+        dim: int,
+        delta: float,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> PerturbAnswer:
+        """Move one pose dimension and decode (paper, section 5.1).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dim: the pose dimension to move, below D.
+            delta: added to it; the paper shows -0.25 to 0.25.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/perturb",
+                PerturbAnswer,
+                {
+                    "dim": dim,
+                    "delta": delta,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def decode(
+        self,
+        poses: ArrayLike,
+        label: int,
+        *,
+        model: str | None = None,
+        timeout_s: float | None = None,
+    ) -> DecodeAnswer:
+        """Decode one or up to 256 poses of a class into images.
+
+        Args:
+            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
+            label: class of the poses.
+            model: a bundle of `GET /models`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/decode",
+                DecodeAnswer,
+                {"model": model},
+                with_poses(poses, label=label),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def sweep(
+        self,
+        image: ImageLike,
+        *,
+        dims: Sequence[int] | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        step: float | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> SweepAnswer:
+        """Move each pose dimension step by step (paper, figure 4).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dims: repeatable, each below D and once; default: all.
+            start: first delta; by default `-0.25`.
+            stop: last delta; by default `0.25`.
+            step: between deltas; by default `0.05`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/sweep",
+                SweepAnswer,
+                {
+                    "dims": dims,
+                    "start": start,
+                    "stop": stop,
+                    "step": step,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def routing(
+        self,
+        image: ImageLike,
+        *,
+        detail: bool | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RoutingAnswer:
+        """Trace routing: couplings, agreement, heat maps.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            detail: `false` leaves out arrays with a number for each input capsule (couplings,
+                logits and votes: half a megabyte for the paper's network) and maps of hidden
+                layers; by default `True`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/routing",
+                RoutingAnswer,
+                {
+                    "detail": detail,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def routing_off(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RoutingOffAnswer:
+        """Ask again with routing switched off.
+
+        Presence from the same votes with uniform couplings, after one iteration, and without the
+        coupling bias, where the network has iterations and a bias. Only the last layer's routing
+        is
+        switched off. The network was trained with it: an answer that changes needed routing as
+        it was
+        learnt; it does not say that a network trained without would be wrong.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/routing-off",
+                RoutingOffAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def equivariance(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> EquivarianceAnswer:
+        """Transform an image step by step and encode each.
+
+        In an equivariant network the length stays and the pose changes.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/equivariance",
+                EquivarianceAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def occlusion(
+        self,
+        image: ImageLike,
+        *,
+        patch: int | None = None,
+        stride: int | None = None,
+        dim: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> OcclusionAnswer:
+        """Hide the image patch by patch and encode each.
+
+        The ground is black where strokes are light, and the mean colour of a photograph. A patch
+        makes
+        edges that no training image had, and ink that is seen twice may be hidden without a
+        change:
+        the map shows what this network loses, not what the class is made of.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            patch: side of the patch, pixels of the network's image; by default a fifth of its
+                shorter side.
+            stride: pixels from place to place, at most `patch`; by default a third of it. There
+                are at most 256 places.
+            dim: the pose dimension that is watched, below D; by default the presence.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/occlusion",
+                OcclusionAnswer,
+                {
+                    "patch": patch,
+                    "stride": stride,
+                    "dim": dim,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def segment(
+        self,
+        image: ImageLike,
+        *,
+        count: int | Literal["auto"] | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> SegmentAnswer:
+        """Segment overlapping digits (paper, section 6).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: number of classes to return, longest capsules first. `auto` returns those that
+                are long and explain enough of the image beyond longer ones; perhaps none; by
+                default `2`.
+            model: a bundle for overlapping digits.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/segment",
+                SegmentAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def trajectory(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> TrajectoryAnswer:
+        """Follow the pose while the image turns, shifts or grows.
+
+        The path lies in the plane of the two directions along which the pose varies most in
+        these
+        steps: planes of other images or transforms are others. Straight is not right: it says
+        that the
+        transform is one direction of the pose, not that the presence stays.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/trajectory",
+                TrajectoryAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def rivals(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> RivalsAnswer:
+        """Decode every class's own capsule of one image.
+
+        Each from the votes of this image. The decoder has learnt poses of classes that are
+        there: what
+        it draws of a short capsule is faint, and its error says how little the class explains,
+        not how
+        near it came.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: classes, the most present first; by default `10`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/rivals",
+                RivalsAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def morph(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> MorphAnswer:
+        """Draw what lies between the poses of two images of one class.
+
+        The direction of the pose goes along the great circle, its length linearly. Each frame is
+        encoded again: where the presence falls, the decoder draws what the encoder does not take
+        for
+        the class. No image is known to lie on the way.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            steps: frames, both ends included; by default `9`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/morph",
+                MorphAnswer,
+                {
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(first), read_image(second)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def neighbours(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> NeighboursAnswer:
+        """Find the training images whose pose is nearest.
+
+        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
+        from
+        them: the network does not compare images. Prototypes are medoids of the class's poses.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: training images, the nearest first; by default `6`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/neighbours",
+                NeighboursAnswer,
+                {
+                    "count": count,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def sample(
+        self, label: int, *, dataset: Dataset | None = None, timeout_s: float | None = None
+    ) -> Image.Image:
+        """Get a sample image of a class.
+
+        Args:
+            label: label
+            dataset: as in a manifest; by default `"mnist"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            picture(
+                "GET",
+                f"/samples/{part(label)}.png",
+                {"dataset": dataset},
+                None,
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def overlay(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        dx: int | None = None,
+        dy: int | None = None,
+        scale: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Overlay two images of digits, for /segment.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dx: pixels by which the second digit lies right of the first; by default `4`.
+            dy: pixels by which the second digit lies below the first; by default `4`.
+            scale: PNG: each pixel becomes scale x scale; by default `1`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            picture(
+                "POST",
+                "/overlay",
+                {"dx": dx, "dy": dy, "scale": scale, "fit": fit, "polarity": polarity},
+                with_images(read_image(first), read_image(second)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def models(self, *, timeout_s: float | None = None) -> ModelsAnswer:
+        """List the loaded models.
+
+        Args:
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(call("GET", "/models", ModelsAnswer, {}, None, timeout_s=timeout_s))
+
+    async def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """Show a model's manifest, its pose dimensions in words.
+
+        Args:
+            name: name
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call("GET", f"/models/{part(name)}", dict[str, Any], {}, None, timeout_s=timeout_s)
+        )
+
+    async def samples(self, name: str, *, timeout_s: float | None = None) -> SamplesAnswer:
+        """List the sample images of a model.
+
+        They are the bundle's own or, where it has none, those of its data set.
+
+        Args:
+            name: name
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "GET", f"/models/{part(name)}/samples", SamplesAnswer, {}, None, timeout_s=timeout_s
+            )
+        )
+
+    async def sample_of(
+        self, name: str, file: str, *, timeout_s: float | None = None
+    ) -> Image.Image:
+        """Get a sample image of a model.
+
+        Raises:
+        InvalidParameter: there is none of that name.
+
+        Args:
+            name: name
+            file: file
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            picture(
+                "GET", f"/models/{part(name)}/samples/{part(file)}", {}, None, timeout_s=timeout_s
+            )
+        )
+
+    async def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
+        """Reload all models.
+
+        Other workers load them beside those that answer and then take their place. If one cannot
+        be
+        loaded, nothing changes.
+
+        Raises:
+            Forbidden: no admin key is set, so nobody may.
+
+        Args:
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call("POST", "/models/reload", ModelsAnswer, {}, None, timeout_s=timeout_s)
+        )
+
+
+class DrawingsMethods:
+    """Pictures: the methods of `Drawings`."""
+
+    def _send(self, call: Call[Any]) -> Image.Image:
+        raise NotImplementedError
+
+    def reconstruct(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Reconstruct the image from the pose of one class capsule.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/reconstruct",
+                ReconstructAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def perturb(
+        self,
+        image: ImageLike,
+        dim: int,
+        delta: float,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Move one pose dimension and decode (paper, section 5.1).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dim: the pose dimension to move, below D.
+            delta: added to it; the paper shows -0.25 to 0.25.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/perturb",
+                PerturbAnswer,
+                {
+                    "dim": dim,
+                    "delta": delta,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def decode(
+        self,
+        poses: ArrayLike,
+        label: int,
+        *,
+        model: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Decode one or up to 256 poses of a class into images.
+
+        Args:
+            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
+            label: class of the poses.
+            model: a bundle of `GET /models`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/decode",
+                DecodeAnswer,
+                {"model": model},
+                with_poses(poses, label=label),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def sweep(
+        self,
+        image: ImageLike,
+        *,
+        dims: Sequence[int] | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        step: float | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Move each pose dimension step by step (paper, figure 4).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dims: repeatable, each below D and once; default: all.
+            start: first delta; by default `-0.25`.
+            stop: last delta; by default `0.25`.
+            step: between deltas; by default `0.05`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/sweep",
+                SweepAnswer,
+                {
+                    "dims": dims,
+                    "start": start,
+                    "stop": stop,
+                    "step": step,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def routing(
+        self,
+        image: ImageLike,
+        *,
+        detail: bool | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Trace routing: couplings, agreement, heat maps.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            detail: `false` leaves out arrays with a number for each input capsule (couplings,
+                logits and votes: half a megabyte for the paper's network) and maps of hidden
+                layers; by default `True`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/routing",
+                RoutingAnswer,
+                {
+                    "detail": detail,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def routing_off(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Ask again with routing switched off.
+
+        Presence from the same votes with uniform couplings, after one iteration, and without the
+        coupling bias, where the network has iterations and a bias. Only the last layer's routing
+        is
+        switched off. The network was trained with it: an answer that changes needed routing as
+        it was
+        learnt; it does not say that a network trained without would be wrong.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/routing-off",
+                RoutingOffAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def equivariance(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Transform an image step by step and encode each.
+
+        In an equivariant network the length stays and the pose changes.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/equivariance",
+                EquivarianceAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def occlusion(
+        self,
+        image: ImageLike,
+        *,
+        patch: int | None = None,
+        stride: int | None = None,
+        dim: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Hide the image patch by patch and encode each.
+
+        The ground is black where strokes are light, and the mean colour of a photograph. A patch
+        makes
+        edges that no training image had, and ink that is seen twice may be hidden without a
+        change:
+        the map shows what this network loses, not what the class is made of.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            patch: side of the patch, pixels of the network's image; by default a fifth of its
+                shorter side.
+            stride: pixels from place to place, at most `patch`; by default a third of it. There
+                are at most 256 places.
+            dim: the pose dimension that is watched, below D; by default the presence.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/occlusion",
+                OcclusionAnswer,
+                {
+                    "patch": patch,
+                    "stride": stride,
+                    "dim": dim,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def segment(
+        self,
+        image: ImageLike,
+        *,
+        count: int | Literal["auto"] | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Segment overlapping digits (paper, section 6).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: number of classes to return, longest capsules first. `auto` returns those that
+                are long and explain enough of the image beyond longer ones; perhaps none; by
+                default `2`.
+            model: a bundle for overlapping digits.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/segment",
+                SegmentAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def trajectory(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Follow the pose while the image turns, shifts or grows.
+
+        The path lies in the plane of the two directions along which the pose varies most in
+        these
+        steps: planes of other images or transforms are others. Straight is not right: it says
+        that the
+        transform is one direction of the pose, not that the presence stays.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/trajectory",
+                TrajectoryAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def rivals(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Decode every class's own capsule of one image.
+
+        Each from the votes of this image. The decoder has learnt poses of classes that are
+        there: what
+        it draws of a short capsule is faint, and its error says how little the class explains,
+        not how
+        near it came.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: classes, the most present first; by default `10`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/rivals",
+                RivalsAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def morph(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Draw what lies between the poses of two images of one class.
+
+        The direction of the pose goes along the great circle, its length linearly. Each frame is
+        encoded again: where the presence falls, the decoder draws what the encoder does not take
+        for
+        the class. No image is known to lie on the way.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            steps: frames, both ends included; by default `9`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/morph",
+                MorphAnswer,
+                {
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(first), read_image(second)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    def neighbours(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Find the training images whose pose is nearest.
+
+        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
+        from
+        them: the network does not compare images. Prototypes are medoids of the class's poses.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: training images, the nearest first; by default `6`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call(
+                "POST",
+                "/neighbours",
+                NeighboursAnswer,
+                {
+                    "count": count,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+
+class AsyncDrawingsMethods:
+    """Pictures: the methods of `AsyncDrawings`."""
+
+    async def _send(self, call: Call[Any]) -> Image.Image:
+        raise NotImplementedError
+
+    async def reconstruct(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Reconstruct the image from the pose of one class capsule.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/reconstruct",
+                ReconstructAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def perturb(
+        self,
+        image: ImageLike,
+        dim: int,
+        delta: float,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Move one pose dimension and decode (paper, section 5.1).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dim: the pose dimension to move, below D.
+            delta: added to it; the paper shows -0.25 to 0.25.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/perturb",
+                PerturbAnswer,
+                {
+                    "dim": dim,
+                    "delta": delta,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def decode(
+        self,
+        poses: ArrayLike,
+        label: int,
+        *,
+        model: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Decode one or up to 256 poses of a class into images.
+
+        Args:
+            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
+            label: class of the poses.
+            model: a bundle of `GET /models`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/decode",
+                DecodeAnswer,
+                {"model": model},
+                with_poses(poses, label=label),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def sweep(
+        self,
+        image: ImageLike,
+        *,
+        dims: Sequence[int] | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        step: float | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Move each pose dimension step by step (paper, figure 4).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dims: repeatable, each below D and once; default: all.
+            start: first delta; by default `-0.25`.
+            stop: last delta; by default `0.25`.
+            step: between deltas; by default `0.05`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/sweep",
+                SweepAnswer,
+                {
+                    "dims": dims,
+                    "start": start,
+                    "stop": stop,
+                    "step": step,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def routing(
+        self,
+        image: ImageLike,
+        *,
+        detail: bool | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Trace routing: couplings, agreement, heat maps.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            detail: `false` leaves out arrays with a number for each input capsule (couplings,
+                logits and votes: half a megabyte for the paper's network) and maps of hidden
+                layers; by default `True`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/routing",
+                RoutingAnswer,
+                {
+                    "detail": detail,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def routing_off(
+        self,
+        image: ImageLike,
+        *,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Ask again with routing switched off.
+
+        Presence from the same votes with uniform couplings, after one iteration, and without the
+        coupling bias, where the network has iterations and a bias. Only the last layer's routing
+        is
+        switched off. The network was trained with it: an answer that changes needed routing as
+        it was
+        learnt; it does not say that a network trained without would be wrong.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/routing-off",
+                RoutingOffAnswer,
+                {"target": target, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def equivariance(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Transform an image step by step and encode each.
+
+        In an equivariant network the length stays and the pose changes.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/equivariance",
+                EquivarianceAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def occlusion(
+        self,
+        image: ImageLike,
+        *,
+        patch: int | None = None,
+        stride: int | None = None,
+        dim: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Hide the image patch by patch and encode each.
+
+        The ground is black where strokes are light, and the mean colour of a photograph. A patch
+        makes
+        edges that no training image had, and ink that is seen twice may be hidden without a
+        change:
+        the map shows what this network loses, not what the class is made of.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            patch: side of the patch, pixels of the network's image; by default a fifth of its
+                shorter side.
+            stride: pixels from place to place, at most `patch`; by default a third of it. There
+                are at most 256 places.
+            dim: the pose dimension that is watched, below D; by default the presence.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/occlusion",
+                OcclusionAnswer,
+                {
+                    "patch": patch,
+                    "stride": stride,
+                    "dim": dim,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def segment(
+        self,
+        image: ImageLike,
+        *,
+        count: int | Literal["auto"] | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Segment overlapping digits (paper, section 6).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: number of classes to return, longest capsules first. `auto` returns those that
+                are long and explain enough of the image beyond longer ones; perhaps none; by
+                default `2`.
+            model: a bundle for overlapping digits.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/segment",
+                SegmentAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def trajectory(
+        self,
+        image: ImageLike,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Follow the pose while the image turns, shifts or grows.
+
+        The path lies in the plane of the two directions along which the pose varies most in
+        these
+        steps: planes of other images or transforms are others. Straight is not right: it says
+        that the
+        transform is one direction of the pose, not that the presence stays.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/trajectory",
+                TrajectoryAnswer,
+                {
+                    "transform": transform,
+                    "start": start,
+                    "stop": stop,
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def rivals(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Decode every class's own capsule of one image.
+
+        Each from the votes of this image. The decoder has learnt poses of classes that are
+        there: what
+        it draws of a short capsule is faint, and its error says how little the class explains,
+        not how
+        near it came.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: classes, the most present first; by default `10`.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/rivals",
+                RivalsAnswer,
+                {"count": count, "model": model, "fit": fit, "polarity": polarity},
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def morph(
+        self,
+        first: ImageLike,
+        second: ImageLike,
+        *,
+        steps: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Draw what lies between the poses of two images of one class.
+
+        The direction of the pose goes along the great circle, its length linearly. Each frame is
+        encoded again: where the presence falls, the decoder draws what the encoder does not take
+        for
+        the class. No image is known to lie on the way.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            steps: frames, both ends included; by default `9`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/morph",
+                MorphAnswer,
+                {
+                    "steps": steps,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(first), read_image(second)),
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def neighbours(
+        self,
+        image: ImageLike,
+        *,
+        count: int | None = None,
+        target: int | None = None,
+        model: str | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+        timeout_s: float | None = None,
+    ) -> Image.Image:
+        """Find the training images whose pose is nearest.
+
+        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
+        from
+        them: the network does not compare images. Prototypes are medoids of the class's poses.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: training images, the nearest first; by default `6`.
+            target: a label; by default the longest capsule's.
+            model: a bundle of `GET /models`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call(
+                "POST",
+                "/neighbours",
+                NeighboursAnswer,
+                {
+                    "count": count,
+                    "target": target,
+                    "model": model,
+                    "fit": fit,
+                    "polarity": polarity,
+                },
+                with_images(read_image(image)),
+                timeout_s=timeout_s,
+            )
+        )

@@ -1,0 +1,153 @@
+"""A command for each method that answers with numbers and a picture, made from its signature."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType, NoneType
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+
+import typer
+from numpy.typing import ArrayLike
+from PIL import Image
+
+from capsnet.answers import Answer
+from capsnet.client import CapsNet
+from capsnet.command import display
+from capsnet.command.display import STDOUT
+from capsnet.command.session import REQUIRED, Option, asking, described
+from capsnet.images import ImageLike
+
+Draw: TypeAlias = Callable[[], Image.Image]
+"""Gives what the service draws of the answer."""
+Show: TypeAlias = Callable[[Any, Draw], None]
+
+Picture = Annotated[Path, typer.Argument(help="A picture; -: stdin.")]
+Numbers = Annotated[Path, typer.Argument(help="A file of JSON; -: stdin.")]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="A bundle; see `models`.")]
+Scale = Annotated[int | None, typer.Option(help="Of -o: each pixel becomes SCALE x SCALE.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One line of JSON, for scripts.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the picture; -: a PNG to stdout.")
+]
+_SHARED: dict[str, Option] = {
+    "scale": (Scale, None),
+    "as_json": (AsJson, False),
+    "output": (Output, None),
+}
+_FORMER = {"dims": "--dim", "start": "--from", "stop": "--to"}
+"""Options of the last release, which this one still takes."""
+_DEFAULTS = {("routing", "detail"): False}
+"""Of options; others are the service's."""
+
+
+def add_views(app: typer.Typer, generated: ModuleType, shows: dict[str, Show], show: Show) -> None:
+    """Add the commands.
+
+    Args:
+        app: gets them.
+        generated: what `make generate` wrote.
+        shows: displays by hand, by method.
+        show: that of all others.
+    """
+    for name in vars(generated.DrawingsMethods):
+        if not name.startswith("_"):
+            command = _view_command(name, generated, shows.get(name, show))
+            app.command(name.replace("_", "-"))(command)
+
+
+def read(path: Path) -> bytes:
+    """A file, or standard input."""
+    return sys.stdin.buffer.read() if path == STDOUT else path.read_bytes()
+
+
+def check_either(*, as_json: bool, output: Path | None) -> None:
+    """Refuse both.
+
+    Raises:
+        typer.BadParameter: both are given.
+    """
+    if as_json and output:
+        raise typer.BadParameter("--json and --output exclude each other")
+
+
+def _view_command(name: str, generated: ModuleType, show: Show) -> Callable[..., None]:
+    method = getattr(generated.CapsNetMethods, name)
+    kinds = get_type_hints(method)
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    files = {one.name: kinds[one.name] for one in parameters if _is_file(kinds[one.name])}
+    options = {
+        one.name: _option(name, one, kinds[one.name], method, generated.LIMITS)
+        for one in parameters
+        if one.name not in files and one.name != "timeout_s"
+    }
+
+    def command(
+        client: CapsNet, *, scale: int | None, as_json: bool, output: Path | None, **given: Any
+    ) -> None:
+        check_either(as_json=as_json, output=output)
+        contents = [_read_as(kind, given.pop(file)) for file, kind in files.items()]
+        draw = partial(getattr(client.draw(scale), name), *contents, **given)
+        if output:
+            display.write_image(draw(), output)
+            return
+        answer: Answer = getattr(client, name)(*contents, **given)
+        if as_json:
+            display.write_json(answer.to_dict())
+        else:
+            show(answer, draw)
+
+    arguments: dict[str, Option] = {
+        file: (Picture if kind == ImageLike else Numbers, REQUIRED) for file, kind in files.items()
+    }
+    text = (inspect.getdoc(method) or "").partition("\n\nArgs:")[0]
+    first: dict[str, Option] = {"client": (CapsNet, REQUIRED)}
+    return asking(described(command, name, text, first, arguments, options, _SHARED))
+
+
+def _is_file(kind: Any) -> bool:
+    return kind in (ImageLike, ArrayLike)
+
+
+def _read_as(kind: Any, path: Path) -> Any:
+    content = read(path)
+    return content if kind == ImageLike else json.loads(content)
+
+
+def _option(view: str, parameter: inspect.Parameter, kind: Any, method: Any, limits: Any) -> Option:
+    """What typer makes an option of: the parameter's type, text and limits."""
+    name = parameter.name
+    if name == "model":
+        return Model, None
+    texts = dict(re.findall(r"^ {4}(\w+): ((?:.+\n?)(?: {8}.+\n?)*)", _args(method), re.MULTILINE))
+    text = " ".join(texts[name].split())
+    flags = [f"--{name.replace('_', '-')}", *([_FORMER[name]] if name in _FORMER else [])]
+    least, most = limits.get(view, {}).get(name, (None, None))
+    plain = _plain(kind)
+    if plain is bool:
+        flags, least, most = [], None, None
+    default = parameter.default
+    default = _DEFAULTS.get((view, name), REQUIRED if default is parameter.empty else default)
+    text = text[0].upper() + text[1:]
+    option = typer.Option(*flags, min=least, max=most, help=text)
+    is_required = parameter.default is parameter.empty
+    return Annotated[plain if is_required else plain | None, option], default
+
+
+def _args(method: Any) -> str:
+    return (inspect.getdoc(method) or "").partition("Args:\n")[2]
+
+
+def _plain(kind: Any) -> Any:
+    """The type as typer knows it: no None, lists, and text where there are several."""
+    kinds = [one for one in get_args(kind) if one is not NoneType]
+    if get_origin(kind) is Literal or not kinds:
+        return kind
+    if get_origin(kind) in (list, Sequence):
+        return list[kinds[0]]  # type: ignore[valid-type]
+    return _plain(kinds[0]) if len(kinds) == 1 else str

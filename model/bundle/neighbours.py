@@ -1,0 +1,119 @@
+"""Training images by the poses of their classes: what `/neighbours` compares an image with.
+
+`model.interpret.neighbours` compares; `training.neighbours` makes the file.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Bytes = NDArray[np.uint8]
+Rows = NDArray[np.int64]
+_FIELDS = ("poses", "labels", "images", "whitening", "sheet")
+
+
+@dataclass(frozen=True, eq=False)
+class PoseGallery:
+    """M poses of training images, and perhaps the images themselves.
+
+    Raises:
+        ValueError: the sizes of the arrays do not go together, or a number is not finite.
+    """
+
+    poses: NDArray[np.float16]
+    """(M, D), each of one class capsule of an image."""
+    labels: NDArray[np.integer]
+    """(M,), of the classes."""
+    images: NDArray[np.integer]
+    """(M,): which image of the sheet. A pair of digits has two poses."""
+    whitening: NDArray[np.float16]
+    """(K, D, D): W of each class, with W W^T the inverse of the covariance of its poses."""
+    sheet: Bytes
+    """A WebP file with all images side by side, row by row; empty where there are none."""
+
+    def __post_init__(self) -> None:
+        count, dim = self.poses.shape if self.poses.ndim == 2 else (0, 0)
+        if not count or {self.labels.shape, self.images.shape} != {(count,)}:
+            raise ValueError("poses (M, D), labels (M,) and images (M,) do not go together")
+        if self.whitening.shape[1:] != (dim, dim) or self.sheet.ndim != 1:
+            raise ValueError("whitening is not (K, D, D), or the sheet no file")
+        if not (np.isfinite(self.poses).all() and np.isfinite(self.whitening).all()):
+            raise ValueError("a number is not finite")
+        if self.labels.min() < 0 or self.labels.max() >= len(self.whitening):
+            raise ValueError("there is a label of no class")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                found = [arrays[name] for name in _FIELDS]
+        except (BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"it is no .npz file of {', '.join(_FIELDS)}") from error
+        return cls(*found)
+
+    def save(self, file: BinaryIO) -> None:
+        """Write an .npz file."""
+        np.savez_compressed(file, **{name: getattr(self, name) for name in _FIELDS})
+
+    def of_class(self, label: int) -> Rows:
+        """Which poses are of a class."""
+        return np.flatnonzero(self.labels == label)
+
+    def thumbnails(self, rows: Rows, image_shape: tuple[int, int, int]) -> Bytes:
+        """The images (N, C, H, W) of some poses; the sheet has some."""
+        channels, height, width = image_shape
+        with Image.open(io.BytesIO(self.sheet.tobytes()), formats=["WEBP"]) as file:
+            pixels = np.asarray(file.convert("L" if channels == 1 else "RGB"))
+        columns = pixels.shape[1] // width
+        tiles = [
+            pixels[
+                (image // columns) * height : (image // columns + 1) * height,
+                (image % columns) * width : (image % columns + 1) * width,
+            ]
+            for image in self.images[rows].tolist()
+        ]
+        stacked = np.stack(tiles).reshape(len(tiles), height, width, channels)
+        return np.asarray(stacked.transpose(0, 3, 1, 2))
+
+
+@dataclass(frozen=True)
+class NeighbourImages:
+    """What a manifest says of the training images in a bundle."""
+
+    images: str
+    """Which they are, in words."""
+    licence: str
+    """Of the images; empty where none is known: then the bundle has their poses alone."""
+    source: str
+    gallery: PoseGallery | None = field(default=None, compare=False, repr=False)
+    """Not in the manifest, but in a file of its own."""
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave.
+
+        Raises:
+            TypeError: a key is unknown or missing, or a value no text.
+        """
+        if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
+            raise TypeError("what is said of neighbours is an object of texts")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the manifest holds: all but the gallery."""
+        values = asdict(replace(self, gallery=None))
+        del values["gallery"]
+        return values

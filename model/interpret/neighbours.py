@@ -1,0 +1,111 @@
+"""What does it look like to the network? Training images whose pose is nearest, and prototypes.
+
+Poses are compared after whitening, so that each direction counts by how much the poses of the class
+vary along it: the Euclidean distance is then Mahalanobis's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.preprocess import Floats
+
+Doubles = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+class Nearest(NamedTuple):
+    """Training images of a class, the nearest pose first."""
+
+    rows: Rows
+    """(M,): of all poses of the class."""
+    distances: Doubles
+    """(M,), rising, in standard deviations of the class's poses."""
+
+
+class Prototypes(NamedTuple):
+    """Medoids: training images of a class that stand for its others, the largest group first."""
+
+    rows: Rows
+    """(M,): of all poses of the class."""
+    shares: Doubles
+    """(M,): of the class's images, those to which this medoid is the nearest."""
+
+
+def find_nearest(pose: Floats, poses: Floats, whitening: Floats, count: int) -> Nearest:
+    """The poses nearest to one pose.
+
+    Args:
+        pose: (D,).
+        poses: (N, D), of the same class.
+        whitening: (D, D): W, with W W^T the inverse of their covariance.
+        count: at most so many.
+    """
+    away = (poses.astype(np.float64) - pose) @ whitening.astype(np.float64)
+    distances = np.linalg.norm(away, axis=1)
+    rows = np.argsort(distances, kind="stable")[:count]
+    return Nearest(rows, distances[rows])
+
+
+def measure_all(poses: Floats, whitening: Floats) -> Doubles:
+    """Distances (N, N) between all whitened poses (N, D)."""
+    white = poses.astype(np.float64) @ whitening.astype(np.float64)
+    return np.asarray(np.linalg.norm(white[:, None] - white[None], axis=2))
+
+
+def typical_distance(distances: Doubles) -> float:
+    """The median, over N poses, of the distance to the nearest other one, from distances (N, N).
+
+    None has another if it is alone: then this is zero.
+    """
+    if len(distances) < 2:
+        return 0.0
+    return float(np.median((distances + np.diag([np.inf] * len(distances))).min(axis=1)))
+
+
+def find_prototypes(distances: Doubles, count: int) -> Prototypes:
+    """Medoids of the poses whose distances (N, N) these are, at most `count` of them.
+
+    They are added one by one, each where it lowers the sum of the distances to the nearest medoid
+    most (Kaufman and Rousseeuw 1990, "Finding Groups in Data", chapter 2: BUILD), and then
+    exchanged for others of their groups while that lowers it further.
+    """
+    rows: list[int] = []
+    nearest = np.full(len(distances), np.inf)
+    for _ in range(min(count, len(distances))):
+        sums = np.minimum(nearest[None], distances).sum(axis=1)
+        sums[rows] = np.inf
+        rows.append(int(sums.argmin()))
+        nearest = np.minimum(nearest, distances[rows[-1]])
+    total = np.inf
+    while (lower := float(distances[rows].min(axis=0).sum())) < total - 1e-9:
+        total = lower
+        groups = distances[rows].argmin(axis=0)
+        for place in range(len(rows)):
+            members = np.flatnonzero(groups == place)
+            if len(members):
+                within = distances[np.ix_(members, members)].sum(axis=0)
+                rows[place] = int(members[within.argmin()])
+    groups = distances[rows].argmin(axis=0)
+    shares = np.bincount(groups, minlength=len(rows)) / len(distances)
+    order = np.argsort(-shares, kind="stable")
+    return Prototypes(np.asarray(rows)[order], shares[order])
+
+
+def fit_whitening(poses: Floats, others: Doubles) -> Doubles:
+    """W (D, D), with W W^T the inverse of the covariance of one class's poses (N, D).
+
+    Few poses know little of it: the covariance is mixed with that of all classes, which weighs as
+    much as D poses, and no direction has less than a thousandth of the mean variance.
+
+    Args:
+        others: (D, D), the mean covariance within all classes.
+    """
+    count, dim = poses.shape
+    own = np.cov(poses.astype(np.float64), rowvar=False, bias=True) if count > 1 else others
+    mixed = (count * own + dim * others) / (count + dim)
+    ridge = 1e-3 * mixed.diagonal().mean() + 1e-12
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(mixed + ridge * np.eye(dim))).T)

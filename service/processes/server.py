@@ -1,0 +1,161 @@
+"""uvicorn's server in a worker: how it begins, drains and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from service.http.protocol import Http1
+from service.processes.status import FOLDER
+from service.processes.watchdog import Watchdog
+from service.settings import Settings
+
+log = logging.getLogger(__name__)
+KEEP_ALIVE_S = 75
+"""How long an idle connection is kept: longer than any `Retry-After`, and than load balancers keep
+theirs. Who comes back then does not send a request into a connection that is closing."""
+_NO_DESCRIPTOR_S = 1.0
+"""Before a worker without descriptors accepts again."""
+
+
+class Server(uvicorn.Server):
+    """Accepts requests for the grace period of a drain, and ends its process.
+
+    Args:
+        app: what it serves.
+        settings: of this process.
+        tell: tells the supervisor why this process ends.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings, tell: Callable[[str], None]) -> None:
+        config = uvicorn.Config(
+            app,
+            http=partial(Http1, upload_timeout_s=settings.upload_timeout_s),  # type: ignore[arg-type]
+            ws="none",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=settings.drain_timeout_s,
+            timeout_keep_alive=KEEP_ALIVE_S,
+        )
+        super().__init__(config)
+        self._settings, self._tell = settings, tell
+        self._app, self._health = app, app.state.health
+        self._listeners: list[socket.socket] = []
+        self._accepting: set[asyncio.Task[None]] = set()
+        self._end_at = float("inf")
+        self._is_orphan = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests can be answered."""
+        can_answer: bool = self._health.can_answer
+        return can_answer
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until there is a reason to stop, and end the process, whatever its threads do."""
+        await super().serve(sockets)
+        failure = self._health.failure
+        if failure:
+            self._tell(failure)
+        if self._is_orphan:  # nobody else removes what the supervisor has left
+            shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1 if failure else 0)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take signals, which the supervisor blocked, and accept.
+
+        uvloop would accept and drop connections where no descriptor is left.
+        """
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
+        Watchdog(
+            asyncio.get_running_loop(),
+            self._health,
+            heartbeat_timeout_s=self._settings.heartbeat_timeout_s,
+            tell=self._tell,
+            leave=self._leave,
+        ).start()
+        await super().startup(sockets=[])
+        self._listeners = sockets or []
+        for listener in self._listeners:
+            listener.setblocking(False)
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Accept requests for the grace period, then end."""
+        del sig, frame
+        self._health.draining = self._health.closing = True
+        self._end_at = min(self._end_at, time.monotonic() + self._settings.drain_grace_s)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to stop, asked ten times a second."""
+        is_over = self._health.failure or time.monotonic() >= self._end_at
+        return bool(is_over) or await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the port and finish what was accepted, over HTTP and gRPC within the same time."""
+        self._health.closing = True
+        self._app.state.ending.set()
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+            while not self._health.failure and self._accept(listener):
+                pass  # the last worker that closes the port would reset what waits
+            listener.close()
+        await asyncio.gather(*self._accepting)
+        await super().shutdown(sockets)
+
+    def _accept(self, listener: socket.socket) -> bool:
+        """Accept a connection; whether one waited."""
+        loop = asyncio.get_running_loop()
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:  # another worker was faster
+            return False
+        except OSError as error:  # no descriptor is left
+            log.warning("no connection accepted: %s", error)
+            if loop.remove_reader(listener):
+                loop.call_later(_NO_DESCRIPTOR_S, self._resume, listener)
+            return False
+        connection.setblocking(False)
+        task = loop.create_task(self._begin(connection))
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+        return True
+
+    def _resume(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        """Serve a connection."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(self._make_protocol, connection)
+        except OSError:  # its client is gone
+            connection.close()
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+
+    def _leave(self) -> None:
+        """Drain without grace, because the supervisor is gone."""
+        self._is_orphan = self._health.draining = self._health.closing = True
+        self._end_at = 0.0

@@ -1,0 +1,113 @@
+"""Copies of the bundles and keys in the service's own folder, which nobody changes."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from model.bundle import MANIFEST
+from service.processes.status import replace_text
+from service.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class LockHeld(Exception):
+    """Another worker makes a copy."""
+
+
+class Snapshots:
+    """Copies, each named by a digest of what it holds, and which of them is served."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._current = folder / "current"
+        self._snapshots = folder / "snapshots"
+        self._snapshots.mkdir(exist_ok=True)
+
+    @property
+    def current(self) -> str | None:
+        """The digest of the copy that all workers are to serve; None before there is one."""
+        try:
+            return self._current.read_text()
+        except FileNotFoundError:
+            return None
+
+    def bundles(self, digest: str) -> Path:
+        """The folder of a copy's bundles."""
+        return self._snapshots / digest / "bundles"
+
+    def keys(self, digest: str) -> str:
+        """The digests of a copy's keys."""
+        return (self._snapshots / digest / "keys.json").read_text()
+
+    def take(self, settings: Settings, keys: str) -> str:
+        """Copy what is on disk now; the digest of the copy.
+
+        Raises:
+            OSError: it cannot be read, or there is no room.
+        """
+        for path in self._folder.glob("copy-*"):  # of a worker that was killed
+            shutil.rmtree(path)
+        copy = Path(tempfile.mkdtemp(dir=self._folder, prefix="copy-"))
+        (copy / "keys.json").write_text(keys)
+        named = [settings.bundles / name for name in settings.models]
+        manifests = settings.bundles.glob(f"[!.]*/{MANIFEST}")
+        for path in named or [manifest.parent for manifest in manifests]:
+            if path.is_dir():  # else loading says so
+                shutil.copytree(path, copy / "bundles" / path.name, copy_function=_copy)
+        digest = _digest(copy)
+        if (self._snapshots / digest).exists():
+            shutil.rmtree(copy)
+        else:
+            copy.rename(self._snapshots / digest)
+        return digest
+
+    def use(self, digest: str) -> None:
+        """Have all workers serve a copy, and remove all but this and the one before."""
+        kept = {digest, self.current}
+        replace_text(self._current, digest)
+        for path in self._snapshots.iterdir():
+            if path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def discard(self, digest: str) -> None:
+        """Remove a copy that was refused."""
+        if digest and digest != self.current:
+            shutil.rmtree(self._snapshots / digest, ignore_errors=True)
+
+    @contextmanager
+    def lock(self, *, wait: bool) -> Iterator[None]:
+        """Keep other workers from making a copy; the end of this process ends that too.
+
+        Raises:
+            LockHeld: another makes one, unless this is to wait.
+        """
+        with (self._folder / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError as error:
+                raise LockHeld from error
+            yield
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file's content; a link is followed, and a pipe is read when it is written."""
+    with open(source, "rb") as reading, open(target, "wb") as writing:  # noqa: PTH123
+        shutil.copyfileobj(reading, writing)
+
+
+def _digest(folder: Path) -> str:
+    """Of the names and contents of all files below a folder."""
+    whole = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        whole.update(f"{path.relative_to(folder)}\0".encode() + content)
+    return whole.hexdigest()[:16]

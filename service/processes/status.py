@@ -1,0 +1,94 @@
+"""What the processes of one service tell each other, in files of a folder of its own."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable: the folder, in which the processes keep their metrics too."""
+
+
+class Serving(NamedTuple):
+    """A worker that can answer."""
+
+    pid: int
+    digest: str
+    """Of the bundles that it answers with."""
+
+
+class Counts(NamedTuple):
+    """Workers and what became of them."""
+
+    wanted: int
+    """Workers that the settings ask for."""
+    ready: int
+    """Workers that can answer."""
+    restarted: int
+    """Workers that were started in place of another."""
+    killed: int
+    """Of those others, the ones that hung."""
+
+
+class Status:
+    """Files named by worker slot; a worker that takes the place of another has its slot."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.folder = folder
+        self._workers = workers
+
+    def report(self, slot: int, digest: str) -> None:
+        """Say that this worker answers with some bundles."""
+        replace_text(self.folder / f"serving-{slot}", f"{os.getpid()} {digest}")
+
+    def clear(self, slot: int) -> None:
+        """Remove what a worker that has ended left there; its counters stay."""
+        for pattern in (f"serving-{slot}", f"gauge_live*_{slot}.db"):
+            for path in self.folder.glob(pattern):
+                path.unlink()
+
+    @property
+    def serving(self) -> list[Serving]:
+        """The workers that can answer."""
+        workers = []
+        for slot in range(self._workers):
+            with suppress(FileNotFoundError):
+                pid, digest = (self.folder / f"serving-{slot}").read_text().split()
+                workers.append(Serving(int(pid), digest))
+        return workers
+
+    def count_ends(self, restarted: int, killed: int) -> None:
+        """Say how many workers were started in place of another, and how many of these hung."""
+        replace_text(self.folder / "ends", f"{restarted} {killed}")
+
+    @property
+    def counts(self) -> Counts:
+        """For the metrics."""
+        ends = self.folder / "ends"
+        restarted, killed = map(int, ends.read_text().split()) if ends.exists() else (0, 0)
+        return Counts(self._workers, len(self.serving), restarted, killed)
+
+    def request_reload(self) -> None:
+        """Have one worker reload the bundles for all."""
+        (self.folder / "reload").touch()
+
+    @property
+    def wants_reload(self) -> bool:
+        """Whether a reload was requested."""
+        return (self.folder / "reload").exists()
+
+    def take_request(self) -> bool:
+        """Whether a reload was requested that no other worker has taken."""
+        with suppress(FileNotFoundError):
+            (self.folder / "reload").unlink()
+            return True
+        return False
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file that others read: all of it or nothing."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text)
+    part.replace(path)

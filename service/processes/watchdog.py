@@ -1,0 +1,73 @@
+"""Ends a worker that hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service.health import Health
+
+HUNG = 80
+"""Exit code of a worker that its watchdog ended."""
+_TICK_S = 1.0
+
+
+class Watchdog(threading.Thread):
+    """Ends this process if its event loop does not turn or an inference takes too long.
+
+    Seconds are counted in ticks of this thread: a machine that was frozen is no reason to end.
+
+    Args:
+        loop: the event loop.
+        health: of this process.
+        heartbeat_timeout_s: within which the loop has to turn.
+        tell: tells the supervisor why this process ends.
+        leave: called on the event loop if the supervisor is gone.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        health: Health,
+        *,
+        heartbeat_timeout_s: float,
+        tell: Callable[[str], None],
+        leave: Callable[[], None],
+    ) -> None:
+        super().__init__(name="watchdog", daemon=True)
+        self._loop, self._health = loop, health
+        self._heartbeat_timeout_s = heartbeat_timeout_s
+        self._tell, self._leave = tell, leave
+        self._silent_s = self._running_s = 0.0
+
+    def run(self) -> None:
+        """Check once a second."""
+        parent = multiprocessing.parent_process()
+        while True:
+            time.sleep(_TICK_S)
+            self._silent_s += _TICK_S
+            runs_since_last_tick = self._health.running_s > _TICK_S
+            self._running_s = self._running_s + _TICK_S if runs_since_last_tick else 0.0
+            if self._silent_s > self._heartbeat_timeout_s:
+                self._end(f"its event loop has not turned for {self._heartbeat_timeout_s:g} s")
+            if self._running_s > self._health.batch_limit_s:
+                self._end(f"an inference takes longer than {self._health.batch_limit_s:g} s")
+            with suppress(RuntimeError):  # the loop has ended, and this process hangs if it goes on
+                self._loop.call_soon_threadsafe(self._turn)
+                if parent and not parent.is_alive():
+                    self._loop.call_soon_threadsafe(self._leave)
+
+    def _turn(self) -> None:
+        self._silent_s = 0.0
+
+    def _end(self, reason: str) -> None:
+        """End at once, without a word in the log: its lock may be held."""
+        self._tell(reason)
+        os._exit(HUNG)

@@ -1,0 +1,40 @@
+/** Routing switched off: what the same votes say with other couplings. */
+
+import { recall, remember } from "./address.js";
+import { ask, upload } from "./api.js";
+import { make } from "./dom.js";
+import { latest } from "./latest.js";
+import { stillBars } from "./lengths.js";
+import { complain } from "./notice.js";
+
+/**
+ * A switch, and bars for each kind of couplings while it is off.
+ *
+ * @param {any} model
+ * @param {Blob} picture
+ * @returns {HTMLElement}
+ */
+export function routingSwitch(model, picture) {
+  const box = make("input", { type: "checkbox", role: "switch", checked: recall("routing") !== "off" });
+  const answer = make("div", { class: "switched", "aria-live": "polite" });
+  const fill = latest(async (_, wanted) => {
+    if (box.checked) return answer.replaceChildren();
+    const off = await ask("/routing-off", { query: { model: model.name }, body: upload(picture), wanted });
+    answer.replaceChildren(...variants(model, off));
+  }, complain);
+  box.addEventListener("change", () => {
+    remember({ routing: box.checked ? null : "off" });
+    fill();
+  });
+  fill();
+  return make("div", { class: "switch" }, make("label", {}, box, " routing"), answer);
+}
+
+function variants(model, { variants: all, changed }) {
+  const said = all.map(({ title, class_names: names }) => `${title}: ${names.join(" and ")}`).join("; ");
+  const end = changed ? "The answer changes" : "The answer stays";
+  const figures = all.map(({ title, labels, lengths }) =>
+    make("figure", {}, make("figcaption", {}, title), stillBars(model, { labels, lengths })),
+  );
+  return [make("p", { class: "lead" }, `${end}: ${said}.`), make("div", { class: "variants" }, ...figures)];
+}

@@ -1,0 +1,79 @@
+"""What a module of this package ends in: the declaration of its view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from service.errors import (
+    Busy,
+    MalformedRequest,
+    NotOffered,
+    Problem,
+    TooLarge,
+    UnknownModel,
+    UnreadablePicture,
+    UnsupportedFormat,
+    UploadTimeout,
+)
+from service.http.openapi import image_body
+from service.http.route import Handler, Route
+
+BODY_PROBLEMS = (MalformedRequest, UploadTimeout, TooLarge, UnsupportedFormat, Busy)
+"""What can be wrong with any request body."""
+IMAGE_PROBLEMS = (*BODY_PROBLEMS, UnreadablePicture)
+"""What can be wrong with a body of images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A route that looks into a network. Admission, document and what follows from it read this.
+
+    Args:
+        path: of the route.
+        handler: answers; its docstring is summary and description, its annotations are query and
+            answer: see `Route`.
+        most_rows: what the most expensive request admits; a function of the most images of a
+            request where it depends on that.
+        tag: the group in the document.
+        problems: what the handler raises, beside what can be wrong with its body.
+        images: how many images it takes, at least and at most; None for as many as the settings
+            allow.
+        example: the path of an image to try it on.
+        body: of the OpenAPI operation, if it takes other things than images.
+        former_path: of an earlier release, which this one still answers.
+    """
+
+    path: str
+    handler: Handler
+    most_rows: int | Callable[[int], int]
+    tag: str = "interpret"
+    problems: tuple[type[Problem], ...] = (UnknownModel, NotOffered)
+    images: tuple[int, int | None] = (1, 1)
+    example: str = "/samples/7.png"
+    body: dict[str, Any] | None = None
+    former_path: str | None = None
+
+    def rows(self, max_images: int) -> int:
+        """What the most expensive request admits where a request may have so many images."""
+        return self.most_rows(max_images) if callable(self.most_rows) else self.most_rows
+
+    def routes(self, max_images: int, **options: Any) -> Iterator[Route]:
+        """The route where a request may have so many images, and that of its former path."""
+        least, most = self.images
+        body = self.body or image_body(least=least, most=most or max_images, example=self.example)
+        route = partial(
+            Route,
+            "POST",
+            handler=self.handler,
+            most_rows=self.rows(max_images),
+            problems=(*(BODY_PROBLEMS if self.body else IMAGE_PROBLEMS), *self.problems),
+            openapi=body,
+            tags=[self.tag],
+            **options,
+        )
+        yield route(path=self.path)
+        if self.former_path:
+            yield route(path=self.former_path, include_in_schema=False)

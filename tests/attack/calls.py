@@ -1,0 +1,329 @@
+"""Attacks on the gRPC port, which has keys; whoever calls well meanwhile is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import cycle
+from typing import Any
+
+import grpc
+
+from service.api.v2.messages import messages
+from tests.attack.cases import Site, addresses, attack
+from tests.attack.heads import SEVEN
+from tests.attack.http2 import METHOD, RST_STREAM, Http2, frame, head, message
+from tests.attack.wire import CLOSED, Connection, Target
+
+LABEL, WRONG = "label", "wrong label"
+"""Of calls beside an attack: their answer, or another one."""
+BESIDE = frozenset({LABEL})
+REFUSED = ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED", "UNIMPLEMENTED")
+ENDED, STILL_OPEN = "ended", "still open"
+_OWN = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+"""Options of a client with a connection of its own."""
+_PERIOD_S = 0.2
+_PATIENCE_S = 20.0
+_SLOW_S = 2.0
+Metadata = tuple[tuple[str, str], ...]
+Calls = Sequence[tuple[bytes, Metadata]]
+"""Serialised messages and the metadata that they are sent with."""
+
+
+def _classify(image: bytes = SEVEN) -> Any:
+    known = messages()
+    tensor = known["InferInputTensor"](name="image", datatype="BYTES", shape=[1])
+    tensor.contents.bytes_contents.append(image)
+    label = known["InferRequestedOutputTensor"](name="label")
+    return known["ModelInferRequest"](model_name="mnist", inputs=[tensor], outputs=[label])
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field with a length, of a protobuf message."""
+    rest, size = len(content), bytearray()
+    while rest >= 128:
+        size.append(rest % 128 | 128)
+        rest //= 128
+    return bytes([number << 3 | 2, *size, rest]) + content
+
+
+NAMED = _field(1, b"mnist")
+EMPTY_INPUTS = NAMED + b"\x2a\0" * 1_000_000
+"""2 MB of inputs without a name."""
+UNSET_PARAMETER = NAMED + _field(4, b"\x0a\1x\x12\0")
+
+
+async def _call(site: Site, channel: grpc.aio.Channel, content: bytes, metadata: Metadata) -> None:
+    infer = channel.unary_unary(METHOD)
+    try:
+        await infer(content, metadata=metadata, timeout=_PATIENCE_S)
+        site.outcomes["OK"] += 1
+    except grpc.aio.AioRpcError as error:
+        site.outcomes[error.code().name] += 1
+
+
+@asynccontextmanager
+async def _beside(site: Site) -> AsyncIterator[Metadata]:
+    """Within it a client calls five times a second; gives the metadata with the client's key."""
+    key = (("x-api-key", site.service.target.key),)
+    content, over = _classify().SerializeToString(), asyncio.Event()
+
+    async def ask(infer: Any) -> None:
+        began = time.monotonic()
+        try:
+            answer = await infer(content, metadata=key, timeout=_PATIENCE_S)
+        except grpc.aio.AioRpcError as error:
+            site.outcomes[f"beside: {error.code().name} {error.details()}"] += 1
+            return
+        read = messages()["ModelInferResponse"].FromString(answer)
+        site.outcomes[LABEL if read.raw_output_contents[0][:1] == b"\7" else WRONG] += 1
+        if time.monotonic() - began > _SLOW_S:
+            site.outcomes["beside: slow"] += 1
+
+    async def repeat() -> None:
+        address = site.service.grpc_address
+        async with grpc.aio.insecure_channel(address, options=_OWN) as channel:
+            infer, asked = channel.unary_unary(METHOD), set()
+            while not over.is_set():
+                asked.add(asyncio.ensure_future(ask(infer)))
+                await asyncio.sleep(_PERIOD_S)
+            await asyncio.gather(*asked)
+
+    repeating = asyncio.ensure_future(repeat())
+    try:
+        yield key
+    finally:
+        over.set()
+        await repeating
+
+
+async def _flood(
+    site: Site,
+    calls: Calls,
+    *,
+    clients: int = 4,
+    compression: grpc.Compression = grpc.Compression.NoCompression,
+) -> None:
+    """Have so many clients make the calls in turn until the deadline."""
+    until = time.monotonic() + site.seconds
+
+    async def repeat(first: int) -> None:
+        async with grpc.aio.insecure_channel(
+            site.service.grpc_address, options=_OWN, compression=compression
+        ) as channel:
+            for content, metadata in cycle([*calls[first:], *calls[:first]]):
+                await _call(site, channel, content, metadata)
+                await asyncio.sleep(0.1)
+                if time.monotonic() > until:
+                    return
+
+    await asyncio.gather(*(repeat(number % len(calls)) for number in range(clients)))
+
+
+@attack(
+    "gRPC: a million empty inputs",
+    door="grpc",
+    allowed=("UNAUTHENTICATED", "INVALID_ARGUMENT", *BESIDE),
+    required=BESIDE,
+    short=True,
+)
+async def empty_inputs(site: Site) -> None:
+    """2 MB, without a key and with one."""
+    async with _beside(site) as key:
+        await _flood(site, [(EMPTY_INPUTS, ()), (EMPTY_INPUTS, ()), (EMPTY_INPUTS, key)])
+
+
+@attack(
+    "gRPC: the same in 3 KB of gzip",
+    door="grpc",
+    allowed=("UNAUTHENTICATED", "UNIMPLEMENTED", *BESIDE),
+    required=BESIDE,
+    short=True,
+)
+async def compressed_inputs(site: Site) -> None:
+    """Without a key and with one."""
+    async with _beside(site) as key:
+        calls: Calls = [(EMPTY_INPUTS, ()), (EMPTY_INPUTS, key)]
+        await _flood(site, calls, compression=grpc.Compression.Gzip)
+
+
+@attack("gRPC: gzip that becomes 500 MB", door="grpc", allowed=(ENDED, *BESIDE), required=BESIDE)
+async def inflating_messages(site: Site) -> None:
+    """In 500 KB, 64 times."""
+    content = message(gzip.compress(bytes(500_000_000)), compressed=True)
+    target = Target(int(site.service.grpc_address.rpartition(":")[2]))
+    async with _beside(site) as key:
+        connections = [await Http2.open(target) for _ in range(8)]
+        streams, more = range(1, 17, 2), (("grpc-encoding", "gzip"), *key)
+
+        async def send(connection: Http2, stream: int) -> None:
+            await connection.begin(stream, more=more)
+            await connection.send(stream, content)
+
+        sending = [
+            asyncio.ensure_future(send(one, number)) for number in streams for one in connections
+        ]
+        await asyncio.wait(sending, timeout=site.seconds)
+        for one in sending:
+            one.cancel()
+        for connection in connections:
+            for stream in streams:
+                over = connection.closed or stream in connection.ended
+                site.outcomes[ENDED if over else STILL_OPEN] += 1
+            connection.close()
+
+
+@attack(
+    "gRPC: parameters without a value",
+    door="grpc",
+    allowed=("UNAUTHENTICATED", "INVALID_ARGUMENT", "NOT_FOUND", *BESIDE),
+    required=BESIDE,
+    short=True,
+)
+async def unset_parameters(site: Site) -> None:
+    """14 bytes; and messages that are none, or end within a field."""
+    broken = [UNSET_PARAMETER, b"", b"\xff" * 40, NAMED[:-1], b"\x0a\xff\xff\xff\xff\x7f", b"\x0b"]
+    async with _beside(site) as key:
+        calls: Calls = [(one, metadata) for one in broken for metadata in ((), key)]
+        await _flood(site, calls)
+
+
+@attack(
+    "gRPC: fields without number",
+    door="grpc",
+    allowed=(*REFUSED, *BESIDE),
+    required=BESIDE,
+)
+async def many_fields(site: Site) -> None:
+    """Shapes, labels, parameters, names and files that are small on the wire, or very long."""
+    image = _field(1, b"image") + _field(2, b"BYTES")
+    inputs = [
+        _field(3, b"\1" * 15_000_000),
+        b"\x18\1" * 5_000_000,
+        _field(5, _field(3, b"\1" * 15_000_000)),
+        _field(5, b"\x42\0" * 5_000_000),
+        _field(5, b"\x35\0\0\0\0" * 3_000_000),
+        _field(4, b"\x0a\1x\x12\0") * 1_000_000,
+        _field(1, b"x" * 15_000_000),
+    ]
+    odd = [NAMED + _field(5, image + one) for one in inputs]
+    odd += [_field(1, b"\xc3\xa9" * 5_000_000), NAMED + _field(7, b"") * 4_000_000]
+    odd += [NAMED + _field(3, b"x" * 15_000_000), NAMED + b"\x6a\0" * 5_000_000]
+    async with _beside(site) as key:
+        await _flood(site, [(one, key) for one in odd], clients=2)
+
+
+@attack(
+    "gRPC: 512 calls that never end",
+    door="grpc",
+    allowed=(ENDED, *BESIDE),
+    required=BESIDE,
+)
+async def endless_calls(site: Site) -> None:
+    """100 KB of a message of 20 MB each, without a key and with one, from one address."""
+    async with _beside(site) as key:
+        await _withhold(site, ["127.0.0.66"], key)
+
+
+@attack(
+    "gRPC: the same from 50 addresses",
+    door="grpc",
+    allowed=(ENDED, *BESIDE),
+    required=BESIDE,
+)
+async def endless_everywhere(site: Site) -> None:
+    """Ten calls from each."""
+    async with _beside(site) as key:
+        await _withhold(site, addresses(50), key)
+
+
+async def _withhold(site: Site, sources: list[str], key: Metadata) -> None:
+    """Begin 512 messages, end none, and see which calls the service ends."""
+    target = Target(int(site.service.grpc_address.rpartition(":")[2]))
+    count = max(8, len(sources))
+    streams = range(1, 2 * (512 // count), 2)
+    connections = [
+        await Http2.open(target, source=sources[number % len(sources)]) for number in range(count)
+    ]
+
+    async def hold(connection: Http2, stream: int, metadata: Metadata) -> None:
+        await connection.begin(stream, more=metadata)
+        await connection.send(stream, message(bytes(100_000), announced=20_000_000))
+
+    sending = [
+        asyncio.ensure_future(hold(one, stream, key if number % 4 else ()))
+        for number, one in enumerate(connections)
+        for stream in streams
+    ]
+    await asyncio.sleep(site.seconds + 10)
+    for one in sending:
+        one.cancel()
+    await asyncio.gather(*sending, return_exceptions=True)
+    for connection in connections:
+        for stream in streams:
+            over = connection.closed or stream in connection.ended
+            site.outcomes[ENDED if over else STILL_OPEN] += 1
+        connection.close()
+
+
+@attack("gRPC: calls reset at once", door="grpc", allowed=(*BESIDE, "reset"), required=BESIDE)
+async def rapid_resets(site: Site) -> None:
+    """Thousands of calls that are begun and broken off in one go (CVE-2023-44487)."""
+    target = Target(int(site.service.grpc_address.rpartition(":")[2]))
+    until = time.monotonic() + site.seconds
+    async with _beside(site) as key:
+
+        async def repeat() -> None:
+            while time.monotonic() < until:
+                connection = await Http2.open(target)
+                for start in range(1, 8_001, 400):
+                    frames = [
+                        head(stream, more=key) + frame(RST_STREAM, stream, b"\0\0\0\x08")
+                        for stream in range(start, start + 400, 2)
+                    ]
+                    await connection.write(b"".join(frames))
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0.1)
+                connection.close()
+                site.outcomes["reset"] += 4_000
+
+        await asyncio.gather(*(repeat() for _ in range(4)))
+
+
+@attack("gRPC: clients that leave", door="grpc", allowed=(*BESIDE, "left"), required=BESIDE)
+async def leaving_callers(site: Site) -> None:
+    """Whole calls that are cancelled some moments later: good ones, refused ones, large ones."""
+    content = _classify().SerializeToString()
+    until, number = time.monotonic() + site.seconds, 0
+    async with (
+        _beside(site) as key,
+        grpc.aio.insecure_channel(site.service.grpc_address) as channel,
+    ):
+        infer = channel.unary_unary(METHOD)
+        while time.monotonic() < until:
+            begun = []
+            for body, metadata in ((content, key), (content, ()), (content + bytes(99), key)):
+                begun.append(infer(body, metadata=metadata))
+            await asyncio.sleep(number % 50 / 5_000)
+            for call in begun:
+                call.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
+            number += 1
+            site.outcomes["left"] += len(begun)
+
+
+@attack("gRPC: 300 connections that do nothing", door="grpc", allowed=(CLOSED,), patient=True)
+async def idle_connections(site: Site) -> None:
+    """Half of them without HTTP/2's first bytes."""
+    target = Target(int(site.service.grpc_address.rpartition(":")[2]))
+    spoken = [await Http2.open(target) for _ in range(150)]
+    silent = [Http2(await Connection.open(target)) for _ in range(150)]
+    for one in silent:
+        one.listen()
+    await asyncio.sleep(site.seconds)
+    for one in (*spoken, *silent):
+        site.outcomes[CLOSED if one.closed else STILL_OPEN] += 1
+        one.close()

@@ -1,0 +1,35 @@
+"""What the client has follows from the OpenAPI document, which stays the source."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from capsnet import AsyncCapsNet, AsyncDrawings, CapsNet, Drawings
+from tools.client import GENERATED, LEFT_OUT, read_document, write_client
+
+
+def test_the_client_is_that_of_the_document() -> None:
+    """`make generate` would change nothing."""
+    assert GENERATED.read_text() == write_client(read_document())
+
+
+def test_operations_without_a_method_exist() -> None:
+    """Each is left out for a reason, not by mistake."""
+    verbs = read_document()["paths"].values()
+    names = {operation["operationId"] for one in verbs for operation in one.values()}
+    assert LEFT_OUT.keys() <= names
+
+
+@pytest.mark.parametrize("kind", [CapsNet, AsyncCapsNet, Drawings, AsyncDrawings])
+def test_methods_say_what_they_take(kind: type) -> None:
+    """By names and types, without `**options`; each parameter has its words."""
+    methods = dict(inspect.getmembers(kind, inspect.isfunction))
+    methods = {name: one for name, one in methods.items() if not name.startswith("_")}
+    assert "perturb" in methods
+    for name, method in methods.items():
+        parameters = inspect.signature(method).parameters
+        given = [one for one in parameters if one != "self"]
+        assert all(one.kind is not one.VAR_KEYWORD for one in parameters.values()), name
+        assert [] == [one for one in given if f"    {one}: " not in (inspect.getdoc(method) or "")]

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model.bundle.neighbours import NeighbourImages, PoseGallery
+from training.neighbours import draw_sheet
+
+D, K = 4, 3
+
+
+def arrays() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {
+        "poses": rng.standard_normal((6, D)).astype(np.float16),
+        "labels": np.array([0, 0, 2, 2, 2, 1], np.uint16),
+        "images": np.arange(6, dtype=np.uint16),
+        "whitening": np.eye(D, dtype=np.float16)[None].repeat(K, 0),
+        "sheet": np.zeros(0, np.uint8),
+    }
+
+
+def test_a_gallery_is_read_back(tmp_path: Path) -> None:
+    """All arrays, exactly."""
+    written = PoseGallery(**arrays())
+    with (tmp_path / "neighbours.npz").open("wb") as file:
+        written.save(file)
+    found = PoseGallery.load(tmp_path / "neighbours.npz")
+    for name, array in arrays().items():
+        assert np.array_equal(array, getattr(found, name))
+    assert [2, 3, 4] == found.of_class(2).tolist()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_each_pose_has_its_image(channels: int) -> None:
+    """Cut from the sheet; its file is lossy, so flat images are compared."""
+    shades = np.arange(6, dtype=np.uint8) * 40
+    images = np.broadcast_to(shades[:, None, None, None], (6, channels, 8, 16))
+    sheet = np.frombuffer(draw_sheet(images), np.uint8)
+    gallery = PoseGallery(**{**arrays(), "sheet": sheet, "images": np.array([5, 4, 3, 2, 1, 1])})
+    found = gallery.thumbnails(np.array([0, 3, 5]), (channels, 8, 16))
+    assert (3, channels, 8, 16) == found.shape
+    expected = shades[[5, 2, 1]]
+    assert 6 > np.abs(found.mean(axis=(1, 2, 3)) - expected).max()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"labels": np.zeros(5, np.uint16)}, "do not go together"),
+        ({"images": np.zeros((6, 1), np.uint16)}, "do not go together"),
+        ({"poses": np.zeros((0, D), np.float16)}, "do not go together"),
+        ({"poses": np.zeros(6, np.float16)}, "do not go together"),
+        ({"whitening": np.zeros((K, D, D + 1), np.float16)}, "not \\(K, D, D\\)"),
+        ({"labels": np.full(6, K, np.uint16)}, "of no class"),
+        ({"poses": np.full((6, D), np.nan, np.float16)}, "not finite"),
+    ],
+)
+def test_a_gallery_that_contradicts_itself_is_refused(change: dict[str, Any], words: str) -> None:
+    """Rather than answering nonsense."""
+    with pytest.raises(ValueError, match=words):
+        PoseGallery(**{**arrays(), **change})
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    """No archive, or one of other arrays."""
+    path = tmp_path / "neighbours.npz"
+    path.write_bytes(b"no archive")
+    with pytest.raises(ValueError, match=r"no \.npz file of poses"):
+        PoseGallery.load(path)
+    file = io.BytesIO()
+    np.savez(file, poses=np.zeros(3))
+    path.write_bytes(file.getvalue())
+    with pytest.raises(ValueError, match=r"no \.npz file of poses"):
+        PoseGallery.load(path)
+
+
+def test_what_a_manifest_says_has_no_arrays() -> None:
+    """It is read back without them."""
+    said = NeighbourImages("6 images", "MIT", "nobody", PoseGallery(**arrays()))
+    assert {"images": "6 images", "licence": "MIT", "source": "nobody"} == said.to_dict()
+    assert said == NeighbourImages.from_dict(said.to_dict())
+    with pytest.raises(TypeError):
+        NeighbourImages.from_dict({"images": 6, "licence": "", "source": ""})

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from model.capsnet import Network
+from tests.model.capsnet.networks import TINY, lively, noise
+
+ITERATING = {"dynamic": 2, "shared": 1, "matrix": 2, "attention": 1}
+"""How often couplings are computed in each family's tiny network."""
+
+
+@pytest.fixture(params=ITERATING)
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def network(family: str) -> Network:
+    torch.manual_seed(0)
+    return lively(TINY[family])
+
+
+def couplings_of(network: Network) -> nn.Module:
+    return network.get_submodule("classes" if hasattr(network, "classes") else "routing").couplings
+
+
+def test_a_hook_reads_couplings(family: str, network: Network) -> None:
+    """Those of every iteration that computes some, the last as in the trace."""
+    seen: list[Tensor] = []
+    couplings_of(network).register_forward_hook(lambda _l, _i, output: seen.append(output))
+    images = noise(network.config)
+    with torch.inference_mode():
+        network(images)
+        assert ITERATING[family] == len(seen)
+        assert torch.allclose(seen[-1], network.trace(images).classes.couplings[:, -1])
+
+
+def test_a_hook_overrides_couplings(network: Network) -> None:
+    """Uniform ones are routing switched off, in the answer and in the trace."""
+    images = noise(network.config)
+    with torch.inference_mode():
+        plain = network(images).presence
+        handle = couplings_of(network).register_forward_hook(
+            lambda _l, _i, output: torch.full_like(output, 1 / output.shape[1])
+        )
+        changed = network(images).presence
+        trace = network.trace(images).classes
+        handle.remove()
+        assert not torch.allclose(plain, changed, atol=1e-4)
+        assert torch.allclose(changed, trace.presence[:, -1], atol=1e-6)
+        assert torch.allclose(torch.tensor(1 / 10), trace.couplings)
+        assert torch.equal(plain, network(images).presence)
+
+
+def test_gradients_flow_through_a_hook(network: Network) -> None:
+    """From a presence to the image."""
+    images = noise(network.config).requires_grad_()
+    couplings_of(network).register_forward_hook(lambda _l, _i, output: output * 0.5)
+    network(images).presence[:, 3].sum().backward()
+    assert images.grad is not None
+    assert images.grad.abs().max() > 0
+
+
+def test_routing_has_no_weights(network: Network) -> None:
+    """Weights of bundles keep their names."""
+    assert not [name for name in network.state_dict() if "routing" in name or "couplings" in name]
+
+
+@pytest.mark.parametrize("family", ["dynamic", "shared"])
+def test_iterations_may_be_changed(network: Any) -> None:
+    """The first three of five are those of three."""
+    images = noise(network.config)
+    with torch.inference_mode():
+        network.routing.iterations = 3
+        three = network.trace(images).classes.presence
+        network.routing.iterations = 5
+        assert torch.equal(three, network.trace(images).classes.presence[:, :3])
+        assert torch.equal(network.trace(images).classes.presence[:, -1], network(images).presence)
+
+
+def test_a_trace_prints_as_shapes(network: Network) -> None:
+    """Not as the numbers of all its votes."""
+    text = repr(network.trace(noise(network.config)))
+    assert text.startswith("Trace(classes=ClassTrace(couplings=(4, ")
+    assert len(text) < 1000

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import io
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from model.preprocess import scale
+from model.runtime import Encoding, Runtime
+from service.views.classify import ClassifyAnswer
+
+Answer = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def encoding(runtime: Runtime, digits: list[bytes]) -> Encoding:
+    """What the network itself says of the ten digits."""
+    images = [np.asarray(Image.open(io.BytesIO(digit)), np.uint8) for digit in digits]
+    return runtime.encode(scale(np.stack(images)[:, None]))
+
+
+def classify(client: TestClient, *pictures: bytes, **query: Any) -> Answer:
+    files = [("file", picture) for picture in pictures]
+    answer = client.post("/classify", params=query, files=files)
+    assert 200 == answer.status_code, answer.text
+    found: Answer = answer.json()
+    return found
+
+
+def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[bytes]) -> None:
+    """Model, and for each picture label, class name, length, all lengths and the fit."""
+    answer = classify(client, digits[7])
+    (prediction,) = answer["predictions"]
+    assert {"model", "version", "predictions"} == answer.keys()
+    assert "mnist" == answer["model"]
+    assert {"label", "class_name", "length", "lengths", "fit"} == prediction.keys()
+    assert 10 == len(prediction["lengths"])
+
+
+@pytest.mark.parametrize("digit", range(10))
+def test_lengths_are_those_of_the_network(
+    digit: int, client: TestClient, digits: list[bytes], encoding: Encoding
+) -> None:
+    """A picture of the network's size reaches it unchanged."""
+    (prediction,) = classify(client, digits[digit])["predictions"]
+    assert encoding.presence[digit].tolist() == pytest.approx(prediction["lengths"], abs=1e-5)
+
+
+def test_the_label_is_the_longest_capsule(client: TestClient, digits: list[bytes]) -> None:
+    """Label, class name and length are those of the largest of the lengths."""
+    for prediction in classify(client, *digits[:5])["predictions"]:
+        lengths = prediction["lengths"]
+        label = lengths.index(max(lengths))
+        expected = (label, str(label), max(lengths))
+        assert expected == (prediction["label"], prediction["class_name"], prediction["length"])
+
+
+def test_poses_are_added_on_demand(
+    client: TestClient, digits: list[bytes], encoding: Encoding
+) -> None:
+    """poses=true adds the K poses of D numbers, whose norms are the lengths."""
+    (prediction,) = classify(client, digits[3], poses=True)["predictions"]
+    assert np.allclose(encoding.poses[3], prediction["poses"], atol=1e-5)
+    norms = np.linalg.norm(prediction["poses"], axis=1)
+    assert norms == pytest.approx(prediction["lengths"], abs=1e-4)
+
+
+@pytest.mark.parametrize("images", [1, 5])
+def test_many_predictions_are_formed_off_the_event_loop(
+    client: TestClient, digits: list[bytes], monkeypatch: pytest.MonkeyPatch, images: int
+) -> None:
+    """Others are served meanwhile: 256 with poses take tens of milliseconds."""
+    threads: set[str] = set()
+    form = ClassifyAnswer.model_dump_json
+
+    def note(*args: Any, **kwargs: Any) -> str:
+        threads.add(threading.current_thread().name)
+        return form(*args, **kwargs)
+
+    monkeypatch.setattr(ClassifyAnswer, "model_dump_json", note)
+    assert images == len(classify(client, *[digits[3]] * images, poses=True)["predictions"])
+    (thread,) = threads
+    assert (images > 4) == thread.startswith("asyncio_")
+
+
+def test_a_native_picture_is_taken_as_it_is(client: TestClient, digits: list[bytes]) -> None:
+    """The fit tells that nothing was done; no box was looked for, which is null."""
+    (prediction,) = classify(client, digits[7])["predictions"]
+    assert {"fit": "none", "polarity": "light-on-dark", "box": None} == prediction["fit"]
+
+
+def test_a_photo_is_fitted_and_its_strokes_are_found(client: TestClient, photo: bytes) -> None:
+    """The fit tells the polarity as it came and the box of the strokes in the photo."""
+    (prediction,) = classify(client, photo)["predictions"]
+    left, top, right, bottom = prediction["fit"].pop("box")
+    assert {"fit": "digit", "polarity": "dark-on-light"} == prediction["fit"]
+    assert 50 <= left < right <= 134
+    assert 20 <= top < bottom <= 104
+
+
+@pytest.mark.parametrize("fit", ["stretch", "digit"])
+def test_the_fit_can_be_chosen(fit: str, client: TestClient, photo: bytes) -> None:
+    """What was asked for is done, and told."""
+    (prediction,) = classify(client, photo, fit=fit)["predictions"]
+    assert fit == prediction["fit"]["fit"]
+
+
+def test_the_polarity_can_be_chosen(client: TestClient, digits: list[bytes]) -> None:
+    """Taken the other way round, a digit is another picture."""
+    right, wrong = (
+        classify(client, digits[7], polarity=polarity)["predictions"][0]
+        for polarity in ("light-on-dark", "dark-on-light")
+    )
+    assert "dark-on-light" == wrong["fit"]["polarity"]
+    assert right["lengths"] != wrong["lengths"]
+
+
+def test_a_bad_picture_is_a_problem_in_its_place(client: TestClient, digits: list[bytes]) -> None:
+    """The pictures before and after it are answered as if it were not there."""
+    broken = digits[5][:100]
+    good = classify(client, digits[1], digits[2])["predictions"]
+    first, problem, empty, last = classify(client, digits[1], broken, b"", digits[2])["predictions"]
+    assert good == [first, last]
+    assert [{"problem"}, {"problem"}] == [problem.keys(), empty.keys()]
+    expected = [(422, "urn:capsnet:problem:unreadable-picture")]
+    expected += [(400, "urn:capsnet:problem:malformed-request")]
+    assert expected == [
+        (one["problem"]["status"], one["problem"]["type"]) for one in (problem, empty)
+    ]
+
+
+def test_all_bad_pictures_are_problems_in_their_places(
+    client: TestClient, digits: list[bytes]
+) -> None:
+    """Several pictures are answered even where none can be read."""
+    predictions = classify(client, b"text", digits[5][:100])["predictions"]
+    assert [415, 422] == [one["problem"]["status"] for one in predictions]
+
+
+def test_a_bad_picture_alone_is_the_answer(client: TestClient, digits: list[bytes]) -> None:
+    """With one picture there is nothing else to answer, so the status says it."""
+    answer = client.post("/classify", files={"file": digits[5][:100]})
+    assert 422 == answer.status_code
+    assert "urn:capsnet:problem:unreadable-picture" == answer.json()["type"]
+
+
+def test_fit_none_refuses_the_misfits_among_several(
+    client: TestClient, digits: list[bytes], photo: bytes
+) -> None:
+    """A picture of another size is a problem in its place, which names the parameter."""
+    good, misfit = classify(client, digits[1], photo, fit="none")["predictions"]
+    assert "none" == good["fit"]["fit"]
+    assert (422, "fit") == (misfit["problem"]["status"], misfit["problem"]["parameter"])
+
+
+@pytest.mark.parametrize("level", [0, 128, 255])
+def test_a_blank_picture_is_no_error(level: int, client: TestClient) -> None:
+    """An empty page is encoded as an empty image, with no box."""
+    file = io.BytesIO()
+    Image.new("L", (90, 60), level).save(file, "PNG")
+    (prediction,) = classify(client, file.getvalue())["predictions"]
+    assert prediction["fit"]["box"] is None
+    assert 10 == len(prediction["lengths"])
+
+
+def test_there_is_no_picture_to_accept(client: TestClient, digits: list[bytes]) -> None:
+    """/classify answers with JSON alone; a client that takes only PNG is told so."""
+    answer = client.post("/classify", files={"file": digits[7]}, headers={"accept": "image/png"})
+    assert 406 == answer.status_code
+    assert "urn:capsnet:problem:not-acceptable" == answer.json()["type"]

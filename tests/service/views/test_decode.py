@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from model.bundle import Bundle
+from model.runtime import Runtime
+from service.app import create_app
+from service.inference.engine import open_engine
+from service.settings import Settings
+from service.views.decode import MAX_POSES_BYTES, DecodeBody
+
+Pixels = Callable[[str | bytes], NDArray[np.int64]]
+PNG = {"accept": "image/png"}
+POSE = [0.25, -0.25] * 8
+
+
+def decode(client: TestClient, **body: Any) -> dict[str, Any]:
+    answer = client.post("/decode", json=body)
+    assert 200 == answer.status_code, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@pytest.mark.parametrize("label", [0, 9])
+def test_any_pose_is_drawn(
+    label: int, client: TestClient, runtime: Runtime, pixels: Pixels
+) -> None:
+    """The picture is the decoder's of that pose and class."""
+    answer = decode(client, pose=POSE, label=label)
+    assert ("mnist", label, str(label)) == (answer["model"], answer["label"], answer["class_name"])
+    expected = runtime.decode(np.array([POSE], np.float32), np.array([label]))[0, 0] * 255
+    (image,) = answer["images"]
+    assert np.abs(expected - pixels(image)).max() <= 0.51
+
+
+def test_poses_are_drawn_in_order(client: TestClient) -> None:
+    """Several poses give the pictures that each gives alone."""
+    poses = [[0.1 * place] * 16 for place in range(5)]
+    alone = [decode(client, pose=pose, label=3)["images"][0] for pose in poses]
+    assert alone == decode(client, poses=poses, label=3)["images"]
+
+
+def test_png_is_the_picture(client: TestClient, pixels: Pixels) -> None:
+    """Those who accept PNG get the same pixels, enlarged as they ask."""
+    expected = pixels(decode(client, pose=POSE, label=3)["images"][0])
+    answer = client.post(
+        "/decode", params={"scale": 2}, json={"pose": POSE, "label": 3}, headers=PNG
+    )
+    assert "image/png" == answer.headers["content-type"]
+    assert np.kron(expected, np.ones((2, 2), int)).tolist() == pixels(answer.content).tolist()
+
+
+@pytest.mark.parametrize(
+    ("body", "parameter"),
+    [
+        ({"pose": POSE[1:], "label": 3}, "pose"),
+        ({"pose": [*POSE, 0.0], "label": 3}, "pose"),
+        ({"pose": [], "label": 3}, "pose"),
+        ({"pose": [*POSE[1:], "0.1"], "label": 3}, "pose"),
+        ({"pose": [*POSE[1:], 11], "label": 3}, "pose"),
+        ({"poses": [POSE, POSE[1:]], "label": 3}, "poses"),
+        ({"poses": [], "label": 3}, "poses"),
+        ({"poses": [POSE] * 257, "label": 3}, "poses"),
+        ({"pose": POSE, "label": 10}, "label"),
+        ({"pose": POSE, "label": -1}, "label"),
+        ({"pose": POSE, "label": 1.5}, "label"),
+        ({"pose": POSE}, "label"),
+        ({"pose": POSE, "label": 3, "dim": 1}, "dim"),
+    ],
+)
+def test_a_parameter_out_of_range_is_named(
+    body: dict[str, Any], parameter: str, client: TestClient
+) -> None:
+    """422, and the client can tell which member to mend."""
+    answer = client.post("/decode", json=body)
+    assert (422, parameter) == (answer.status_code, answer.json().get("parameter")), answer.text
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_what_is_not_finite_is_refused(number: str, client: TestClient) -> None:
+    """Python's JSON reads these numbers; the service does not take them."""
+    content = f'{{"pose": [{", ".join([number] * 16)}], "label": 3}}'
+    answer = client.post("/decode", content=content, headers={"content-type": "application/json"})
+    assert (422, "pose") == (answer.status_code, answer.json()["parameter"])
+
+
+@pytest.mark.parametrize(
+    "content", ["", "pose", "[]", "3", '{"pose": [', '{"label": 3}', "[" * 100_000]
+)
+def test_a_body_that_is_no_pose_is_malformed(content: str, client: TestClient) -> None:
+    """Whatever else is sent as JSON is a 400."""
+    answer = client.post("/decode", content=content, headers={"content-type": "application/json"})
+    assert 400 == answer.status_code, answer.text
+    assert "application/problem+json" == answer.headers["content-type"]
+
+
+def test_several_poses_are_no_png(client: TestClient) -> None:
+    """A PNG shows one picture."""
+    body = {"poses": [POSE, POSE], "label": 3}
+    answer = client.post("/decode", json=body, headers=PNG)
+    assert (422, "poses") == (answer.status_code, answer.json()["parameter"])
+
+
+def test_of_many_unknown_members_a_few_are_named(client: TestClient) -> None:
+    """Naming them all would take long."""
+    body = {str(number): 0 for number in range(100)}
+    with pytest.raises(ValidationError) as faults:
+        DecodeBody.model_validate(body)
+    assert faults.value.error_count() < 10
+    answer = client.post("/decode", json=body)
+    assert 422 == answer.status_code
+
+
+@pytest.mark.parametrize("member", ["pose", "poses"])
+def test_of_many_faults_one_is_looked_for(member: str, client: TestClient) -> None:
+    """A body of nothing else would otherwise take seconds."""
+    with pytest.raises(ValidationError) as faults:
+        DecodeBody.model_validate({member: [""] * 200, "label": 3})
+    assert 1 == faults.value.error_count()
+    answer = client.post("/decode", json={member: [""] * 200, "label": 3})
+    assert (422, member) == (answer.status_code, answer.json()["parameter"])
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_body_larger_than_any_poses_is_refused(
+    announced: bool,  # noqa: FBT001
+    settings: Settings,
+    bundle_path: Path,
+) -> None:
+    """However it is sent, and though pictures may be larger."""
+    roomy = settings.model_copy(update={"max_body_bytes": 2 * MAX_POSES_BYTES})
+    engine = open_engine({"mnist": Runtime(Bundle.open(bundle_path), device="cpu", threads=1)})
+    body = json.dumps({"poses": [POSE] * 256, "label": 3})
+    headers = {"content-type": "application/json"}
+    with TestClient(create_app(roomy, engine)) as client:
+        for size, expected in ((MAX_POSES_BYTES, 200), (MAX_POSES_BYTES + 1, 413)):
+            content = body.ljust(size).encode()
+            sent = content if announced else iter([content[:1000], content[1000:]])
+            answer = client.post("/decode", content=sent, headers=headers)
+            assert expected == answer.status_code, answer.text

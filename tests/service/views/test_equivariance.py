@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from model.interpret.equivariance import transform_image
+from model.preprocess import scale
+from model.runtime import Runtime
+
+PNG = {"accept": "image/png"}
+
+
+def walk(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
+    answer = client.post("/equivariance", params=query, files={"file": picture})
+    assert 200 == answer.status_code, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_every_step_is_the_network_s_answer(
+    client: TestClient, digits: list[bytes], runtime: Runtime
+) -> None:
+    """Lengths, labels and poses are those of the moved pictures."""
+    answer = walk(client, digits[7], transform="turn", start=-30, stop=30, steps=5)
+    assert [-30, -15, 0, 15, 30] == answer["values"]
+    pixels = scale(np.asarray(Image.open(io.BytesIO(digits[7])), np.uint8)[None])
+    moved = np.stack([transform_image(pixels, "turn", value) for value in answer["values"]])
+    presence, poses = runtime.encode(moved)
+    assert np.allclose(presence[:, answer["label"]], answer["lengths"], atol=1e-5)
+    assert presence.argmax(axis=1).tolist() == answer["labels"]
+    assert np.allclose(poses[:, answer["label"]], answer["poses"], atol=1e-5)
+
+
+def test_the_unmoved_picture_is_where_angles_start(client: TestClient, digits: list[bytes]) -> None:
+    """At no shift the pose is the one of /perturb, and the angle is zero."""
+    answer = walk(client, digits[7], transform="shift-x")
+    still = answer["values"].index(0)
+    pose = client.post("/perturb", params={"dim": 0, "delta": 0}, files={"file": digits[7]}).json()
+    assert pose["pose"] == pytest.approx(answer["poses"][still], abs=1e-5)
+    assert 0 == pytest.approx(answer["angles_deg"][still], abs=0.1)
+    assert max(answer["angles_deg"]) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ({"transform": "flip"}, "transform"),
+        ({"transform": "scale", "start": 0}, "start"),
+        ({"transform": "turn", "stop": 181}, "stop"),
+        ({"transform": "shift-x", "stop": 15}, "start"),
+        ({"start": "nan"}, "start"),
+        ({"start": 10, "stop": 5}, "start"),
+        ({"steps": 1}, "steps"),
+        ({"steps": 65}, "steps"),
+        ({"target": 10}, "target"),
+    ],
+)
+def test_a_parameter_out_of_range_is_named(
+    query: dict[str, Any], parameter: str, client: TestClient, digits: list[bytes]
+) -> None:
+    """422, and the client can tell which one."""
+    answer = client.post("/equivariance", params=query, files={"file": digits[7]})
+    assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
+
+
+@pytest.mark.parametrize("transform", ["shift-x", "shift-y", "turn", "scale"])
+def test_each_transform_is_drawn(transform: str, client: TestClient, digits: list[bytes]) -> None:
+    """Those who accept PNG get a drawing of every transform, with few steps or many."""
+    for steps in (2, 64):
+        answer = client.post(
+            "/equivariance",
+            params={"transform": transform, "steps": steps},
+            files={"file": digits[7]},
+            headers=PNG,
+        )
+        assert (200, "image/png") == (answer.status_code, answer.headers["content-type"])
+        assert 900 == Image.open(io.BytesIO(answer.content)).width

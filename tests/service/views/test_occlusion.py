@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from model.interpret.occlusion import plan_occlusion
+from model.preprocess import scale
+from model.runtime import Runtime
+
+
+def ask(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
+    answer = client.post("/occlusion", params=query, files={"file": picture})
+    assert 200 == answer.status_code, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@pytest.mark.parametrize("dim", [None, 3])
+def test_the_map_is_the_network_s_answer_to_each_patch(
+    dim: int | None, client: TestClient, digits: list[bytes], runtime: Runtime
+) -> None:
+    """Also to those that hide nothing, which are not encoded."""
+    query = {"patch": 5, "stride": 4, "target": 2} | ({} if dim is None else {"dim": dim})
+    found = ask(client, digits[7], **query)
+    image = scale(np.asarray(Image.open(io.BytesIO(digits[7])), np.uint8)[None])
+    plan = plan_occlusion(28, 28, patch=5, stride=4)
+    presence, poses = runtime.encode(plan.images(image, np.zeros(1, np.float32)))
+    before = runtime.encode(image[None])
+    watched, still = (
+        (presence[:, 2], before.presence[0, 2])
+        if dim is None
+        else (poses[:, 2, dim], before.poses[0, 2, dim])
+    )
+    assert np.allclose(plan.on_pixels(watched - still), found["map"], atol=1e-5)
+    assert (dim, 5, 4) == (found["dim"], found["patch"], found["stride"])
+    assert float(still) == pytest.approx(found["value"], abs=1e-5)
+    assert float(watched.min()) == pytest.approx(found["lowest"], abs=1e-5)
+    assert float(watched.max()) == pytest.approx(found["highest"], abs=1e-5)
+    labels = presence.argmax(axis=1).reshape(plan.shape)
+    assert labels.tolist() == found["labels"]
+
+
+def test_a_blank_image_has_nothing_to_hide(client: TestClient) -> None:
+    """The map is flat, and no patch was encoded."""
+    file = io.BytesIO()
+    Image.new("L", (28, 28)).save(file, "PNG")
+    found = ask(client, file.getvalue(), fit="none", polarity="light-on-dark")
+    assert 0 == np.abs(found["map"]).max()
+
+
+def test_photographs_are_hidden_by_their_mean(client: TestClient) -> None:
+    """An image of one colour is not altered by it; one of two is."""
+    file = io.BytesIO()
+    Image.new("RGB", (32, 24), (200, 30, 30)).save(file, "PNG")
+    assert 0 == np.abs(ask(client, file.getvalue(), model="blocks")["map"]).max()
+    half = Image.new("RGB", (32, 24), (200, 30, 30))
+    half.paste((0, 0, 255), (0, 0, 16, 24))
+    file = io.BytesIO()
+    half.save(file, "PNG")
+    assert 0 < np.abs(ask(client, file.getvalue(), model="blocks")["map"]).max()
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ({"patch": 29}, "patch"),
+        ({"patch": 65}, "patch"),
+        ({"patch": 0}, "patch"),
+        ({"patch": 4, "stride": 5}, "patch"),
+        ({"patch": 4, "stride": 1}, "patch"),
+        ({"stride": 20}, "stride"),
+        ({"stride": "wide"}, "stride"),
+        ({"dim": 16}, "dim"),
+        ({"dim": -1}, "dim"),
+        ({"target": 10}, "target"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_parameter_out_of_range_is_named(
+    query: dict[str, Any], parameter: str, client: TestClient, digits: list[bytes]
+) -> None:
+    """422, and the client can tell which one."""
+    answer = client.post("/occlusion", params=query, files={"file": digits[7]})
+    assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
+
+
+@pytest.mark.parametrize(
+    ("model", "query"), [("mnist", {}), ("mnist", {"dim": 2}), ("strokes", {}), ("blocks", {})]
+)
+def test_maps_are_drawn(
+    model: str, query: dict[str, Any], client: TestClient, digits: list[bytes]
+) -> None:
+    """Of presence and of a dimension, for digits, pairs and photographs."""
+    answer = client.post(
+        "/occlusion",
+        params={"model": model, **query},
+        files={"file": digits[7]},
+        headers={"accept": "image/png"},
+    )
+    assert (200, "image/png") == (answer.status_code, answer.headers["content-type"])
+    assert (640, 370) == Image.open(io.BytesIO(answer.content)).size

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from numpy.typing import NDArray
+from PIL import Image
+
+Pixels = Callable[[str], NDArray[np.int64]]
+
+
+def ask(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
+    answer = client.post("/rivals", params=query, files={"file": picture})
+    assert 200 == answer.status_code, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_each_class_draws_what_reconstruct_draws(
+    client: TestClient, digits: list[bytes], pixels: Pixels
+) -> None:
+    """With that class as target; and it misses what the formula says."""
+    found = ask(client, digits[5])
+    assert set(range(10)) == {one["label"] for one in found["classes"]}
+    seen = pixels(found["input"]) / 255
+    for one in found["classes"]:
+        query = {"target": one["label"]}
+        alone = client.post("/reconstruct", params=query, files={"file": digits[5]}).json()
+        assert alone["reconstruction"] == one["reconstruction"]
+        assert alone["length"] == pytest.approx(one["length"], abs=1e-5)
+        missed = np.square(pixels(one["reconstruction"]) / 255 - seen).sum()
+        assert missed / (np.square(seen).sum() + 1) == pytest.approx(one["error"], abs=2e-3)
+
+
+def test_the_most_present_come_first(client: TestClient, digits: list[bytes]) -> None:
+    """And `count` of them; the best drawn is among these."""
+    found = ask(client, digits[5], count=4)
+    lengths = [one["length"] for one in found["classes"]]
+    assert sorted(lengths, reverse=True) == lengths
+    assert 4 == len(lengths)
+    assert (found["label"], found["length"]) == (found["classes"][0]["label"], lengths[0])
+    best = min(found["classes"], key=lambda one: one["error"])
+    assert best["label"] == found["best_drawn"]
+
+
+def test_there_are_no_more_than_classes(client: TestClient, digits: list[bytes]) -> None:
+    """Three, of a network of three."""
+    assert 3 == len(ask(client, digits[5], model="strokes", count=64)["classes"])
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"), [({"count": 0}, "count"), ({"count": 65}, "count"), ({"to": 3}, "to")]
+)
+def test_a_wrong_parameter_is_named(
+    query: dict[str, Any], parameter: str, client: TestClient, digits: list[bytes]
+) -> None:
+    """422, and the client can tell which one."""
+    answer = client.post("/rivals", params=query, files={"file": digits[7]})
+    assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
+
+
+@pytest.mark.parametrize("query", [{}, {"count": 1}, {"model": "blocks"}])
+def test_rivals_are_drawn(query: dict[str, Any], client: TestClient, digits: list[bytes]) -> None:
+    """All, one alone, and those of photographs."""
+    headers = {"accept": "image/png"}
+    answer = client.post("/rivals", params=query, files={"file": digits[7]}, headers=headers)
+    assert (200, "image/png") == (answer.status_code, answer.headers["content-type"])
+    assert "PNG" == Image.open(io.BytesIO(answer.content)).format

@@ -1,0 +1,169 @@
+"""docs/tutorial/add-view.md, performed: a view in two modules, and everything that follows."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from PIL import Image
+
+from service.pictures import SAMPLES
+from tests.browser import conftest as of_browsers
+from tests.browser.playground import open_playground
+from tests.processes import SOURCE, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "tutorial" / "add-view.md"
+COPIED = ("client", "deploy", "docs", "model", "research", "service", "tests", "tools", "training")
+FOUR = SAMPLES / "4.png"
+browser = of_browsers.browser
+
+
+@pytest.fixture(scope="module")
+def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources in which the page was followed up to what is generated."""
+    copy = tmp_path_factory.mktemp("edited")
+    ignored = shutil.ignore_patterns("__pycache__", "*.onnx", "*.safetensors")
+    for name in COPIED:
+        shutil.copytree(ROOT / name, copy / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    parts = re.findall(
+        r"((?:.+\n)+)\n```(python|markdown)\n([\s\S]*?)^```$", PAGE.read_text(), re.MULTILINE
+    )
+    for text, language, block in parts:
+        file = copy / re.findall(r"`([\w/-]+\.(?:py|md))`", text)[0]
+        if not file.exists():
+            file.write_text(block)
+        elif language == "markdown":
+            file.write_text(f"{file.read_text()}\n{block}")
+        else:
+            imported, _, added = block.partition("\n\n")
+            head, before, rest = file.read_text().partition("from service.views.view import")
+            file.write_text(f"{head}{imported}\n{before}{rest}{added}")
+    return copy
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """What a module prints that is run in a folder; it must succeed."""
+    environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'client'}"}
+    command = [sys.executable, "-m", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert 0 == done.returncode, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def generated(edited: Path) -> Path:
+    """The copy, after `make generate`."""
+    run(edited, "tools.client")
+    return edited
+
+
+@pytest.fixture(scope="module")
+def service(edited: Path) -> Iterator[httpx.Client]:
+    """The copy, served with a bundle that ships."""
+    environment = {
+        "CAPSNET_BUNDLES": str(ROOT / "model" / "bundles"),
+        "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_WORKERS": "1",
+        "CAPSNET_MODELS": '["mnist-compact"]',
+        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+    }
+    with running(lambda _: SOURCE, environment, cwd=edited) as (_, client):
+        yield client
+
+
+def test_the_page_leaves_lint_green(edited: Path) -> None:
+    """Its code is written as the project's is."""
+    changed = ("model/interpret", "service/views", "tests/model/interpret", "tests/service/views")
+    run(edited, "ruff", "check", "--select", "I", "--fix", *changed)
+    run(edited, "ruff", "check", *changed)
+    run(edited, "ruff", "format", "--check", *changed)
+
+
+def test_the_function_s_test_is_green(edited: Path) -> None:
+    """As the page has it."""
+    run(edited, "pytest", "-q", "-p", "no:xdist", "tests/model/interpret/test_contrast.py")
+
+
+@pytest.mark.slow
+def test_the_page_leaves_all_tests_green(generated: Path) -> None:
+    """Those of the document, the views and the client too; `make slow` runs them."""
+    run(generated, "tests.openapi")
+    run(generated, "tools.docs_reference", "docs/reference")
+    run(generated, "mypy")
+    views, document = "tests/service/views/test_contrast.py", "tests/service/http/test_openapi.py"
+    run(generated, "pytest", "-q", "-p", "no:xdist", views, document, "tests/client/test_faults.py")
+
+
+def test_the_view_is_in_the_document(service: httpx.Client) -> None:
+    """With the texts that the page wrote."""
+    operation = service.get("/openapi.json").json()["paths"]["/contrast"]["post"]
+    assert "Fade an image step by step and encode each" == operation["summary"]
+    (steps,) = [one for one in operation["parameters"] if one["name"] == "steps"]
+    assert (2, 32) == (steps["schema"]["minimum"], steps["schema"]["maximum"])
+    assert {"application/json", "image/png"} == operation["responses"]["200"]["content"].keys()
+
+
+def test_the_view_answers(service: httpx.Client) -> None:
+    """With numbers or a picture; its largest request is admitted, a larger one is refused."""
+    files = {"file": FOUR.read_bytes()}
+    answer = service.post("/contrast?steps=32", files=files).json()
+    assert (4, 32) == (answer["label"], len(answer["lengths"]))
+    drawn = service.post("/contrast", files=files, headers={"Accept": "image/png"})
+    assert (600, 300) == Image.open(io.BytesIO(drawn.content)).size
+    assert 422 == service.post("/contrast?steps=33", files=files).status_code
+
+
+def test_the_generator_writes_its_methods(generated: Path) -> None:
+    """Of all four classes, with signature and words, and its answer."""
+    source = (generated / "client" / "capsnet" / "_generated.py").read_text()
+    assert 4 == source.count("def contrast(\n        self,\n        image: ImageLike,\n")
+    assert "class ContrastAnswer(Answer):" in source
+    assert "steps: images, the unchanged one included; by default `8`." in source
+
+
+def test_the_command_has_it(generated: Path, service: httpx.Client) -> None:
+    """In its help, and as a subcommand that shows the numbers as a table."""
+    assert re.search(r"contrast +Fade an image step by step", run(generated, "capsnet", "--help"))
+    url = str(service.base_url)
+    asked = ("capsnet", "contrast", str(FOUR), "--steps", "3", "--url", url)
+    assert 3 == sum(line.startswith("│") for line in run(generated, *asked).splitlines())
+    assert 3 == len(json.loads(run(generated, *asked, "--json"))["factors"])
+
+
+@pytest.mark.browser
+def test_the_playground_has_a_lens(service: httpx.Client, browser: Browser) -> None:
+    """A tab with a control for the parameter, and the picture; the address keeps both."""
+    with open_playground(browser, str(service.base_url)) as playground:
+        page = playground.page
+        playground.open_tab("Contrast")
+        assert page.get_by_text("Fade an image step by step and encode each.").is_visible()
+        picture = page.get_by_role("img", name="Contrast: Fade")
+        before = picture.get_attribute("src")
+        with page.expect_response("**/contrast*steps=5*"):
+            page.get_by_label("steps").press("ArrowLeft")
+            page.get_by_label("steps").fill("5")
+        playground.settle()
+        assert before != picture.get_attribute("src")
+        page.reload()
+        page.locator("#lengths li").first.wait_for()
+        playground.settle()
+        assert "5" == page.get_by_label("steps").input_value()
+        assert picture.is_visible()
+        assert [] == playground.complaints

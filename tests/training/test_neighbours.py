@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.bundle import CARD, NEIGHBOURS, Bundle, BundleError
+from model.preprocess import scale
+from model.runtime import Runtime
+from tests.training.published import HELD_OUT, TRAINING, say_training, write_toys
+from training.analysis.bundle import analyse_neighbours
+from training.card import write_card
+from training.data.datasets import DATASETS
+from training.evaluate import learnt_from
+from training.neighbours import choose
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the toys."""
+    monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def bundle(bundle_path: Path, data_dir: Path) -> Bundle:
+    """A bundle that learnt the toys and was not analysed."""
+    return say_training(bundle_path, data_dir / "mnist")
+
+
+def test_poses_are_those_of_the_training_images(bundle: Bundle, data_dir: Path) -> None:
+    """Of their own class; held-out images are not among them, and no other file is touched."""
+    weights = bundle.manifest.sha256
+    analyse_neighbours(bundle, data_dir)
+    manifest = Bundle.open(bundle.path).manifest
+    assert manifest.neighbours
+    gallery = manifest.neighbours.gallery
+    assert gallery
+    learnt = learnt_from(bundle, data_dir).training
+    assert TRAINING - HELD_OUT == len(gallery.poses)
+    poses = Runtime(bundle, device="cpu").encode(scale(learnt.images)).poses
+    own = poses[np.arange(len(poses)), learnt.labels]
+    for pose in gallery.poses:
+        assert min(np.abs(np.array(one) - pose).max() for one in own) < 1e-3
+    others = weights.keys() - {NEIGHBOURS}
+    assert {name: weights[name] for name in others} == {
+        name: manifest.sha256[name] for name in manifest.sha256.keys() - {NEIGHBOURS}
+    }
+    assert manifest.version == bundle.manifest.version
+
+
+def test_images_without_a_licence_stay_out(bundle: Bundle, data_dir: Path) -> None:
+    """The toys have none: the bundle has poses alone, and its card says so."""
+    found = analyse_neighbours(bundle, data_dir)
+    assert found.manifest.neighbours
+    assert found.manifest.neighbours.gallery
+    assert 0 == len(found.manifest.neighbours.gallery.sheet)
+    write_card(found)
+    assert "has their poses alone" in (bundle.path / CARD).read_text()
+
+
+def test_a_second_time_replaces_the_first(bundle: Bundle, data_dir: Path) -> None:
+    """The same images are chosen, and offered once."""
+    first = analyse_neighbours(bundle, data_dir)
+    second = analyse_neighbours(Bundle.open(bundle.path), data_dir)
+    assert first.manifest == second.manifest
+    assert 1 == second.manifest.offers.count("neighbours")
+
+
+def test_a_network_without_poses_has_no_neighbours(family_bundles: Path, tmp_path: Path) -> None:
+    """It is refused before anything is read."""
+    with pytest.raises(BundleError, match="no poses to compare"):
+        analyse_neighbours(Bundle.open(family_bundles / "tiny-baseline"), tmp_path)
+
+
+def test_classes_get_equal_shares() -> None:
+    """Those that are answered wrongly only where others are missing."""
+    labels = np.array([0] * 8 + [1] * 3)[:, None]
+    right = np.array([False, True] * 4 + [True, False, False])
+    chosen = choose(labels, right, classes=2, count=6)
+    assert [1, 3, 5] == [row for row in chosen.tolist() if row < 8]
+    assert [8, 9, 10] == [row for row in chosen.tolist() if row >= 8]
+
+
+def test_a_class_may_have_none() -> None:
+    """Then the others are as many as without it."""
+    assert [0, 1] == choose(
+        np.zeros((5, 1), np.int64), np.ones(5, bool), classes=3, count=6
+    ).tolist()
+
+
+def test_pairs_count_for_both_classes() -> None:
+    """Until each class has its share."""
+    labels = np.array([[0, 1], [0, 2], [1, 2], [0, 1]])
+    chosen = choose(labels, np.ones(4, bool), classes=3, count=6)
+    assert [0, 1, 2] == chosen.tolist()

@@ -1,0 +1,143 @@
+"""Chooses the training images that a bundle brings for `/neighbours`, and measures their poses."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from model.bundle import Bundle
+from model.bundle.neighbours import NeighbourImages, PoseGallery
+from model.interpret.neighbours import fit_whitening
+from model.preprocess import Floats, scale
+from model.runtime import Runtime
+from training.answers import BATCH, most_present
+from training.data.datasets import DATASETS, Examples
+from training.data.pairs import fixed_pairs
+from training.learning_set import LearningSet
+from training.recipes import Recipe
+
+COUNT = 1000
+"""Poses in a bundle, as many of each class."""
+MEASURED = 5000
+"""Images whose poses tell how those of a class vary."""
+_SEED = 3
+_QUALITY = 50
+"""Of the WebP file: 1,000 digits take 120 KB, 1,000 photographs 210."""
+
+
+class _Posed(NamedTuple):
+    """The poses of images, one of each of their classes."""
+
+    poses: Floats
+    """(N, C, D)."""
+    labels: NDArray[np.int64]
+    """(N, C)."""
+    right: NDArray[np.bool_]
+    """(N,): whether these are the most present classes."""
+
+
+def choose_images(bundle: Bundle, learnt: LearningSet) -> NeighbourImages:
+    """Some of the images that a network learnt from, at random, as many of each class.
+
+    Those that it answers wrongly are taken last: the pose of a class that it does not see says
+    nothing. Images whose licence is not known stay out; their poses do not.
+    """
+    manifest = bundle.manifest
+    recipe = Recipe.from_dict(manifest.training["recipe"])
+    examples = _sample(learnt, recipe)
+    posed = _measure(Runtime(bundle), examples)
+    chosen = choose(posed.labels, posed.right, classes=manifest.num_classes, count=COUNT)
+    published = DATASETS.get(recipe.dataset)
+    licence = published.licence if published else "yours"
+    sheet = draw_sheet(examples.images[chosen]) if licence else b""
+    each = posed.labels.shape[1]
+    gallery = PoseGallery(
+        poses=posed.poses[chosen].reshape(len(chosen) * each, -1).astype(np.float16),
+        labels=posed.labels[chosen].ravel().astype(np.uint16),
+        images=np.arange(len(chosen), dtype=np.uint16).repeat(each),
+        whitening=fit_all(posed, manifest.num_classes).astype(np.float16),
+        sheet=np.frombuffer(sheet, np.uint8),
+    )
+    kind = "pairs of training digits" if each > 1 else "training images"
+    return NeighbourImages(
+        images=f"{len(chosen):,} {kind}",
+        licence=licence,
+        source=recipe.dataset if published else f"folder {recipe.dataset}",
+        gallery=gallery,
+    )
+
+
+def choose(
+    labels: NDArray[np.int64], right: NDArray[np.bool_], *, classes: int, count: int
+) -> NDArray[np.int64]:
+    """Rows of images, until each class has its share of `count`; those answered wrongly last.
+
+    Args:
+        labels: (N, C).
+        right: (N,).
+    """
+    quota = max(1, count // classes)
+    have = np.zeros(classes, np.int64)
+    chosen = []
+    for row in np.argsort(~right, kind="stable").tolist():
+        if (have[labels[row]] < quota).any():
+            have[labels[row]] += 1
+            chosen.append(row)
+        if have.sum() >= quota * classes:
+            break
+    return np.array(chosen, np.int64)
+
+
+def fit_all(posed: _Posed, classes: int) -> NDArray[np.float64]:
+    """The whitening of each class, (K, D, D)."""
+    poses = posed.poses.reshape(-1, posed.poses.shape[-1]).astype(np.float64)
+    labels = posed.labels.ravel()
+    means = np.zeros((classes, poses.shape[1]))
+    for label in np.unique(labels):
+        means[label] = poses[labels == label].mean(axis=0)
+    within = np.cov(poses - means[labels], rowvar=False, bias=True)
+    return np.stack([fit_whitening(poses[labels == label], within) for label in range(classes)])
+
+
+def draw_sheet(images: NDArray[np.uint8]) -> bytes:
+    """Images (N, C, H, W) side by side, row by row, as a WebP file."""
+    count, channels, height, width = images.shape
+    columns = math.ceil(math.sqrt(count))
+    rows = math.ceil(count / columns)
+    tiles = np.zeros((rows * columns, channels, height, width), np.uint8)
+    tiles[:count] = images
+    lines = tiles.reshape(rows, columns, channels, height, width).transpose(0, 3, 1, 4, 2)
+    pixels = lines.reshape(rows * height, columns * width, channels)
+    file = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if channels == 1 else pixels).save(
+        file, "WEBP", quality=_QUALITY, method=6
+    )
+    return file.getvalue()
+
+
+def _sample(learnt: LearningSet, recipe: Recipe) -> Examples:
+    """Up to MEASURED images at random, labels (N,), or pairs of digits, labels (N, 2)."""
+    training = learnt.training
+    if recipe.task == "pairs":
+        size, shift_px = recipe.network.height, recipe.shift_px
+        pairs = fixed_pairs(training, MEASURED // 2, size=size, shift_px=shift_px, seed=_SEED)
+        return Examples(pairs.images, pairs.labels)
+    order = np.random.default_rng(_SEED).permutation(len(training.labels))[:MEASURED]
+    return Examples(training.images[order], training.labels[order])
+
+
+def _measure(runtime: Runtime, examples: Examples) -> _Posed:
+    labels = examples.labels.reshape(len(examples.labels), -1)
+    poses, right = [], []
+    for start in range(0, len(labels), BATCH):
+        own = labels[start : start + BATCH]
+        encoding = runtime.encode(scale(examples.images[start : start + BATCH]))
+        answers = most_present(encoding.presence, own.shape[1])
+        right.append((np.sort(answers, axis=1) == np.sort(own, axis=1)).all(axis=1))
+        poses.append(np.take_along_axis(encoding.poses, own[..., None], axis=1))
+    return _Posed(np.concatenate(poses), labels, np.concatenate(right))
