@@ -148,8 +148,8 @@ def test_the_size_of_pictures_may_be_forced(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--set", "epochs=0"), "must be positive"),
-        (("--set", "epochs=nan"), "epochs is a number, not nan"),
+        (("--set", "epochs=0"), "epochs=0: Input should be greater than 0"),
+        (("--set", "epochs=nan"), "epochs='nan': Input should be a valid number"),
         (("--set", "colour=red"), "colour is no setting. The recipe has batch_size,"),
         (("--seed=-1",), "Invalid value for '--seed'"),
         (("--threads=-1",), "Invalid value for '--threads'"),
