@@ -12,7 +12,6 @@ RUN ?= runs/$(PRESET)-1
 BUNDLE ?= model/bundles/$(PRESET)
 ARGS ?=
 SEEDS ?= 1 2 3
-RESULTS ?= runs/gpu/results
 KSERVE ?= runs/kserve
 REPLICAS ?= 1
 ENGINE ?= $(notdir $(shell command -v docker || command -v podman || echo docker))
@@ -26,7 +25,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve ray test ray-test test-cuda check docs generate docs-reference pictures train train-seeds gpu-run export evaluate faults slow release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve ray test ray-test test-cuda check docs generate docs-reference pictures train train-seeds gpu export evaluate faults slow release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -79,8 +78,8 @@ train-seeds: $(VENV)/.dev ## Train PRESET with each of SEEDS at once, logs in ru
 			>runs/$(PRESET)-$$seed.log 2>&1 & pids="$$pids $$!"; \
 	done; status=0; for pid in $$pids; do wait $$pid || status=1; done; exit $$status
 
-gpu-run: $(VENV)/.dev ## Measure a GPU and train on it for half an hour (ARGS="--minutes 9 ..."); again: go on.
-	$(BIN)/python -m training gpu-run $(RESULTS) $(ARGS)
+gpu: $(VENV)/.dev ## Measure a GPU; tables and logs go to runs/gpu.
+	sh tools/gpu.sh $(BIN)/python $(ARGS)
 
 export: $(VENV)/.dev ## Write the bundle of RUN to model/bundles.
 	$(BIN)/python -m training export $(RUN) $(ARGS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -20,16 +21,18 @@ from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.encoder import caller, choose_repeats, seconds
+from benchmarks.training import WARM_UP_STEPS, draw_noise
 from model.capsnet import Network, build
 from model.capsnet.winograd import WinogradConv2d
 from model.runtime.cpu import open_session
 from model.runtime.runtime import BATCH_ROWS
 from research.controls import register
 from research.tables import TABLES
-from training import speed
 from training.device import keep_freed_memory
 from training.graphs import round_weights, write_graphs
 from training.recipes import PRESETS, Recipe
+from training.state import Plan
+from training.trainer import Trainer
 
 REFERENCE = "paper's CapsNet"
 RECIPES: dict[str, Recipe] = {
@@ -128,7 +131,17 @@ def count_multiplications(network: Network) -> int:
 
 def _train(recipe: Recipe) -> float:
     """Images (or pairs) a second of training steps, for about a second."""
-    return speed.measure(recipe, speed.draw_noise(recipe), torch.device("cpu"), seconds=1)
+    with tempfile.TemporaryDirectory() as scratch:
+        plan = Plan(recipe, 0, draw_noise(recipe), None, Path(scratch))
+        trainer = Trainer(plan, device=torch.device("cpu"))
+        for _ in range(WARM_UP_STEPS):
+            trainer.step()
+        start, steps, elapsed = time.perf_counter(), 0, 0.0
+        while elapsed <= 1:
+            trainer.step()
+            steps += 1
+            elapsed = time.perf_counter() - start
+    return steps * recipe.batch_size / elapsed
 
 
 @torch.no_grad()

@@ -28,9 +28,9 @@ from rich.table import Table
 from benchmarks.plain_loop import PlainLoop
 from model.capsnet import family_of
 from model.capsnet.dynamic import DynamicCapsNet
+from training.data.datasets import Examples
 from training.device import choose_device, keep_freed_memory
-from training.recipes import PRESETS
-from training.speed import draw_noise
+from training.recipes import PRESETS, Recipe
 from training.state import Plan
 from training.trainer import Trainer
 
@@ -44,6 +44,7 @@ COMPARED = [
 WARM_UP_STEPS = 3
 TOLERANCE = {"cpu": 1e-3, "cuda": 3e-2}
 """How far the first losses may lie apart, of one; convolutions are in bfloat16 on CUDA."""
+_IMAGES = 10_000
 
 Step = Callable[[int], torch.Tensor]
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -91,6 +92,16 @@ def compare(
     for pipe in pipes:
         pipe.send(0)
     _show(options, *rates, title=f"{preset}, batch {batch}, {_name(where)}, {rounds} rounds")
+
+
+def draw_noise(recipe: Recipe) -> Examples:
+    """Sparse noise of the recipe's size and classes; pairs are made of images of 28 pixels."""
+    network = recipe.network
+    size = (28, 28) if recipe.task == "pairs" else (network.height, network.width)
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (_IMAGES, network.channels, *size), dtype=np.uint8)
+    images[rng.random(images.shape) < 0.8] = 0
+    return Examples(images, rng.integers(0, network.num_classes, _IMAGES))
 
 
 def _show(options: Options, ours: list[float], plain: list[float], *, title: str) -> None:

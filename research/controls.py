@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from model.bundle.manifest import Offer
 from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig
 from model.capsnet.decoder import Decoder
-from model.capsnet.families import Offer
 from model.capsnet.routing import by_agreement
 from model.capsnet.squash import length, squash_exponential
 from model.capsnet.stem import Stem, StemLayer, geometry, initialise, out_channels

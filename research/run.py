@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from model.bundle.atomic_file import replacing
 from research.tables import SIDE_BY_SIDE, Row
 from training.answers import Labelled, is_wrong, measure_presence
-from training.data.datasets import DATASETS, Examples, choose, hold_out, load
+from training.data.datasets import DATASETS, Examples, choose, load, split_last
 from training.data.pairs import (
     EPOCH_PAIRS,
     PUBLISHED_PAIRS,
@@ -118,7 +118,7 @@ def load_sets(row: Row, data_dir: Path) -> Sets:
     """Images of the row's data set; the test split is read only for rows that are tested on it."""
     dataset = DATASETS[row.recipe.dataset]
     training = load(dataset, "train", data_dir)
-    kept, held_out = hold_out(training, dataset.held_out)
+    kept, held_out = split_last(training, dataset.held_out)
     if row.split == "validation":
         return Sets(kept, held_out)
     return Sets(kept if row.hold_out else training, load(dataset, "test", data_dir))

@@ -189,7 +189,7 @@ def _by_iterations(name: str, recipe: Recipe, **row: Any) -> Iterator[Row]:
 
 _BRIEF: dict[str, Any] = {"images": 30_000}
 _EM = replace(MATRIX, spread_steps=100, warmup_steps=100)
-_SUM = replace(_EM, network=replace(_SMALL_EM, vote_temperature=1.0))
+_SUM = replace(_EM, network=replace(_SMALL_EM, log_p_divisor=1.0))
 _TWO: dict[str, Any] = {"images": 120_000, "seeds": THREE, "tests": ("plain", SIDE_BY_SIDE)}
 _SINGLES = replace(SHARED, reconstruction_weight=0)
 _POOLED = replace(_SINGLES, network=_sizes(SHARED, HeadConfig, batch_norm=False, end="pooled"))

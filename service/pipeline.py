@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
-from model.interpret.novelty import Novelty, judge, measure_features
+from model.interpret.novelty import Novelty, measure_features, score_images
 from model.preprocess import Floats, Prepared
 from model.runtime import ClassTrace, Encoding, LayerTrace, Trace
 from service.errors import InvalidParameter, NotOffered, Problem, UnknownModel, unwrap
@@ -199,7 +199,9 @@ class Pipeline:
         longest = encoding.poses[np.arange(len(labels)), labels]
         decoded = await self.decode(manifest, longest, labels)
         gaussians = manifest.novelty.gaussians
-        return judge(manifest.novelty, measure_features(*encoding, images, decoded, gaussians))
+        return score_images(
+            manifest.novelty, measure_features(*encoding, images, decoded, gaussians)
+        )
 
     async def _compute(
         self, manifest: Manifest, graph: str, rows: Sequence[Row]

@@ -53,7 +53,6 @@ NOT_RUN = {
     "python -m deploy.ray.score": "is what tests/deploy/ray does with `make ray-test`",
     "serve ": "as above",
     "uvicorn --factory": "is what tests/e2e/test_starting.py does",
-    "mkdir -p runs/gpu": "needs the results of a GPU; tests/training/test_gpu_run.py unpacks some",
 }
 """Why commands that begin so are not executed."""
 TRAINING, RESEARCH = "python -m training ", "python -m research "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import torch
 import typer
 from rich.console import Console
@@ -15,20 +16,17 @@ from rich.table import Table
 
 from model.bundle import Bundle, BundleError
 from model.capsnet import build, family_of
-from training.conclusion import conclude
-from training.data.datasets import DATASETS, load
+from training.data.datasets import DATASETS, Examples, load
 from training.data.folder import count_pictures
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
-from training.device import DeviceError, choose_device, device_name, joined_processes
-from training.gpu_run import RUNS, GpuRun, preset_of
+from training.device import DeviceError, choose_device, joined_processes
 from training.learning_set import for_pictures, load_pictures, load_published
-from training.preview import PREVIEW
 from training.provenance import ProvenanceError
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override
-from training.speed import measure_options
-from training.state import Plan, TrainingError, starting_point
-from training.trainer import Trainer, stop_signals
+from training.state import Plan, TrainingError, TrainingState, starting_point
+from training.tasks import PREVIEW
+from training.trainer import Trainer
 
 EXPECTED = (TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError)
 """Failures that are told in a line."""
@@ -52,6 +50,14 @@ DataDir = Annotated[
     Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
 ]
 _DATA = Path("data")
+HARDLY = 0.8
+"""Share of the errors of a constant answer from which a network is hardly better than that."""
+_ADVICE = (
+    "that is hardly better than guessing ({guess:.0f} %). Look at preview.png: can you tell the "
+    "classes apart at this size? What helps, the surest first: more pictures of each class; "
+    "--channels 1, if colour does not tell the classes; a larger --size, if details do; more "
+    "epochs, --set epochs=..."
+)
 
 
 @app.command()
@@ -125,8 +131,6 @@ def train(
                 tensorboard=tensorboard,
             )
             tell = Console(quiet=not processes.leads).print
-            if trainer.done_steps and not (trainer.complete or trainer.state.optimiser.state):
-                tell("the checkpoint has weights alone: Adam starts anew")
             if (source := weights or transfer) and not goes_on:
                 other = starting_point(source)
                 taken = trainer.state.start_from(other, fitting=transfer is not None)
@@ -140,63 +144,6 @@ def train(
                     tell(sentence)
             else:
                 tell(f"stopped at step {trainer.done_steps}; --resume goes on")
-
-
-@app.command()
-def speed(
-    preset: Preset,
-    *,
-    settings: Settings = None,
-    device: Device = "auto",
-    seconds: Annotated[float, typer.Option(help="For each measurement.")] = 3,
-    output: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
-) -> None:
-    """Measure how fast PRESET trains, by size of the batch and precision of the votes."""
-    where = choose_device(device)
-    rates = measure_options(_recipe(preset, settings or []), where, seconds=seconds)
-    for option, rate in rates.items():
-        console.print(f"{preset} on {device_name(where)}, {option}: {rate:,.0f} images/s")
-    if output is not None:
-        output.write_text(json.dumps(rates))
-
-
-@app.command("gpu-run")
-def run_gpu(
-    results: Annotated[Path, typer.Argument(help="Output folder.")],
-    runs: Annotated[
-        list[str] | None, typer.Argument(help=f"PRESET-SEED; by default {' '.join(RUNS)}.")
-    ] = None,
-    *,
-    minutes: Annotated[float, typer.Option(help="Time limit of this call.")] = 27,
-    total_minutes: Annotated[float, typer.Option(help="Of all calls: sets budgets.")] = 27,
-    folder: Annotated[Path, typer.Option(help="Kept from call to call.")] = Path("runs/gpu"),
-    data_dir: DataDir = _DATA,
-    device: Device = "cuda",
-    settings: Settings = None,
-) -> None:
-    """Check and measure a GPU and train on it, run after run; called again, go on.
-
-    What it does, in this order: `training/gpu_run.py`.
-    """
-    for run in (chosen := runs or list(RUNS)):
-        if preset_of(run) not in PRESETS or not run.rpartition("-")[2].isdecimal():
-            raise typer.BadParameter(f"{run} is not PRESET-SEED, as mnist-1 is")
-        if PRESETS[preset_of(run)].dataset == FOLDER:
-            raise typer.BadParameter(f"{run} learns from a folder: `train` takes one")
-    with stop_signals() as stopped:
-        call = GpuRun(
-            results=results,
-            folder=folder,
-            data_dir=data_dir,
-            device=device,
-            minutes=minutes,
-            total_minutes=total_minutes,
-            runs=chosen,
-            settings=settings or (),
-            stopped=stopped,
-        )
-        if not call.work():
-            raise typer.Exit(1)
 
 
 @app.command()
@@ -244,11 +191,11 @@ def evaluate(
     ] = TEST_PAIRS,
 ) -> None:
     """Read the test split through the bundle, which goes on record, and print the scores."""
-    from training.evaluate import Split  # noqa: PLC0415  training itself needs no onnx
+    from training.evaluate import ScoredSplit  # noqa: PLC0415  training itself needs no onnx
     from training.evaluate import evaluate as score  # noqa: PLC0415  as above
 
     bundle = Bundle.open(bundle_dir)
-    split: Split = "validation" if validation else "test"
+    split: ScoredSplit = "validation" if validation else "test"
     scores = score(bundle, data_dir, split=split, folder=data, pairs=pairs)
     console.print(f"{bundle.manifest.name}: {scores.headline()}")
     console.print(scores.table)
@@ -347,6 +294,26 @@ def _describe(trainer: Trainer) -> str:
         f"{trainer.total_steps:,} steps of {plan.recipe.batch_size}; {plan.directory / PREVIEW} "
         "shows what the network draws"
     )
+
+
+def conclude(
+    state: TrainingState, held_out: Examples | None, error_percent: float | None
+) -> Iterator[str]:
+    """Sentences on a run that is complete, from its last error on held-out images.
+
+    They say which weights were kept, and what to do where the network has hardly learnt anything.
+    """
+    if held_out is None or error_percent is None:
+        return
+    if best := state.best:
+        error_percent = best.error_percent
+        yield (
+            f"kept are the weights of step {best.step:,}, the best on held-out images: "
+            f"{error_percent:.2f} % validation error"
+        )
+    guess = 100 * (1 - np.bincount(held_out.labels).max() / len(held_out.labels))
+    if error_percent >= HARDLY * guess:
+        yield f"{error_percent:.2f} % validation error: {_ADVICE.format(guess=guess)}"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from model.bundle.dimensions import PoseDimension
 from model.bundle.neighbours import NeighbourImages
 from model.capsnet import FAMILIES, build
 from training.data.datasets import DATASETS
-from training.data.folder import FEW
+from training.data.folder import SMALL_FOLDER
 from training.figures import MOST_WRONG
 from training.learning_set import fit_to, for_pictures
 from training.provenance import Run, TestRead, images_of, runs_of, unseen_by
@@ -173,7 +173,8 @@ def _seeds(metrics: Mapping[str, Any]) -> str:
 def _training(manifest: Manifest) -> Iterator[str]:
     *before, own = runs = runs_of(manifest.training)
     recipe, examples = Recipe.from_dict(manifest.training["recipe"]), manifest.training["examples"]
-    yield f"    {_command(recipe, runs, manifest.training.get('pictures', {}).get('count', FEW))}"
+    count = manifest.training.get("pictures", {}).get("count", SMALL_FOLDER)
+    yield f"    {_command(recipe, runs, count)}"
     planned = recipe.epochs
     epochs = min(own.images / examples, planned)
     hours = sum(run.seconds for run in runs) / 3600

@@ -1,4 +1,4 @@
-"""Where a network is trained: a device, its memory and CUDA graphs, alone or with other processes.
+"""Where a network is trained: a device and its memory, alone or with other processes.
 
 Processes that train together add up gradients in one all-reduce of one flat tensor.
 DistributedDataParallel does the same in buckets that overlap with the backward pass, but averages
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,8 +18,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-Compute = Callable[[Sequence[Tensor]], dict[str, Tensor]]
-_WARM_UPS = 3
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 
 
@@ -92,56 +90,6 @@ def convolution_precision(asked: str, device: torch.device) -> str:
     """
     rounds = has_bfloat16(device) and (device.type == "cuda" or asked == "bfloat16")
     return "bfloat16" if rounds else "float32"
-
-
-class CudaGraph:
-    """Computes what `compute` does, from the second call on with one launch for all its kernels.
-
-    Forward and backward pass are hundreds of short kernels, which a CPU launches more slowly than
-    a large GPU computes them.
-
-    Args:
-        compute: from tensors of fixed sizes on a CUDA device to some others. It may leave more
-            behind, gradients say, if it makes them anew each time; they keep their place in memory.
-            It runs a few times before it is recorded and, of what is there already, may change
-            `buffers` alone.
-        buffers: what each call updates in place, statistics say. Runs before the recording do not
-            count, and sample no random numbers from those after.
-    """
-
-    def __init__(self, compute: Compute, *, buffers: Sequence[Tensor] = ()) -> None:
-        self._compute = compute
-        self._buffers = buffers
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._inputs: list[Tensor] = []
-        self._outputs: dict[str, Tensor] = {}
-
-    def __call__(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-        """What `compute` gives; overwritten by the next call."""
-        if self._graph is None:
-            self._graph = self._record(inputs)
-        for place, given in zip(self._inputs, inputs, strict=True):
-            place.copy_(given)
-        self._graph.replay()
-        return self._outputs
-
-    def _record(self, inputs: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
-        self._inputs = [given.clone() for given in inputs]
-        before = [buffer.clone() for buffer in self._buffers]
-        random = torch.cuda.get_rng_state()
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # cuDNN chooses algorithms, cuBLAS takes its workspace
-            for _ in range(_WARM_UPS):
-                self._compute(self._inputs)
-        torch.cuda.current_stream().wait_stream(side)
-        for buffer, value in zip(self._buffers, before, strict=True):
-            buffer.copy_(value)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._outputs = self._compute(self._inputs)
-        torch.cuda.set_rng_state(random)
-        return graph
 
 
 @dataclass(frozen=True)

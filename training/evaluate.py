@@ -51,7 +51,7 @@ from training.provenance import TestRead, reads_of, record_read, runs_of, unseen
 from training.recipes import Recipe
 from training.statistics import interval, mean_interval
 
-Split = Literal["test", "validation"]
+ScoredSplit = Literal["test", "validation"]
 THRESHOLDS = [step / 50 for step in range(10, 26)]
 """Shares of the ink, among which the best for masks is chosen."""
 
@@ -60,7 +60,7 @@ THRESHOLDS = [step / 50 for step in range(10, 26)]
 class Scores:
     """How a bundle answered a split."""
 
-    split: Split
+    split: ScoredSplit
     images: int
     protocol: str
     """Which images they are, and how they were answered."""
@@ -101,7 +101,7 @@ def evaluate(
     bundle: Bundle,
     data_dir: Path,
     *,
-    split: Split = "test",
+    split: ScoredSplit = "test",
     folder: Path | None = None,
     pairs: int = TEST_PAIRS,
 ) -> Scores:
@@ -213,7 +213,7 @@ def seen_or_not(manifest: Manifest) -> str:
     return "not trained on" if unseen_by(runs_of(manifest.training)) else "trained on"
 
 
-def score_single(runtime: Runtime, examples: Examples, *, split: Split, which: str) -> Scores:
+def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, which: str) -> Scores:
     """Answer every image once, with the class that is most present; `which` are they, in words."""
     presence = np.concatenate(
         [runtime.encode(scale(examples.images[some])).presence for some in _slices(examples.labels)]
@@ -240,7 +240,7 @@ def score_single(runtime: Runtime, examples: Examples, *, split: Split, which: s
 
 
 def score_pairs(
-    runtime: Runtime, digits: Examples, *, split: Split, which: str, count: int = TEST_PAIRS
+    runtime: Runtime, digits: Examples, *, split: ScoredSplit, which: str, count: int = TEST_PAIRS
 ) -> Scores:
     """Name `count` fixed pairs for each shift that counts, and draw the first of them.
 

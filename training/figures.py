@@ -99,8 +99,8 @@ def draw_sweeps(
         drawn = sweep.on_grid(runtime.decode(poses, np.full(len(poses), label, np.int64)))
         grids.append(draw_sweep(drawn, sweep, manifest=manifest, label=label, scale=1))
     picture = Image.new("RGB", (sum(grid.width for grid in grids), grids[0].height), PAPER)
-    for place, grid in enumerate(grids):
-        picture.paste(grid, (sum(other.width for other in grids[:place]), 0))
+    for index, grid in enumerate(grids):
+        picture.paste(grid, (sum(other.width for other in grids[:index]), 0))
     _save_small(picture, target, 64)
 
 

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from model.bundle import WEIGHTS, BundleError
 from model.bundle.manifest import ANY_SIZE
 from model.capsnet import Network, family_of
-from training.state import LARGE
 
+LARGE = 1024
+"""Elements from which a weight is stored in 16 bits."""
 OPSET = 20
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum", "Scatter", "ScatterElements", "ScatterND"}
 _LARGEST_CONSTANT = 200_000

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from model.capsnet.network import NetworkConfig
-from training.data.datasets import DATASETS, Dataset, Examples, hold_out, load
-from training.data.folder import FEW, load_folder
+from training.data.datasets import DATASETS, Dataset, Examples, load, split_last
+from training.data.folder import SMALL_FOLDER, load_folder
 from training.data.source import DatasetError
 from training.recipes import FOLDER, Recipe
 
@@ -95,7 +95,7 @@ def load_published(recipe: Recipe, data_dir: Path) -> LearningSet:
         settings = " ".join(f"--set network.{name}={size}" for name, size in wrong.items())
         raise DatasetError(f"{recipe.name}'s network does not fit {dataset.name}: {settings}")
     examples = load(dataset, "train", data_dir)
-    return LearningSet(recipe, dataset, *hold_out(examples, dataset.held_out))
+    return LearningSet(recipe, dataset, *split_last(examples, dataset.held_out))
 
 
 def for_pictures(recipe: Recipe, count: int) -> Recipe:
@@ -111,7 +111,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
     if recipe.task != "single":
         raise DatasetError(f"{recipe.name} learns {recipe.task}, not single pictures of a folder")
     suited = replace(recipe, flip=True, pad="reflect", affine=0.0, elastic_px=0.0)
-    if count >= FEW:
+    if count >= SMALL_FOLDER:
         return suited
     batch_size = min(_FEW_BATCH, recipe.batch_size)
     steps = max(_FEW_STEPS, recipe.epochs * count / recipe.batch_size)

@@ -49,22 +49,22 @@ def spread_margin(step: Tensor, steps: int) -> Tensor:
     """m, which rises from 0.2 to 0.99: 0.2 + 0.79 sigmoid(min(10, step / steps - 4)).
 
     Args:
-        step: scalar tensor, so that a CUDA graph replays with the current step.
+        step: scalar tensor.
         steps: 50,000 in the paper's code.
     """
     return 0.2 + 0.79 * torch.sigmoid((step / steps - 4).clamp_max(10))
 
 
-def cross_entropy(logits: Tensor, present: Tensor, *, several: bool) -> Tensor:
+def cross_entropy(logits: Tensor, present: Tensor, *, multi_label: bool) -> Tensor:
     """-ln of what a network says of the classes, from logits: it has a gradient however sure it is.
 
     Args:
         logits: (N, K), before softmax or sigmoid.
         present: (N, K), 1 where the class is present.
-        several: whether each class has a sigmoid of its own, so that absent ones count too; a
+        multi_label: whether each class has a sigmoid of its own, so that absent ones count too; a
             softmax over classes otherwise.
     """
-    if several:
+    if multi_label:
         losses = functional.binary_cross_entropy_with_logits(logits, present, reduction="none")
         return losses.sum(dim=1).mean()
     return functional.cross_entropy(logits, present)
@@ -88,8 +88,8 @@ def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Te
             presence, present, margin=spread_margin(step, recipe.spread_steps)
         )
     if recipe.loss == "cross-entropy":
-        several = getattr(recipe.network, "several", False)
-        return lambda logits, present, _: cross_entropy(logits, present, several=several)
+        multi_label = getattr(recipe.network, "multi_label", False)
+        return lambda logits, present, _: cross_entropy(logits, present, multi_label=multi_label)
     return lambda presence, present, _: margin_loss(
         presence, present, absent_weight=recipe.absent_weight
     )

@@ -27,7 +27,7 @@ from model.interpret.novelty import (
 from model.preprocess import Floats, prepare, scale
 from model.runtime import Runtime
 from training.data.datasets import DATASETS, NOVELTY_DATASETS, load
-from training.data.source import DatasetError, Split
+from training.data.source import DatasetError, DataSplit
 
 Scores = NDArray[np.float64]
 TYPICAL_SHARE = 0.95
@@ -114,7 +114,7 @@ def _answer(runtime: Runtime, images: Floats) -> list[Floats]:
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
-def judge(rule: NoveltyRule, typical: Scores, kind: str, others: Scores) -> dict[str, Any]:
+def summarise_kind(rule: NoveltyRule, typical: Scores, kind: str, others: Scores) -> dict[str, Any]:
     """How well scores separate other images from typical ones: an entry of `NoveltyRule.others`."""
     return {
         "kind": kind,
@@ -160,7 +160,7 @@ def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[st
     for dataset in (*DATASETS.values(), *NOVELTY_DATASETS.values()):
         if dataset.name != manifest.dataset and dataset.image_shape == shape:
             with suppress(DatasetError):  # its files are not there
-                split: Split = "train" if dataset.name in DATASETS else "test"
+                split: DataSplit = "train" if dataset.name in DATASETS else "test"
                 others = load(dataset, split, data_dir, fetch=False).images
                 chosen = rng.choice(len(others), min(COUNT, len(others)), replace=False)
                 kinds[f"{dataset.kind} ({dataset.name})"] = scale(others[chosen])

@@ -6,20 +6,36 @@ Each network that ships has a preset of its name, which may have changed since i
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, field, replace
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
+from pydantic.dataclasses import dataclass
 
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
-from model.capsnet.families import config_from_dict, config_to_dict, family_of
+from model.capsnet.families import (
+    config_from_dict,
+    config_to_dict,
+    explain,
+    family_of,
+    read_config,
+)
 from model.capsnet.matrix import MatrixConfig
 from model.capsnet.network import NetworkConfig
 from model.capsnet.shared import SharedConfig
-from model.capsnet.stem import Conv, Residual, StemLayer, Whiten, layer_from_json
-from training.data.augment import Augmentation, Pad
+from model.capsnet.stem import Conv, Residual, StemLayer, Whiten
+from training.data.augment import Augmentation
 
 TaskName = Literal["single", "pairs"]
 LossName = Literal["margin", "spread", "cross-entropy"]
@@ -34,36 +50,15 @@ RECONSTRUCTION_TEXT = 0.0005
 RECONSTRUCTION_CODE = 0.01
 """The same in that paper's released code, which halves the margin loss and averages it over the ten
 classes too, so that its reconstruction weighs twenty times as much."""
-_CHOICES = (
-    *(("task", TaskName), ("loss", LossName), ("schedule", Schedule), ("pad", Pad)),
-    *(("convolutions", Precision), ("votes", Precision), ("keep", Kept), ("decoder", Precision)),
-)
-
-
-_POSITIVE = (lambda value: 0 < value < math.inf, "positive")
-_COUNT = (lambda value: value >= 1, "at least 1")
-_NOT_NEGATIVE = (lambda value: 0 <= value < math.inf, "zero or more")
-_SHARE = (lambda value: 0 <= value <= 1, "between 0 and 1")
-_PART = (lambda value: 0 < value <= 1, "above 0 and at most 1")
-_DECAY = (lambda value: 0 <= value < 1, "zero or more, below 1")
-_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
-    **dict.fromkeys(("epochs", "learning_rate"), _POSITIVE),
-    **dict.fromkeys(("batch_size", "decay_steps", "spread_steps"), _COUNT),
-    **dict.fromkeys(("shift_px", "erase_px", "cutout_px", "elastic_px"), _NOT_NEGATIVE),
-    **dict.fromkeys(("warmup_steps", "absent_weight", "reconstruction_weight"), _NOT_NEGATIVE),
-    **dict.fromkeys(("muon_rate", "muon_votes"), _NOT_NEGATIVE),
-    **dict.fromkeys(("decay_rate", "reconstruction_share"), _PART),
-    **dict.fromkeys(("average_decay", "muon_momentum"), _DECAY),
-    "affine": _SHARE,
-}
-"""What each number may be."""
+_Part = Annotated[float, Field(gt=0, le=1)]
+_Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class SettingError(ValueError):
     """A setting is unknown or its value not allowed; the message says what is."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
 class Recipe(Augmentation):
     """What, with a seed, decides how a network is trained, up to the rounding of a device.
 
@@ -77,34 +72,34 @@ class Recipe(Augmentation):
     """`pairs` lays two digits of different classes over one another (Sabour 2017, section 6)."""
     network: NetworkConfig = field(default_factory=DynamicConfig)
     loss: LossName = "margin"
-    absent_weight: float = 0.5
+    absent_weight: NonNegativeFloat = 0.5
     """Of absent classes in the margin loss."""
-    spread_steps: int = 50_000
+    spread_steps: PositiveInt = 50_000
     """Steps over which the margin of the spread loss rises: see `training.losses`."""
-    reconstruction_weight: float = RECONSTRUCTION_TEXT
+    reconstruction_weight: NonNegativeFloat = RECONSTRUCTION_TEXT
     """Of the squared error summed over pixels; zero trains no decoder."""
-    reconstruction_share: float = 1.0
+    reconstruction_share: _Part = 1.0
     """Of each batch that is reconstructed, which saves time."""
     detach_poses: bool = False
     """Whether the decoder gets detached poses, so that its loss does not reach the encoder."""
-    frozen: tuple[str, ...] = ()
+    frozen: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Parts of the network, such as `stem` or `classes.weight`, that are not trained."""
-    epochs: float = 30.0
+    epochs: PositiveFloat = 30.0
     """Of all training images once, or of 100,000 pairs."""
-    learning_rate: float = 1e-3
+    learning_rate: PositiveFloat = 1e-3
     """Of Adam, at its highest."""
-    muon_rate: float = 0.0
+    muon_rate: NonNegativeFloat = 0.0
     """Of Muon, at its highest, for convolutions with several input channels; zero leaves them to
     Adam. It rises and falls as Adam's does: see `training.muon`."""
-    muon_momentum: float = 0.95
-    muon_votes: float = 0.0
+    muon_momentum: _Decay = 0.95
+    muon_votes: NonNegativeFloat = 0.0
     """Muon's rate for the transformation matrices of dynamic and self-attention routing, as a
     multiple of Adam's; zero leaves them to Adam."""
     schedule: Schedule = "cosine"
     """Cosine falls to zero at the last step; exponential multiplies by `decay_rate`."""
-    decay_rate: float = 0.96
-    decay_steps: int = 2000
-    warmup_steps: int = 0
+    decay_rate: _Part = 0.96
+    decay_steps: PositiveInt = 2000
+    warmup_steps: NonNegativeInt = 0
     """Steps over which the rate rises from zero, at most a tenth of the run."""
     convolutions: Precision = "float32"
     """Of convolutions (and a baseline's linear layers) in training on a CPU with instructions for
@@ -114,7 +109,7 @@ class Recipe(Augmentation):
     routing; other families know float32 alone."""
     decoder: Precision = "float32"
     """Of the decoder in training, on a CPU with instructions for bfloat16."""
-    average_decay: float = 0.0
+    average_decay: _Decay = 0.0
     """Decay of the exponential moving average of the weights (lower in the first steps), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""
 
@@ -123,12 +118,6 @@ class Recipe(Augmentation):
     errors on held-out images, where some are held out."""
 
     def __post_init__(self) -> None:
-        for name, (allowed, rule) in _RANGES.items():
-            if not allowed(getattr(self, name)):
-                raise ValueError(f"{name} must be {rule}, not {getattr(self, name)}")
-        for name, kind in _CHOICES:
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name} is one of {', '.join(get_args(kind))}")
         if self.loss == "cross-entropy" and not self.network.has_logits:
             raise ValueError("cross-entropy is a baseline's loss; others have margin or spread")
         self._check_family()
@@ -157,13 +146,13 @@ class Recipe(Augmentation):
         """Read what `to_dict` wrote.
 
         Raises:
-            ValueError: a key is unknown or a value out of range.
+            ValueError: a key is unknown or a value of another type or out of range.
         """
-        if unknown := values.keys() - {one.name for one in fields(cls)}:
-            raise ValueError(f"unknown recipe settings: {', '.join(sorted(unknown))}")
         network = config_from_dict(values["network"])
-        frozen = tuple(values.get("frozen", ()))
-        return cls(**{**values, "network": network, "frozen": frozen})
+        try:
+            return cls(**{**values, "network": network})
+        except ValidationError as error:
+            raise ValueError(explain(error)) from error
 
 
 def override(recipe: Recipe, settings: Sequence[str], *, fixed: Collection[str] = ()) -> Recipe:
@@ -178,10 +167,8 @@ def override(recipe: Recipe, settings: Sequence[str], *, fixed: Collection[str] 
     Raises:
         SettingError: a field is unknown or fixed, or a value is of the wrong kind or out of range.
     """
-    own, networks = _kinds(recipe), _kinds(recipe.network)
+    own, network = asdict(recipe), asdict(recipe.network)
     del own["network"]
-    changes: dict[str, Any] = {}
-    network_changes: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
@@ -190,35 +177,30 @@ def override(recipe: Recipe, settings: Sequence[str], *, fixed: Collection[str] 
         if name in fixed:
             raise SettingError(f"{key} is set by the data set")
         if name == key and key in own:
-            changes[key] = _value(key, text, own[key])
-        elif name in networks:
-            network_changes[name] = _value(key, text, networks[name])
+            own[key] = _parse(text, own[key])
+        elif name in network:
+            network[name] = _parse(text, network[name])
         else:
             raise SettingError(
                 f"{key} is no setting. The recipe has {', '.join(own)}; its "
-                f"{family_of(recipe.network).name} network has {', '.join(networks)}"
+                f"{family_of(recipe.network).name} network has {', '.join(network)}"
             )
     try:
-        network = replace(recipe.network, **network_changes)
-        return replace(recipe, **changes, network=network)
+        return Recipe(**own, network=read_config(type(recipe.network), network))
+    except ValidationError as error:
+        raise SettingError(explain(error)) from error
     except ValueError as error:
         raise SettingError(str(error)) from error
 
 
-def _kinds(settings: Recipe | NetworkConfig) -> dict[str, Any]:
-    """The type of each field."""
-    hints = get_type_hints(type(settings))
-    return {one.name: hints[one.name] for one in fields(settings)}
-
-
-def _value(key: str, text: str, kind: Any) -> Any:
-    given = text if kind is str else _word(text)
-    if get_origin(kind) is tuple and not isinstance(given, list):
-        given = [_word(part) for part in text.split(",") if part]
-    try:
-        return _typed(given, kind)
-    except (TypeError, ValueError) as error:
-        raise SettingError(f"{key} is {_describe(kind)}, not {text}") from error
+def _parse(text: str, current: Any) -> Any:
+    """The value that a text means for a field, of whose type is `current`."""
+    if isinstance(current, str):
+        return text
+    value = _word(text)
+    if isinstance(current, tuple) and not isinstance(value, list):
+        return [_word(part) for part in text.split(",") if part]
+    return value
 
 
 def _word(text: str) -> Any:
@@ -226,39 +208,6 @@ def _word(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
-
-
-def _typed(given: Any, kind: Any) -> Any:
-    """A JSON value as one of a kind; TypeError or ValueError where it is none."""
-    if kind == StemLayer:
-        return layer_from_json(given)
-    if get_origin(kind) is Literal:
-        allowed = given in get_args(kind)
-    elif get_origin(kind) is tuple:
-        each, *others = get_args(kind)
-        if not isinstance(given, list) or (others != [...] and len(given) != 1 + len(others)):
-            raise ValueError
-        return tuple(_typed(one, each) for one in given)
-    elif kind is float:
-        given = float(given) if type(given) is int else given
-        allowed = type(given) is float and math.isfinite(given)
-    else:
-        allowed = type(given) is kind
-    if not allowed:
-        raise ValueError
-    return given
-
-
-def _describe(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(get_args(kind))}"
-    if get_origin(kind) is tuple:
-        each, *others = get_args(kind)
-        count = "some" if others == [...] else str(1 + len(others))
-        return f"a list of {count}, each {_describe(each)}"
-    if kind == StemLayer:
-        return '[channels, kernel, stride, ...], ["residual"] or ["whiten", kernel]'
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
 
 
 _DISTORTED: dict[str, Any] = {"affine": 0.5, "elastic_px": 1.25}
@@ -447,7 +396,7 @@ _PRESETS = (
             pooling=True,
             hidden=(1024,),
             dropout=0,
-            several=True,
+            multi_label=True,
         ),
         loss="cross-entropy",
     ),

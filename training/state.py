@@ -33,8 +33,6 @@ from training.muon import Muon, matrices_of
 from training.provenance import Run, runs_of
 from training.recipes import Recipe
 
-LARGE = 1024
-"""Elements from which a weight is stored in 16 bits where it is not trained further."""
 CHECKPOINT = "checkpoint.pt"
 """In the folder of a run."""
 _VERSION = 3
@@ -81,7 +79,7 @@ class Checkpoint:
     trained: dict[str, Any] | None
     """The trained weights, where `network` has their average."""
     optimiser: dict[str, Any]
-    """Adam's state; empty where the run is complete and nothing goes on, or where it was cut."""
+    """Adam's state; empty where the run is complete and nothing goes on."""
     muon: dict[str, Any] = field(default_factory=dict)
     """Muon's state, where it trains some weights; empty as Adam's is."""
     best: Best | None = None
@@ -93,18 +91,6 @@ class Checkpoint:
     def run(self) -> Run:
         """This run."""
         return self.runs[-1]
-
-    def cut(self) -> Checkpoint:
-        """The weights alone, large ones in 16 bits: a sixth of the bytes of a run under way.
-
-        It is exported, and other runs start from it, as from the whole one. The run itself can go
-        on from it too, but not exactly: Adam's state is gone.
-        """
-        network = {
-            name: tensor.half() if tensor.numel() >= LARGE else tensor
-            for name, tensor in self.network.items()
-        }
-        return replace(self, network=network, trained=None, optimiser={}, muon={}, best=None)
 
     def save(self, path: Path) -> None:
         """Write to `path` in one step, so that a kill leaves the old file or the new one."""

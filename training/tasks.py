@@ -6,18 +6,25 @@ import math
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from model.bundle.atomic_file import replacing
+from model.canvas import enlarge, png
 from model.capsnet import Network, family_of
-from training.answers import error_percent, is_missed, measure_presence
+from model.preprocess import scale
+from training.answers import error_percent, evaluating, is_missed, measure_presence
 from training.data.augment import BatchStream, RowStream
 from training.data.datasets import Examples
 from training.data.pairs import PairStream, validation_pairs
 from training.device import convolution_precision, has_bfloat16
 from training.losses import Losses, classification_loss, reconstruction_loss
-from training.preview import draw_preview
 from training.recipes import Recipe, TaskName
+
+PREVIEW = "preview.png"
+"""In the folder of a run: what the network draws while it is trained."""
+_PREVIEW_COLUMNS, _PREVIEW_HEIGHT_PX = 10, 64
 
 
 class Task(ABC):
@@ -126,3 +133,20 @@ class Pairs(Task):
 
 
 TASKS: dict[TaskName, type[Task]] = {"single": Single, "pairs": Pairs}
+
+
+def draw_preview(network: Network, examples: Examples, device: torch.device, target: Path) -> None:
+    """Draw up to ten images of all classes, and below each what its class capsule decodes to."""
+    order = np.argsort(examples.labels, kind="stable")
+    count = min(_PREVIEW_COLUMNS, len(order))
+    chosen = order[np.linspace(0, len(order) - 1, count).round().astype(int)]
+    shown = scale(examples.images[chosen])
+    labels = torch.tensor(examples.labels[chosen], device=device)
+    with evaluating(network), torch.inference_mode():
+        poses = network(torch.from_numpy(shown).to(device)).poses
+        own = poses[torch.arange(count, device=device), labels]
+        drawn = network.decode(own, labels).float().cpu().numpy()
+    rows = [np.concatenate(list(images), axis=2) for images in (shown, drawn)]  # (C, H, 10 W)
+    factor = max(1, round(_PREVIEW_HEIGHT_PX / shown.shape[2]))
+    with replacing(target) as file:
+        file.write(png(enlarge(np.concatenate(rows, axis=1), factor)))

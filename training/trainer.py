@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from model.capsnet import Network
-from training.device import CudaGraph, Processes
+from training.device import Processes
 from training.losses import Losses, total_loss
 from training.metrics import VALIDATION_ERROR, Meter, RunLog
-from training.preview import PREVIEW
 from training.recipes import Recipe
 from training.state import Plan, TrainingError, TrainingState
-from training.tasks import TASKS
+from training.tasks import PREVIEW, TASKS
 
 LEAST_STEPS = 25
 """From one validation to the next, where the best weights are kept: short epochs are of fewer."""
@@ -73,9 +72,6 @@ class Trainer:
             tensorboard=tensorboard,
             quiet=not processes.leads,
         )
-        self._compute: Callable[[Sequence[Tensor]], Losses] = self._descend
-        if device.type == "cuda":
-            self._compute = CudaGraph(self._descend, buffers=list(self.network.buffers()))
         self._meter: Meter | None = None
         self.error_percent: float | None = None
         """Of held-out images, when they were last looked at."""
@@ -159,13 +155,12 @@ class Trainer:
 
         Returns:
             terms of the loss, detached scalars on the training device: this process's part of the
-            batch's means, so that those of all processes add up to them. On a GPU the next step
-            overwrites them.
+            batch's means, so that those of all processes add up to them.
         """
         recipe, done = self.plan.recipe, self.done_steps
         self.state.begin_step(learning_rate(recipe, done, total=self.total_steps))
         rows = self.processes.share(self.task.batches.rows(done))
-        losses = self._compute([rows, torch.full((), float(done), device=self.device)])
+        losses = self._descend(rows, torch.full((), float(done), device=self.device))
         gradients = [weight.grad for weight in self.network.parameters()]
         self.processes.add_up([gradient for gradient in gradients if gradient is not None])
         self.state.end_step()
@@ -186,9 +181,8 @@ class Trainer:
         if self.processes.leads:
             self.state.save(examples=len(self.task.batches), complete=self.complete)
 
-    def _descend(self, inputs: Sequence[Tensor]) -> Losses:
+    def _descend(self, rows: Tensor, step: Tensor) -> Losses:
         """Losses of some rows of a batch at a step, as parts of its means; leaves gradients."""
-        rows, step = inputs
         share = len(rows) / self.plan.recipe.batch_size
         losses = self.task.losses(self.network, rows, step)
         self.network.zero_grad(set_to_none=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import model
-from model.interpret.novelty import Novelty, judge, measure_features
+from model.interpret.novelty import Novelty, measure_features, score_images
 from model.preprocess import Floats, Prepared
 from model.runtime import Device, Encoding
 from service.errors import Problem, TooLarge
@@ -139,7 +139,7 @@ class Scorer:
         assert rule
         longest = encoding.poses[np.arange(len(labels)), labels]
         drawn = self._runtime.decode(longest, labels)
-        return judge(rule, measure_features(*encoding, images, drawn, rule.gaussians))
+        return score_images(rule, measure_features(*encoding, images, drawn, rule.gaussians))
 
 
 def _lists(array: Floats) -> pa.Array:

@@ -116,7 +116,7 @@ class AttentionCapsNet(Network):
             std=_SUM_STD / math.sqrt(config.num_primary),
         )
         self.prior = nn.Parameter(torch.zeros(config.num_classes, config.num_primary))
-        """B, (K, I): added to the couplings."""
+        """B, (K, I): the coupling bias, by the name that stored weights have."""
         self.routing = attention.Routing()
         self.decoder = Decoder(config)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import AliasChoices, Field
 from torch import Tensor, nn
 
 from model.capsnet.network import Encoding, Network, NetworkConfig
@@ -26,7 +28,9 @@ class BaselineConfig(NetworkConfig):
     """Of each fully connected layer but the last, which has an output for each class."""
     dropout: float = 0.5
     """Share of the last hidden layer's outputs that a training step leaves out."""
-    several: bool = False
+    multi_label: Annotated[bool, Field(validation_alias=AliasChoices("multi_label", "several"))] = (
+        False
+    )
     """Whether several classes may be present: a sigmoid for each in place of one softmax."""
 
     def __post_init__(self) -> None:
@@ -63,7 +67,7 @@ class BaselineCnn(Network):
     def forward(self, images: Tensor) -> Encoding:
         """Probabilities of images (N, C, H, W) in [0, 1]; poses have no numbers."""
         logits = self.logits(images)
-        presence = logits.sigmoid() if self.config.several else logits.softmax(dim=1)
+        presence = logits.sigmoid() if self.config.multi_label else logits.softmax(dim=1)
         return Encoding(presence, logits.unsqueeze(-1)[..., :0])
 
     def logits(self, images: Tensor) -> Tensor:

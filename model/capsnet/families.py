@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from model.bundle.manifest import Offer, PresenceKind
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig
 from model.capsnet.baseline import BaselineCnn, BaselineConfig
 from model.capsnet.dynamic import DynamicCapsNet, DynamicConfig
 from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
 from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.shared import SharedCapsNet, SharedConfig
-from model.capsnet.stem import layer_from_json
-
-Offer = Literal["decode", "trace"]
-Presence = Literal["length", "activation", "probability"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Family:
     config: type[NetworkConfig]
     build: Callable[[Any], Network]
     offers: frozenset[Offer] = frozenset({"decode", "trace"})
-    presence: Presence = "length"
+    presence: PresenceKind = "length"
     """What `Encoding.presence` is."""
 
 
@@ -111,18 +111,26 @@ def config_from_dict(values: dict[str, Any]) -> NetworkConfig:
     name = rest.pop("family", None)
     if name not in FAMILIES:
         raise ValueError(f"unknown family {name!r}; there are {', '.join(FAMILIES)}")
-    config = FAMILIES[name].config
-    known = {field.name for field in fields(config)}
-    if unknown := rest.keys() - known:
-        raise ValueError(f"unknown settings of {name} networks: {', '.join(sorted(unknown))}")
+    return read_config(FAMILIES[name].config, rest)
+
+
+def read_config(kind: type[NetworkConfig], values: dict[str, Any]) -> NetworkConfig:
+    """A configuration from JSON-ready values; those left out are the defaults.
+
+    Raises:
+        ValueError: a key is unknown, or a value is of another type or out of range.
+    """
     try:
-        return config(**{key: _typed(key, value) for key, value in rest.items()})
-    except TypeError as error:
-        raise ValueError(f"settings of {name} networks: {error}") from error
+        return TypeAdapter(kind).validate_json(json.dumps(values))
+    except ValidationError as error:
+        raise ValueError(explain(error)) from error
 
 
-def _typed(key: str, value: Any) -> Any:
-    """JSON's lists as the tuples that configurations have."""
-    if not isinstance(value, (list, tuple)):
-        return value
-    return tuple(map(layer_from_json, value)) if key == "stem" else tuple(value)
+def explain(error: ValidationError) -> str:
+    """What is wrong with which setting, in a line."""
+    reasons = []
+    for one in error.errors(include_url=False):
+        message = one["msg"].removeprefix("Value error, ")
+        name = ".".join(map(str, one["loc"]))
+        reasons.append(f"{name}={one['input']!r}: {message}" if name else message)
+    return "; ".join(reasons)

@@ -7,9 +7,10 @@ D = 16 numbers, row by row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import AliasChoices, Field
 from torch import Tensor, nn
 
 from model.bundle import Layer
@@ -54,7 +55,9 @@ class MatrixConfig(NetworkConfig):
     routing_iterations: int = 3
     inverse_temperature: float = 0.05
     """lambda of the last iteration, for a parent with an equal share of its children."""
-    vote_temperature: float = 16.0
+    log_p_divisor: Annotated[
+        float, Field(validation_alias=AliasChoices("log_p_divisor", "vote_temperature"))
+    ] = 16.0
     """What ln p is divided by when children are assigned: 1 in the paper."""
     batch_norm: bool = True
     """Of each convolution and of the primary capsules' poses and activations."""
@@ -71,8 +74,8 @@ class MatrixConfig(NetworkConfig):
     def grids(self) -> tuple[Geometry, ...]:
         """Where the primary capsules and those of each convolutional layer sit."""
         grids = [geometry(self.height, self.width, self.stem)]
-        for place in range(len(self.conv_caps)):
-            grids.append(grids[-1].then(3, 1 if place else 2))
+        for index in range(len(self.conv_caps)):
+            grids.append(grids[-1].then(3, 1 if index else 2))
         return tuple(grids)
 
 
@@ -105,19 +108,19 @@ class ConvCapsules(nn.Module):
     cells: Tensor
     slots: Tensor
 
-    def __init__(self, config: MatrixConfig, place: int) -> None:
+    def __init__(self, config: MatrixConfig, index: int) -> None:
         super().__init__()
         self.config = config
-        before, self.grid = config.grids[place : place + 2]
-        windows = Windows(before.rows, before.columns, kernel=3, stride=1 if place else 2)
+        before, self.grid = config.grids[index : index + 2]
+        windows = Windows(before.rows, before.columns, kernel=3, stride=1 if index else 2)
         types = (config.primary_types, *config.conv_caps)
-        self.in_types, self.out_types = types[place : place + 2]
+        self.in_types, self.out_types = types[index : index + 2]
         for name, indices in (("cells", windows.cells), ("slots", windows.slots)):
             self.register_buffer(name, torch.tensor(indices), persistent=False)
         self.window_count = len(windows.cells)
         self.inputs = windows.cells.shape[1] * self.in_types  # I of one window
         self.weight = nn.Parameter(_transformations(self.inputs, self.out_types))
-        """(I, 4, C * 4): the transformation of each place and type of child for each parent."""
+        """(I, 4, C * 4): the transformation of each position and type of child for each parent."""
         self.price = nn.Parameter(torch.zeros(self.out_types))
         self.saving = nn.Parameter(torch.zeros(self.out_types))
 
@@ -143,9 +146,9 @@ class ConvCapsules(nn.Module):
 
     def share(self, scores: Tensor) -> Tensor:
         """Assignments (N, P, C, I) of children among parents of all types *and* windows."""
-        places = self.inputs // self.in_types
+        positions = self.inputs // self.in_types
         log_mass = scores.logsumexp(dim=2)  # (N, P, I): over types
-        flat = log_mass.reshape(-1, self.window_count * places, self.in_types)
+        flat = log_mass.reshape(-1, self.window_count * positions, self.in_types)
         absent = flat[:, :1] * 0 + _ABSENT
         gathered = torch.cat((flat, absent), dim=1).index_select(1, self.slots.flatten())
         shape = (-1, *self.slots.shape, self.in_types)
@@ -174,7 +177,7 @@ class MatrixClassCapsules(nn.Module):
     votes (coordinate addition; the paper uses the right-hand column of the 4x4 vote).
     """
 
-    places: Tensor
+    coordinates: Tensor
 
     def __init__(self, config: MatrixConfig) -> None:
         super().__init__()
@@ -188,10 +191,12 @@ class MatrixClassCapsules(nn.Module):
             (torch.arange(count) * grid.stride_px + grid.offset_px + grid.field_px / 2) / pixels
             for count, pixels in ((grid.rows, config.height), (grid.columns, config.width))
         )
-        places = torch.zeros(self.cells, SIDE**2)
-        places[:, 0] = rows.repeat_interleave(grid.columns)
-        places[:, 1] = columns.repeat(grid.rows)
-        self.register_buffer("places", places[:, None], persistent=False)  # (cells, 1, 16)
+        coordinates = torch.zeros(self.cells, SIDE**2)
+        coordinates[:, 0] = rows.repeat_interleave(grid.columns)
+        coordinates[:, 1] = columns.repeat(grid.rows)
+        self.register_buffer(
+            "coordinates", coordinates[:, None], persistent=False
+        )  # (cells, 1, 16)
         self.couplings = nn.Softmax(dim=-2)
         """Log scores to assignments, (N, K, I), of every iteration."""
 
@@ -208,7 +213,7 @@ class MatrixClassCapsules(nn.Module):
         classes = self.config.num_classes
         split = products.reshape(types, -1, cells, SIDE, classes, SIDE)
         votes = split.permute(1, 4, 0, 2, 3, 5).reshape(-1, classes, types, cells, SIDE**2)
-        votes = (votes + self.places[:, 0]).reshape(-1, classes, types * cells, SIDE**2)
+        votes = (votes + self.coordinates[:, 0]).reshape(-1, classes, types * cells, SIDE**2)
         active = activations.transpose(1, 2).reshape(-1, 1, types * cells)
         steps = em.iterate(
             votes,
@@ -232,7 +237,7 @@ class MatrixCapsNet(Network):
         initialise(self.stem)
         self.primary = PrimaryMatrixCapsules(config)
         self.conv_caps = nn.ModuleList(
-            ConvCapsules(config, place) for place in range(len(config.conv_caps))
+            ConvCapsules(config, index) for index in range(len(config.conv_caps))
         )
         self.classes = MatrixClassCapsules(config)
         self.decoder = Decoder(config)
@@ -241,7 +246,7 @@ class MatrixCapsNet(Network):
     def layers(self) -> tuple[Layer, ...]:
         """Each layer of convolutional capsules, then the class capsules."""
         config = self.config
-        names = [*(f"conv_caps_{place + 1}" for place in range(len(config.conv_caps))), "classes"]
+        names = [*(f"conv_caps_{index + 1}" for index in range(len(config.conv_caps))), "classes"]
         types = (config.primary_types, *config.conv_caps)
         return tuple(
             Layer(name, config.routing_iterations, count, *grid)
@@ -294,7 +299,7 @@ def _routing(config: MatrixConfig) -> dict[str, Any]:
     return {
         "inverse_temperature": config.inverse_temperature,
         "iterations": config.routing_iterations,
-        "vote_temperature": config.vote_temperature,
+        "log_p_divisor": config.log_p_divisor,
     }
 
 

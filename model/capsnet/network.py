@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
+from pydantic import ConfigDict
 from torch import Tensor, nn
 
 from model.bundle import Layer
@@ -19,6 +20,9 @@ class NetworkConfig:
         ValueError: a size is not positive, or the layers do not fit the image.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False
+    )
     may_be_zero: ClassVar[tuple[str, ...]] = ()
     """Settings that a family checks itself."""
     has_logits: ClassVar[bool] = False

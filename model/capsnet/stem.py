@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
+from pydantic import PlainValidator
 from torch import Tensor, nn
 
 Activation = Literal["relu", "gelu", "none"]
@@ -49,8 +50,23 @@ class Whiten(NamedTuple):
     kernel: int = 2
 
 
-StemLayer = Conv | Residual | Whiten
-_KINDS: dict[str, type[Residual | Whiten]] = {"residual": Residual, "whiten": Whiten}
+def read_layer(values: Any) -> Conv | Residual | Whiten:
+    """Read a layer: `[32, 5, 2]` is a convolution, `["residual"]` and `["whiten", 2]` are others.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    values = list(values) if isinstance(values, (list, tuple)) else [values]
+    kinds: dict[Any, type[Residual | Whiten]] = {"residual": Residual, "whiten": Whiten}
+    try:
+        layer = kinds.get(values[0], Conv)(*values)
+        _check(layer)
+    except (TypeError, IndexError) as error:
+        raise ValueError(f"{values} is no layer of a stem") from error
+    return layer
+
+
+StemLayer = Annotated[Conv | Residual | Whiten, PlainValidator(read_layer)]
 
 
 class Geometry(NamedTuple):
@@ -113,22 +129,6 @@ def out_channels(channels: int, layers: Sequence[StemLayer]) -> int:
         elif isinstance(layer, Whiten):
             channels *= 2 * layer.kernel**2
     return channels
-
-
-def layer_from_json(values: Sequence[int | str]) -> StemLayer:
-    """Read a layer: `[32, 5, 2]` is a convolution, `["residual"]` and `["whiten", 2]` are others.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    values = [values] if isinstance(values, str) else list(values)
-    kind = _KINDS.get(str(values[0])) if values else None
-    try:
-        layer = kind(*values) if kind else Conv(*values)  # type: ignore[arg-type]
-        _check(layer)
-    except TypeError as error:
-        raise ValueError(f"{values} is no layer of a stem") from error
-    return layer
 
 
 def _check(layer: StemLayer) -> None:

@@ -79,7 +79,7 @@ def rank(rule: NoveltyRule, features: Features) -> Ranks:
     )
 
 
-def judge(rule: NoveltyRule, features: Features) -> list[Novelty]:
+def score_images(rule: NoveltyRule, features: Features) -> list[Novelty]:
     """Compare images with the training images, one by one, rounded to six digits."""
     ranks = rank(rule, features)
     novel = (ranks.lowest < rule.threshold).tolist()

@@ -83,14 +83,14 @@ def _explaining(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
     if not (image >= INK).any():
         return []
     least = EXPLAINED * np.square(image).sum()
-    seen, places = np.zeros_like(image), []
-    for place, (length, one) in enumerate(zip(lengths, decoded, strict=True)):
+    seen, indices = np.zeros_like(image), []
+    for index, (length, one) in enumerate(zip(lengths, decoded, strict=True)):
         both = np.minimum(seen + one, 1)
         gain = np.square(image - seen).sum() - np.square(image - both).sum()
         if length * gain > least:
             seen = both
-            places.append(place)
-    return places
+            indices.append(index)
+    return indices
 
 
 def paint(image: Floats, reconstructions: Floats) -> Floats:

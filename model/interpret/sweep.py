@@ -59,5 +59,5 @@ def plan_sweep(dims: Sequence[int], *, start: float, stop: float, step: float) -
             f"{len(dims)} dimensions by {count:,} steps are {count * len(dims):,} pictures; "
             f"a sweep has at most {MAX_PICTURES}"
         )
-    deltas = tuple(round(start + place * step, _DECIMALS) + 0.0 for place in range(count))
+    deltas = tuple(round(start + number * step, _DECIMALS) + 0.0 for number in range(count))
     return Sweep(tuple(dims), deltas)

@@ -14,7 +14,7 @@ import pytest
 from model.bundle import MANIFEST
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, Command, free_port, prometheus_of, running
-from training.data.datasets import DATASETS, Examples, hold_out, load
+from training.data.datasets import DATASETS, Examples, load, split_last
 
 SHIPPED = (
     "cifar10",
@@ -77,7 +77,7 @@ def data_dir() -> Path:
 @pytest.fixture(scope="session")
 def validation_digits(data_dir: Path) -> Examples:
     """The last 5,000 training digits."""
-    return hold_out(load(DATASETS["mnist"], "train", data_dir, fetch=False), 5000)[1]
+    return split_last(load(DATASETS["mnist"], "train", data_dir, fetch=False), 5000)[1]
 
 
 class Container(NamedTuple):

@@ -63,16 +63,6 @@ def test_tensors_come_back_bit_by_bit(path: Path, checkpoint: Checkpoint, field:
     torch.testing.assert_close(expected, actual, rtol=0, atol=0)
 
 
-def test_a_cut_checkpoint_has_weights_alone(path: Path, checkpoint: Checkpoint) -> None:
-    """Large ones in 16 bits, small ones as they were, and nothing of the optimiser."""
-    large = torch.linspace(-1, 1, 1024)
-    whole = replace(checkpoint, network={"a": large, "b": WEIGHTS}, trained={"a": large})
-    whole.cut().save(path)
-    cut = Checkpoint.load(path)
-    torch.testing.assert_close({"a": large.half(), "b": WEIGHTS}, cut.network, rtol=0, atol=0)
-    assert (None, {}, checkpoint.runs) == (cut.trained, cut.optimiser, cut.runs)
-
-
 def test_saving_replaces_the_old_state(path: Path, checkpoint: Checkpoint) -> None:
     """The latest state is the one loaded."""
     replace(checkpoint, examples=121).save(path)

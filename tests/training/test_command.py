@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -14,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 from training import __main__
 from training.data.datasets import Examples
-from training.preview import PREVIEW
 from training.recipes import PRESETS, Recipe
 from training.state import CHECKPOINT, Checkpoint, Plan
+from training.tasks import PREVIEW
 
 Train = Callable[..., Result]
 needs_data = pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
@@ -29,7 +28,7 @@ def train(monkeypatch: pytest.MonkeyPatch, tiny: Recipe, bars: Examples) -> Trai
     monkeypatch.setitem(PRESETS, "tiny", ten_classes)
     monkeypatch.setattr("training.learning_set.load", lambda *_: bars)
     monkeypatch.setattr(
-        "training.learning_set.hold_out",
+        "training.learning_set.split_last",
         lambda all_of, _: (all_of, Examples(all_of.images[:4], all_of.labels[:4])),
     )
 
@@ -69,25 +68,13 @@ def test_what_restarts_by_itself_begins_and_then_goes_on(train: Train, tmp_path:
         assert step == saved(tmp_path).run.steps
 
 
-def test_a_cut_run_goes_on_and_says_so(train: Train, tmp_path: Path) -> None:
-    """From its step and its weights; Adam's state is not there."""
-    assert "Adam" not in plain(train(tmp_path))
-    assert "Adam" not in plain(train(tmp_path, "--resume"))
-    saved(tmp_path).cut().save(tmp_path / CHECKPOINT)
-    assert "weights alone: Adam starts anew" in plain(train(tmp_path, "--resume"))
-    assert 3 == saved(tmp_path).run.steps
-
-
-@pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("option", ["--weights", "--transfer"])
 def test_what_restarts_by_itself_takes_other_weights_once(
-    train: Train, tmp_path: Path, option: str, *, cut: bool
+    train: Train, tmp_path: Path, option: str
 ) -> None:
     """They are where the run began; what goes on has left them."""
     first, second = tmp_path / "first", tmp_path / "second"
     train(first)
-    if cut:
-        saved(first).cut().save(first / CHECKPOINT)
     for step in (1, 2):
         result = train(second, "--resume-or-begin", "--seed", "2", option, str(first))
         assert 0 == result.exit_code
@@ -161,8 +148,8 @@ def test_the_size_of_pictures_may_be_forced(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--set", "epochs=0"), "must be positive"),
-        (("--set", "epochs=nan"), "epochs is a number, not nan"),
+        (("--set", "epochs=0"), "epochs=0: Input should be greater than 0"),
+        (("--set", "epochs=nan"), "epochs='nan': Input should be a valid number"),
         (("--set", "colour=red"), "colour is no setting. The recipe has batch_size,"),
         (("--seed=-1",), "Invalid value for '--seed'"),
         (("--threads=-1",), "Invalid value for '--threads'"),
@@ -181,17 +168,6 @@ def test_what_is_wrong_is_refused(
     assert 2 == result.exit_code
     assert message in plain(result)
     assert not (tmp_path / "run").exists()
-
-
-def test_speeds_are_told_and_written(train: Train, tmp_path: Path) -> None:
-    """A line for each option, and a file for programs."""
-    assert train  # with its preset
-    file = tmp_path / "speed.json"
-    options = ["--device=cpu", "--seconds=0", f"--output={file}", "--set", "batch_size=4"]
-    lines = CliRunner().invoke(__main__.app, ["speed", "tiny", *options]).output.splitlines()
-    assert 6 == len(lines)
-    assert lines[0].startswith("tiny on CPU, batch_size=4 votes=float32: ")
-    assert "batch_size=16 votes=bfloat16" in json.loads(file.read_text())
 
 
 def test_a_run_tells_what_it_kept_and_what_to_do(tmp_path: Path, pets: Path) -> None:
@@ -218,8 +194,6 @@ def test_pictures_need_a_folder(tmp_path: Path) -> None:
     result = CliRunner().invoke(__main__.app, arguments)
     assert "with a subfolder for each class: say where it is" in str(result.exception)
     assert not run_dir.exists()
-    refused = CliRunner().invoke(__main__.app, ["gpu-run", str(tmp_path / "out"), "pictures-1"])
-    assert "pictures-1 learns from a folder" in plain(refused)
 
 
 def test_presets_are_listed() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.conclusion import conclude
+from training.__main__ import conclude
 from training.data.datasets import Examples
 from training.state import Best
 

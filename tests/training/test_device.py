@@ -18,8 +18,8 @@ from tests.processes import PATIENCE_S
 from tests.training.tiny_training import TINY, draw_noise
 from training.device import DeviceError, Processes, choose_device, has_bfloat16
 from training.metrics import METRICS
-from training.preview import PREVIEW
 from training.state import CHECKPOINT, LOCK, Checkpoint, Plan, TrainingError
+from training.tasks import PREVIEW
 from training.trainer import Trainer
 
 CPU = torch.device("cpu")

@@ -21,7 +21,7 @@ from training.data.datasets import DATASETS, Examples, digest, load
 from training.data.pairs import TEST_DIGESTS, TEST_SEED, PairDraw, PairSet, fixed_pairs
 from training.data.source import DatasetError
 from training.evaluate import (
-    Split,
+    ScoredSplit,
     choose_threshold,
     evaluate,
     held_out,
@@ -167,7 +167,9 @@ def test_the_mean_over_seeds_stays_beside_a_new_score(bundle: Bundle, data_dir: 
 
 
 @pytest.mark.parametrize("split", ["test", "validation"])
-def test_an_unknown_family_is_a_sentence(bundle: Bundle, data_dir: Path, split: Split) -> None:
+def test_an_unknown_family_is_a_sentence(
+    bundle: Bundle, data_dir: Path, split: ScoredSplit
+) -> None:
     """Nothing is read or recorded; the families that there are are named."""
     write_manifest(bundle.path, replace(bundle.manifest, family="linear"))
     with pytest.raises(BundleError, match="the family linear is none of dynamic, "):

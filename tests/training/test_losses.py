@@ -132,7 +132,7 @@ def test_the_recipe_says_what_absent_classes_weigh() -> None:
 def test_cross_entropy_of_exclusive_classes() -> None:
     """Minus the logarithm of the present class's probability."""
     logits, present = torch.tensor([[0.2, 0.5, 0.3]]).log(), torch.tensor([[0.0, 1.0, 0.0]])
-    loss = cross_entropy(logits, present, several=False)
+    loss = cross_entropy(logits, present, multi_label=False)
     assert pytest.approx(math.log(2), rel=1e-5) == loss.item()
 
 
@@ -144,15 +144,15 @@ def test_cross_entropy_of_classes_with_a_sigmoid_each() -> None:
         ([1.0, 0.0, 0.0], 2 * math.log(2) - math.log(0.8)),
         ([0.0, 0.0, 1.0], 2 * math.log(2) - math.log(0.2)),
     ):
-        loss = cross_entropy(logits, torch.tensor([present]), several=True)
+        loss = cross_entropy(logits, torch.tensor([present]), multi_label=True)
         assert pytest.approx(expected, rel=1e-5) == loss.item()
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_a_certain_but_wrong_answer_has_a_gradient(*, several: bool) -> None:
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_a_certain_but_wrong_answer_has_a_gradient(*, multi_label: bool) -> None:
     """Also where its probability rounds to one, and that of the truth to zero."""
     logits = torch.tensor([[-200.0, 200.0]], requires_grad=True)
-    loss = cross_entropy(logits, torch.tensor([[1.0, 0.0]]), several=several)
+    loss = cross_entropy(logits, torch.tensor([[1.0, 0.0]]), multi_label=multi_label)
     loss.backward()
     assert logits.grad is not None
     assert torch.isfinite(loss)
@@ -161,7 +161,7 @@ def test_a_certain_but_wrong_answer_has_a_gradient(*, several: bool) -> None:
 
 def test_the_recipe_says_whether_several_classes_are_present() -> None:
     """Not the labels: of one label a network of sigmoids learns too that the others are absent."""
-    network = BaselineConfig(several=True)
+    network = BaselineConfig(multi_label=True)
     compute = classification_loss(Recipe("r", network=network, loss="cross-entropy"))
     logits, present = torch.tensor([[0.0, 5.0]]), torch.tensor([[1.0, 0.0]])
     expected = math.log(2) + math.log1p(math.exp(5))

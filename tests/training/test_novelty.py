@@ -19,8 +19,8 @@ from training.novelty import (
     find_features,
     fit_gaussians,
     fit_novelty,
-    judge,
     roc,
+    summarise_kind,
 )
 
 COUNT = 8
@@ -145,7 +145,7 @@ def test_a_verdict_counts_images_taken_for_known(runtime: Runtime, images: np.nd
     """Those at the threshold are known, as the service has it."""
     rule = fit_novelty(runtime, images, described="noise")
     high, low = np.full(4, rule.threshold), np.full(3, rule.threshold - 1e-3)
-    verdict = judge(rule, high, "noise", np.concatenate((high, low)))
+    verdict = summarise_kind(rule, high, "noise", np.concatenate((high, low)))
     assert ("noise", 7, round(400 / 7, 2)) == tuple(
         verdict[key] for key in ("kind", "images", "known_percent")
     )

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
@@ -17,7 +16,7 @@ from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.matrix import MatrixConfig
 from model.capsnet.stem import Conv
 from training.data.datasets import Examples
-from training.device import CudaGraph, choose_device
+from training.device import choose_device
 from training.recipes import Recipe
 from training.state import CHECKPOINT, Checkpoint, Plan
 from training.trainer import Trainer
@@ -79,29 +78,19 @@ def begin(recipe: Recipe, bars: Examples, directory: Path, *, resume: bool = Fal
     return Trainer(Plan(recipe, 1, bars, None, directory), device=device, resume=resume)
 
 
-def gradients(trainer: Trainer) -> Tensor:
-    """Those of all weights, one after the other, as the last step left them."""
-    left = [weight.grad for weight in trainer.network.parameters()]
-    return torch.cat([gradient.flatten() for gradient in left if gradient is not None])
+def test_a_step_is_about_the_cpus(recipe: Recipe, bars: Examples, tmp_path: Path) -> None:
+    """Losses of the first step are those of a CPU, up to convolutions in bfloat16.
 
-
-def test_a_recorded_step_is_the_step(recipe: Recipe, bars: Examples, tmp_path: Path) -> None:
-    """Replayed from a graph or launched kernel by kernel, steps have about the same gradients.
-
-    Not the same ones: sums over threads come in any order. Weights are not compared, as Adam makes
-    steps of one size of any gradient, and where that is nearly zero its sign is chance.
+    Not those of later steps: Adam makes steps of one size of any gradient, and where that is
+    nearly zero its sign is chance.
     """
-    recorded, plain = (begin(recipe, bars, tmp_path / name) for name in ("recorded", "plain"))
-    assert isinstance(recorded._compute, CudaGraph)
-    plain._compute = plain._descend
-    torch.testing.assert_close(plain.step(), recorded.step(), rtol=2e-2, atol=1e-3)
-    expected, actual = gradients(plain), gradients(recorded)
-    assert 0.1 * expected.norm() > (expected - actual).norm()
-    for _ in range(STEPS - 1):
-        torch.testing.assert_close(plain.step(), recorded.step(), rtol=2e-2, atol=1e-3)
-    torch.testing.assert_close(
-        list(plain.network.buffers()), list(recorded.network.buffers()), rtol=2e-2, atol=1e-3
-    )
+    if isinstance(recipe.network, BaselineConfig):  # dropout draws the device's own numbers
+        recipe = replace(recipe, network=replace(recipe.network, dropout=0))
+    plan = Plan(recipe, 1, bars, None, tmp_path / "cpu")
+    expected = Trainer(plan, device=torch.device("cpu")).step()
+    losses = begin(recipe, bars, tmp_path / "cuda").step()
+    actual = {name: loss.cpu() for name, loss in losses.items()}
+    torch.testing.assert_close(expected, actual, rtol=3e-2, atol=1e-2)
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
@@ -116,7 +105,7 @@ def test_steps_do_not_wait_for_the_device(recipe: Recipe, bars: Examples, tmp_pa
         torch.cuda.set_sync_debug_mode("default")
 
 
-def test_a_recorded_run_resumes(recipe: Recipe, bars: Examples, tmp_path: Path) -> None:
+def test_a_run_resumes(recipe: Recipe, bars: Examples, tmp_path: Path) -> None:
     """It ends, is saved, and goes on from what was saved."""
     trainer = begin(recipe, bars, tmp_path)
     for _ in range(STEPS):

@@ -20,7 +20,7 @@ from tests.training.own_folders import (
     draw_letters,
     draw_shapes,
 )
-from training.preview import PREVIEW
+from training.tasks import PREVIEW
 
 ROOT = Path(__file__).parents[2]
 MINUTES = 5

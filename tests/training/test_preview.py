@@ -11,8 +11,8 @@ from PIL import Image
 
 from model.preprocess import scale
 from training.data.datasets import Examples
-from training.preview import PREVIEW
 from training.recipes import Recipe
+from training.tasks import PREVIEW
 from training.trainer import Trainer
 
 MakeTrainer = Callable[..., Trainer]

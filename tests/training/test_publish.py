@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from training.graphs import ExportError
 from training.learning_set import load_published
 from training.metrics import METRICS
 from training.recipes import Recipe
-from training.state import CHECKPOINT, Checkpoint, Plan
+from training.state import Plan
 from training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -82,15 +81,6 @@ def test_a_published_bundle_carries_its_training(
     expected = measure_presence(load(bundle), examples.images, CPU)
     actual = Runtime(bundle, device="cpu").encode(scale(examples.images)).presence
     np.testing.assert_allclose(actual, expected, atol=1e-4)
-
-
-def test_a_cut_run_gives_the_same_bundle(run_dir: Path, data_dir: Path, tmp_path: Path) -> None:
-    """What a checkpoint loses when it is cut, export leaves out as well."""
-    whole = publish(run_dir, tmp_path / "whole", name=None, data_dir=data_dir)
-    shutil.copytree(run_dir, tmp_path / "run")
-    Checkpoint.load(run_dir / CHECKPOINT).cut().save(tmp_path / "run" / CHECKPOINT)
-    cut = publish(tmp_path / "run", tmp_path / "cut", name=None, data_dir=data_dir)
-    assert whole.manifest.version == cut.manifest.version
 
 
 def test_a_run_without_its_log_is_not_published(

@@ -37,5 +37,8 @@ if __name__ == "__main__":
     print(f"rank {os.environ['RANK']} is {os.getpid()}", flush=True)
     PRESETS[TINY.name] = TINY
     learning_set.load = draw_noise
-    learning_set.hold_out = lambda examples, _: (examples, Examples(*(one[:0] for one in examples)))
+    learning_set.split_last = lambda examples, _: (
+        examples,
+        Examples(*(one[:0] for one in examples)),
+    )
     __main__.main()

@@ -28,7 +28,7 @@ from training.data.pairs import validation_pairs
 from training.evaluate import choose_threshold, held_out, learnt_from, seen_or_not
 from training.figures import draw_roc, draw_routing, draw_sweeps
 from training.neighbours import choose_images
-from training.novelty import draw_others, find_features, fit_novelty, judge, roc
+from training.novelty import draw_others, find_features, fit_novelty, roc, summarise_kind
 
 _SWEPT = 2
 """Classes whose sweeps are drawn."""
@@ -167,7 +167,7 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
         for kind, novel in draw_others(manifest, data_dir).items()
     }
     draw_roc({kind: roc(typical, scores) for kind, scores in others.items()}, bundle.path / ROC)
-    verdicts = tuple(judge(rule, typical, kind, scores) for kind, scores in others.items())
+    verdicts = tuple(summarise_kind(rule, typical, kind, scores) for kind, scores in others.items())
     digests = manifest.sha256
     if gaussians:
         with replacing(bundle.path / NOVELTY) as file:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 from torch.nn import functional
 
@@ -29,8 +30,8 @@ NUMBERS = 4 + 2 * NODES * NODES
 """Random numbers of a distortion: rotation, height, width and shear, then the nodes' moves."""
 _MEAN_IMAGES = 5000
 """At least so many decide the mean colour that fills what is cut out, where there are as many."""
-STEPS = 1000
-"""These random numbers are whole, from -STEPS to STEPS."""
+RESOLUTION = 1000
+"""These random numbers are whole, from -RESOLUTION to RESOLUTION."""
 _TURN = math.radians(20)
 _SCALE = 0.2
 _SHEAR = 0.2
@@ -53,20 +54,20 @@ NOT_DISTORTED = Distortion()
 class Augmentation:
     """How batches are made of training images; a recipe adds how a network learns from them."""
 
-    batch_size: int = 128
-    shift_px: int = 2
+    batch_size: PositiveInt = 128
+    shift_px: NonNegativeInt = 2
     """Training images are moved by up to this many pixels each way."""
     flip: bool = False
     """Whether half of the training images, sampled anew each time, are mirrored left to right."""
     flip_alternates: bool = False
     """Whether those that are mirrored in one epoch are not in the next, with `flip`."""
-    affine: float = 0.0
+    affine: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Training images are rotated, scaled and sheared by up to this share of affNIST's ranges."""
-    elastic_px: float = 0.0
+    elastic_px: NonNegativeFloat = 0.0
     """They are bent: nodes of a net over them move by up to this many pixels, each its own way."""
-    erase_px: int = 0
+    erase_px: NonNegativeInt = 0
     """A square of up to this many pixels, anywhere in a training image, is made black."""
-    cutout_px: int = 0
+    cutout_px: NonNegativeInt = 0
     """A square of this many pixels, anywhere in a training image, gets the images' mean colour."""
     pad: Pad = "zero"
     """What moves in at the edges of training images: black, or the image mirrored there."""
@@ -195,7 +196,7 @@ class BatchStream(RowStream):
             self._alternate(order, epoch) if recipe.flip_alternates else integers(0, 2),
         ]
         if self._distortion != NOT_DISTORTED:
-            columns.append(integers(-STEPS, STEPS + 1, NUMBERS))
+            columns.append(integers(-RESOLUTION, RESOLUTION + 1, NUMBERS))
         if recipe.cutout_px:
             side = torch.full((count, 1), recipe.cutout_px)
             columns += [side, integers(0, height), integers(0, width)]
@@ -226,21 +227,21 @@ def shift(images: Tensor, shifts: Tensor, reach: int, pad: Pad = "zero") -> Tens
     else:
         images = functional.pad(images, (reach, reach, reach, reach))
         rows, columns = rows + reach, columns + reach
-    places = rows[:, :, None] * images.shape[3] + columns[:, None]  # (B, H, W)
-    index = places.view(count, 1, -1).expand(-1, channels, -1)
+    pixels = rows[:, :, None] * images.shape[3] + columns[:, None]  # (B, H, W)
+    index = pixels.view(count, 1, -1).expand(-1, channels, -1)
     return images.flatten(2).gather(2, index).view(count, channels, height, width)
 
 
-def _reflect(places: Tensor, size: int) -> Tensor:
+def _reflect(indices: Tensor, size: int) -> Tensor:
     """Places up to `size - 1` beyond the edges, mirrored at the outermost pixels."""
-    return (size - 1) - ((size - 1) - places.abs()).abs()
+    return (size - 1) - ((size - 1) - indices.abs()).abs()
 
 
 def erase(images: Tensor, squares: Tensor, colour: Tensor | None = None) -> Tensor:
     """Make a square of each image (B, C, H, W) black, or of a colour (C,).
 
     Args:
-        squares: (B, 3) int64: side, and the place (down, right) of the middle; what lies outside
+        squares: (B, 3) int64: side, and the middle (down, right); what lies outside
             the image is left out.
     """
     side = squares[:, :1]
@@ -260,28 +261,28 @@ def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = 
     Pixels are interpolated bicubically: linear interpolation blurs edges more.
 
     Args:
-        numbers: (B, NUMBERS) int64, each within [-STEPS, STEPS].
+        numbers: (B, NUMBERS) int64, each within [-RESOLUTION, RESOLUTION].
     """
     count, channels, height, width = images.shape
-    shares = numbers.float() / STEPS
+    shares = numbers.float() / RESOLUTION
     right, down = shares[:, 4:].view(count, 2, NODES, NODES).unbind(1)
     reach = 2 * distortion.elastic_px
     nodes = torch.stack((right * (reach / width), down * (reach / height)), dim=1)
     moves = functional.interpolate(nodes, (height, width), mode="bicubic", align_corners=True)
     matrices = _matrices(shares[:, :4] * distortion.affine, height / width)
-    places = functional.affine_grid(
+    coordinates = functional.affine_grid(
         matrices, [count, channels, height, width], align_corners=False
     )  # (B, H, W, 2): right and down, from -1 to 1 between the outer edges
-    places = places + moves.permute(0, 2, 3, 1)
+    coordinates = coordinates + moves.permute(0, 2, 3, 1)
     padding = "reflection" if pad == "reflect" else "zeros"
     distorted = functional.grid_sample(
-        images, places, mode="bicubic", padding_mode=padding, align_corners=False
+        images, coordinates, mode="bicubic", padding_mode=padding, align_corners=False
     )
     return distorted.clamp(0, WHITE)
 
 
 def _matrices(shares: Tensor, aspect: float) -> Tensor:
-    """Where places (right, down) of images come from that are scaled, then sheared, then rotated.
+    """Where pixels (right, down) come from of images that are scaled, then sheared, then rotated.
 
     From shares (B, 4) of the range of rotation, height, width and shear, and from height by width,
     to (B, 2, 3), in halves of width and height.

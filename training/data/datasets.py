@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.data.formats import read_cifar, read_idx, read_norb, read_svhn
-from training.data.source import DatasetError, File, Source, Split
+from training.data.source import DatasetError, DataSplit, File, Source
 
 HELD_OUT = 5000
 """Training examples kept for validation: the last ones."""
@@ -72,7 +72,7 @@ class Dataset:
     """Of the images; empty where their makers state none, or one that is not free."""
 
 
-def load(dataset: Dataset, split: Split, data_dir: Path, *, fetch: bool = True) -> Examples:
+def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = True) -> Examples:
     """Read one split from `data_dir/<name>/`, downloading what is not there yet.
 
     Args:
@@ -102,7 +102,7 @@ def load(dataset: Dataset, split: Split, data_dir: Path, *, fetch: bool = True) 
     return Examples(images, labels)
 
 
-def hold_out(examples: Examples, count: int) -> tuple[Examples, Examples]:
+def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
     """Split training examples into (training, validation); the last `count` are held out.
 
     Raises:
@@ -153,7 +153,10 @@ def _idx(
     licence: str = "",
 ) -> Dataset:
     """A data set in MNIST's format and of its size, or its test split alone: `md5` names files."""
-    splits: dict[Split, tuple[str, int]] = {"train": ("train", 60_000), "test": ("t10k", 10_000)}
+    splits: dict[DataSplit, tuple[str, int]] = {
+        "train": ("train", 60_000),
+        "test": ("t10k", 10_000),
+    }
     files = {
         split: tuple(File(name, count, md5[name]) for name in md5 if name.startswith(prefix))
         for split, (prefix, count) in splits.items()

@@ -22,12 +22,12 @@ from training.data.source import DatasetError
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
 """Of the files that are read, in any case; others are passed over."""
-FEW = 2000
+SMALL_FOLDER = 2000
 """Pictures below which less is asked of a network that learns them."""
 KEPT_PX, FEW_KEPT_PX = 64, 40
 """Pictures that all have one size keep it if no side is longer than this; few are learnt worse,
 and in thrice the time, at 60x50 pixels than at 32x32."""
-_FEW = 4
+LEAST_HELD_OUT = 4
 """Pictures of a class that are held out although they are more than its share: fewer say little."""
 _SLOW = 500
 """Pictures from which on a progress bar is shown."""
@@ -64,7 +64,7 @@ def load_folder(
         folder: has a folder of pictures for each class; hidden ones are passed over.
         height, width: of the images, in pixels, where pictures do not keep their size.
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
-        held_out: share of each class that is kept for validation, more of few (`hold_out`); 0
+        held_out: share of each class that is kept for validation, more of few (`held_out_mask`); 0
             holds out nothing.
         keep_size: whether pictures that all have one small size keep it.
 
@@ -77,7 +77,7 @@ def load_folder(
     files = [file for pictures in classes.values() for file in pictures]
     headers = _each(files, lambda one: (turn_upright(one).size, one.mode), "looking", load=False)
     sizes = {size for size, _ in headers}
-    most_px = FEW_KEPT_PX if len(files) < FEW else KEPT_PX
+    most_px = FEW_KEPT_PX if len(files) < SMALL_FOLDER else KEPT_PX
     if keep_size and len(sizes) == 1 and max(headers[0][0]) <= most_px:
         width, height = headers[0][0]
     grey = [mode in _GREY_MODES for _, mode in headers]
@@ -87,7 +87,9 @@ def load_folder(
     if channels is None and not _coloured(images, grey, files):
         images = _read(files, 1, height, width)
     labels = np.repeat(np.arange(len(classes)), [len(pictures) for pictures in classes.values()])
-    kept = np.array([mark for few in classes.values() for mark in hold_out(few, held_out, seed)])
+    kept = np.array(
+        [mark for few in classes.values() for mark in held_out_mask(few, held_out, seed)]
+    )
     dataset = Dataset(
         name=_name(folder),
         kind="pictures",
@@ -186,14 +188,14 @@ def _coloured(images: NDArray[np.uint8], grey: Sequence[bool], files: Sequence[P
     return True
 
 
-def hold_out(files: Sequence[Path], share: float = 0.1, seed: int = 0) -> list[bool]:
+def held_out_mask(files: Sequence[Path], share: float = 0.1, seed: int = 0) -> list[bool]:
     """Whether each picture of a class is held out: a share, but a fifth of up to 20 pictures, 4.
 
     Which ones depends on the seed and on their names alone; one at least is not held out.
     """
     if not share:
         return [False] * len(files)
-    few = min(_FEW, len(files) / 5)
+    few = min(LEAST_HELD_OUT, len(files) / 5)
     count = min(max(1, round(max(few, share * len(files)))), len(files) - 1)
     numbers = [hashlib.sha256(f"{seed}/{_place(file)}".encode()).digest() for file in files]
     last = sorted(numbers)[count - 1]

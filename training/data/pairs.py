@@ -19,7 +19,7 @@ from model.preprocess import WHITE
 from training.data.augment import (
     NOT_DISTORTED,
     NUMBERS,
-    STEPS,
+    RESOLUTION,
     Augmentation,
     RowStream,
     distort,
@@ -95,8 +95,8 @@ class PairDraw:
         label = self._labels[first]
         own_start, own_count = self._starts[label], self._counts[label]
         others = (len(self._labels) - own_count).astype(np.uint64)
-        place = (numbers[:, 1] % others).astype(np.int64)
-        second = self._by_class[np.where(place < own_start, place, place + own_count)]
+        rank = (numbers[:, 1] % others).astype(np.int64)
+        second = self._by_class[np.where(rank < own_start, rank, rank + own_count)]
         moves = (numbers[:, 2:] % (2 * self._shift_px + 1)).astype(np.int64) - self._shift_px
         return np.column_stack((first, second, moves))
 
@@ -141,7 +141,9 @@ class PairStream(RowStream):
         if self._distortion == NOT_DISTORTED:
             return pairs
         shape = (EPOCH_PAIRS, 2 * NUMBERS)
-        numbers = torch.randint(-STEPS, STEPS + 1, shape, generator=self._generator(epoch))
+        numbers = torch.randint(
+            -RESOLUTION, RESOLUTION + 1, shape, generator=self._generator(epoch)
+        )
         return torch.cat((pairs, numbers), dim=1)
 
 

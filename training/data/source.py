@@ -22,7 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from training.data.formats import Columns
 
-Split = Literal["train", "test"]
+DataSplit = Literal["train", "test"]
 _CHUNK_BYTES = 1 << 16
 _PARTIAL_CONTENT = 206
 _RANGE_NOT_SATISFIABLE = 416
@@ -53,7 +53,7 @@ class File(NamedTuple):
 class Source:
     """Where the files of a data set come from, and how they are read."""
 
-    files: Mapping[Split, tuple[File, ...]]
+    files: Mapping[DataSplit, tuple[File, ...]]
     read: Callable[[bytes], Columns]
     """A file's columns; raises ValueError where the structure is wrong."""
     mirrors: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Source:
     archive_md5: str = ""
     """Of the archive as it comes."""
 
-    def columns(self, split: Split, directory: Path, *, fetch: bool) -> Columns:
+    def columns(self, split: DataSplit, directory: Path, *, fetch: bool) -> Columns:
         """All columns of a split, from `directory` and, where files are not there, from mirrors.
 
         A file may be there as it is or gzip-compressed (`.gz`); it is never overwritten.

@@ -15,9 +15,9 @@ from model.capsnet.votes import FactoredVotes
 class Couplings(nn.Module):
     """Logits A (N, K, I) and B (K, I) to couplings: the softmax of A over classes, plus B."""
 
-    def forward(self, logits: Tensor, prior: Tensor) -> Tensor:
+    def forward(self, logits: Tensor, coupling_bias: Tensor) -> Tensor:
         """(N, K, I)."""
-        return logits.softmax(dim=1) + prior
+        return logits.softmax(dim=1) + coupling_bias
 
 
 class Routing(nn.Module):
@@ -27,14 +27,14 @@ class Routing(nn.Module):
         super().__init__()
         self.couplings = Couplings()
 
-    def forward(self, votes: Tensor | FactoredVotes, prior: Tensor) -> Tensor:
+    def forward(self, votes: Tensor | FactoredVotes, coupling_bias: Tensor) -> Tensor:
         """Class capsules (N, K, D): see `route`."""
-        return squash_exponential(weigh(votes, self.couplings(attend(votes), prior)))
+        return squash_exponential(weigh(votes, self.couplings(attend(votes), coupling_bias)))
 
-    def trace(self, votes: Tensor, prior: Tensor, input_presence: Tensor) -> ClassTrace:
+    def trace(self, votes: Tensor, coupling_bias: Tensor, input_presence: Tensor) -> ClassTrace:
         """The one iteration: see `trace`."""
         logits = attend(votes)
-        return _trace(logits, self.couplings(logits, prior), votes, input_presence)
+        return _trace(logits, self.couplings(logits, coupling_bias), votes, input_presence)
 
 
 def attend(votes: Tensor | FactoredVotes) -> Tensor:
@@ -43,25 +43,25 @@ def attend(votes: Tensor | FactoredVotes) -> Tensor:
     return agree(votes, sums) / math.sqrt(sums.shape[-1])
 
 
-def route(votes: Tensor | FactoredVotes, prior: Tensor) -> Tensor:
+def route(votes: Tensor | FactoredVotes, coupling_bias: Tensor) -> Tensor:
     """Class capsules v_k = squash(sum_i (C_ki + B_ki) u_ki), where C is the softmax of A over k.
 
     Args:
         votes: u, (N, K, I, D), or their factors.
-        prior: B, (K, I): learned, the same for every image. It is added after the softmax, so
-            couplings may be negative and need not sum to one.
+        coupling_bias: B, (K, I): learned, the same for every image. It is added after the softmax,
+            so couplings may be negative and need not sum to one.
 
     Returns:
         (N, K, D).
     """
-    couplings = attend(votes).softmax(dim=1) + prior
+    couplings = attend(votes).softmax(dim=1) + coupling_bias
     return squash_exponential(weigh(votes, couplings))
 
 
-def trace(votes: Tensor, prior: Tensor, input_presence: Tensor) -> ClassTrace:
+def trace(votes: Tensor, coupling_bias: Tensor, input_presence: Tensor) -> ClassTrace:
     """The same as `route`, with its one iteration kept; `input_presence` (N, I) is passed on."""
     logits = attend(votes)
-    return _trace(logits, logits.softmax(dim=1) + prior, votes, input_presence)
+    return _trace(logits, logits.softmax(dim=1) + coupling_bias, votes, input_presence)
 
 
 def _trace(logits: Tensor, couplings: Tensor, votes: Tensor, input_presence: Tensor) -> ClassTrace:

@@ -46,30 +46,30 @@ def iterate(
     inverse_temperature: float,
     share: Share,
     iterations: int,
-    vote_temperature: float = 1.0,
+    log_p_divisor: float = 1.0,
 ) -> Iterator[Parents]:
     """Route by expectation maximisation, iteration by iteration.
 
     The logit of a parent's activation in iteration t of T is
 
-        ramp_t (saving - m (price + lambda sum_h ln sigma_h)),
+        ramp_t (beta_a - m (beta_u + lambda sum_h ln sigma_h)),
 
     where m is the mass of its children over an equal share, I / C, and
-    ramp_t = (1 - 0.95^(t + 1)) / (1 - 0.95^T). It is the paper's with beta_a = saving / lambda and
-    beta_u = price / (16 lambda), but learns at the rate of all other parameters: a unit of beta_a
-    moves a logit by lambda alone.
+    ramp_t = (1 - 0.95^(t + 1)) / (1 - 0.95^T). Both costs are scaled: the paper's beta_a is this
+    one over lambda, its beta_u this one over 16 lambda. So they learn at the rate of all other
+    parameters: a unit of the paper's beta_a moves a logit by lambda alone.
 
     Args:
         votes: (..., C, I, 16), of child i for parent c.
         activations: (..., 1, I), of the children, in [0, 1].
-        costs: price and saving, (C,) each, in logits.
+        costs: beta_u and beta_a, (C,) each, in logits.
         inverse_temperature: lambda of the last iteration, whatever their number.
         share: how log scores become assignments: a softmax over all parents of a child.
         iterations: T, at least one.
-        vote_temperature: what ln p is divided by: 1 in the paper; 16 takes the mean over the
+        log_p_divisor: what ln p is divided by: 1 in the paper; 16 takes the mean over the
             numbers of a pose.
     """
-    price, saving = costs
+    beta_u, beta_a = costs
     both = torch.cat((votes, votes * votes), dim=-1)  # (..., C, I, 32)
     parents, children, dim = votes.shape[-3:]
     scores = votes[..., 0].detach() * 0  # torch.zeros_like exports a Shape
@@ -83,7 +83,7 @@ def iterate(
         spread = 0.5 * variance.log().sum(dim=-1)  # (..., C)
         relative = mass.squeeze(-1) * (parents / children)
         ramp = (1 - 0.95 ** (step + 1)) / (1 - 0.95**iterations)
-        logits = ramp * (saving - relative * (price + inverse_temperature * spread))
+        logits = ramp * (beta_a - relative * (beta_u + inverse_temperature * spread))
         yield Parents(assignments, scores, logits.sigmoid(), poses)
         if step == iterations - 1:
             return
@@ -92,7 +92,7 @@ def iterate(
         factors = torch.cat((poses * precision, -0.5 * precision), dim=-1)  # (..., C, 32)
         fit = _times(both, factors.unsqueeze(-2), dim=-1)  # (..., C, I)
         rest = spread + 0.5 * (poses * poses * precision).sum(dim=-1)
-        log_p = (fit - rest.unsqueeze(-1)) / vote_temperature
+        log_p = (fit - rest.unsqueeze(-1)) / log_p_divisor
         scores = log_p + functional.logsigmoid(logits).unsqueeze(-1)
 
 

@@ -36,7 +36,7 @@ def test_probabilities_sum_to_one() -> None:
 
 def test_several_classes_have_a_probability_each() -> None:
     """Two digits may both be sure; probabilities are those of the logits, one by one."""
-    network = BaselineCnn(replace(SMALL["baseline"], several=True)).eval()  # type: ignore[arg-type]
+    network = BaselineCnn(replace(SMALL["baseline"], multi_label=True)).eval()  # type: ignore[arg-type]
     with torch.no_grad():
         network.classes.weight.zero_()
         assert network.classes.bias is not None

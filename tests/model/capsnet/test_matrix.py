@@ -194,27 +194,27 @@ def test_a_part_that_moves_moves_the_class_s_pose() -> None:
 
 
 def test_the_order_of_places_does_not_matter(config: MatrixConfig) -> None:
-    """Class capsules share their transformations over places, but for the coordinates."""
+    """Class capsules share their transformations over coordinates, but for the coordinates."""
     layer = MatrixClassCapsules(config)
     poses = torch.randn(2, layer.cells, layer.types, 4, 4)
     activations = torch.rand(2, layer.cells, layer.types)
     expected = routed(layer, poses, activations)
     order = torch.randperm(layer.cells)
-    layer.places = layer.places[order]
+    layer.coordinates = layer.coordinates[order]
     actual = routed(layer, poses[:, order], activations[:, order])
     torch.testing.assert_close(actual.poses, expected.poses, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(actual.activations, expected.activations, atol=1e-6, rtol=0)
 
 
 def test_classes_do_not_pay_for_having_more_children() -> None:
-    """Four times as many places, each with the same capsules: the cost stays in its range."""
+    """Four times as many coordinates, each with the same capsules: the cost stays in its range."""
     costs = []
     for size in (28, 56):
         config = MatrixConfig(height=size, width=size, conv_caps=(2, 2))
         layer = MatrixClassCapsules(replace(config, inverse_temperature=1.0, routing_iterations=1))
         torch.manual_seed(1)
         layer.load_state_dict(MatrixClassCapsules(config).state_dict())
-        layer.places.zero_()
+        layer.coordinates.zero_()
         pose = torch.linspace(-1, 1, 32).reshape(1, 1, 2, 4, 4).expand(1, layer.cells, 2, 4, 4)
         costs.append(-routed(layer, pose, torch.ones(1, layer.cells, 2)).activations.logit()[0, 0])
     assert costs[0].item() == pytest.approx(costs[1].item(), rel=1e-3)
@@ -252,6 +252,8 @@ def test_poses_are_four_by_four() -> None:
         MatrixConfig(class_dim=8)
 
 
-def test_a_place_is_not_stored_with_the_weights(network: MatrixCapsNet) -> None:
+def test_a_coordinate_is_not_stored_with_the_weights(network: MatrixCapsNet) -> None:
     """Indices and coordinates follow from the configuration."""
-    assert not [name for name in network.state_dict() if name.split(".")[-1] in ("cells", "places")]
+    assert not [
+        name for name in network.state_dict() if name.split(".")[-1] in ("cells", "coordinates")
+    ]

@@ -14,10 +14,10 @@ from model.bundle.novelty import NoveltyRule, PoseGaussians
 from model.interpret.novelty import (
     Features,
     flatten_poses,
-    judge,
     measure_distances,
     measure_features,
     rank,
+    score_images,
     tabulate,
 )
 
@@ -101,21 +101,21 @@ def test_poses_are_as_long_as_their_classes_are_present() -> None:
 def test_a_rule_without_distances_judges_by_the_others() -> None:
     """As one of a network without poses; nothing is said of the distance."""
     rule = replace(RULE, distance=())
-    (found,) = judge(rule, features(length=0.85)._replace(distance=None))
+    (found,) = score_images(rule, features(length=0.85)._replace(distance=None))
     assert (False, 0.7, None) == (found.novel, found.score, found.distance_score)
 
 
 def test_a_rank_at_the_threshold_is_not_novel() -> None:
     """The next lower one is."""
     rule = replace(RULE, threshold=0.1, margin=(0.25, 0.5, 0.75, 1.0))
-    at, below = (judge(rule, features(margin=value))[0] for value in (0.5, 0.499))
+    at, below = (score_images(rule, features(margin=value))[0] for value in (0.5, 0.499))
     assert (False, 0.9) == (at.novel, at.score)
     assert below.novel
 
 
 def test_what_is_judged_is_rounded_to_six_digits() -> None:
     """Scores and the error."""
-    (found,) = judge(RULE, features(length=0.8123456, error=0.1234567))
+    (found,) = score_images(RULE, features(length=0.8123456, error=0.1234567))
     assert (0.850618, 0.123457) == (found.length_score, found.error)
 
 

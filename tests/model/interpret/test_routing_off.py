@@ -70,7 +70,7 @@ def test_off_is_em_routing_that_runs_once(votes: torch.Tensor, seen: torch.Tenso
         "costs": (torch.full((K,), 0.3), torch.linspace(-2, 3, K)),
         "inverse_temperature": 0.05,
         "share": em.share_among_all,
-        "vote_temperature": 16.0,
+        "log_p_divisor": 16.0,
     }
     three = list(em.iterate(votes, seen[:, None], iterations=3, **arguments))
     trace = ClassTrace(

@@ -16,11 +16,11 @@ from training.data.datasets import (
     Dataset,
     Examples,
     choose,
-    hold_out,
     load,
+    split_last,
 )
 from training.data.formats import Columns
-from training.data.source import DatasetError, File, Source, Split
+from training.data.source import DatasetError, DataSplit, File, Source
 
 ALL = {**DATASETS, **NOVELTY_DATASETS}
 
@@ -73,7 +73,7 @@ def test_views_of_a_thing_stay_together(data_dir: Path) -> None:
     dataset = with_source(
         files={"train": tuple(File(n, 4) for n in ("images", "labels", "groups"))}
     )
-    training, validation = hold_out(load(dataset, "train", data_dir), dataset.held_out)
+    training, validation = split_last(load(dataset, "train", data_dir), dataset.held_out)
     assert [2, 6] == training.images[:, 0, 0, 0].tolist()
     assert [0, 4] == validation.images[:, 0, 0, 0].tolist()
     assert [0, 0] == validation.labels.tolist()
@@ -157,7 +157,7 @@ def test_nothing_is_trained_on_what_should_be_novel(name: str, tmp_path: Path) -
         load(NOVELTY_DATASETS[name], "train", tmp_path)
 
 
-REAL: list[tuple[str, Split, int, list[float]]] = [
+REAL: list[tuple[str, DataSplit, int, list[float]]] = [
     ("mnist", "train", 60_000, [0.1307]),
     ("fashion-mnist", "train", 60_000, [0.2860]),
     ("cifar-10", "train", 50_000, [0.4914, 0.4822, 0.4465]),
@@ -169,7 +169,7 @@ REAL: list[tuple[str, Split, int, list[float]]] = [
 @pytest.mark.data
 @pytest.mark.skipif("CAPSNET_DATA_DIR" not in os.environ, reason="needs the data sets")
 @pytest.mark.parametrize(("name", "split", "count", "means"), REAL)
-def test_real_files_are_read(name: str, split: Split, count: int, means: list[float]) -> None:
+def test_real_files_are_read(name: str, split: DataSplit, count: int, means: list[float]) -> None:
     """The means of their channels are the ones that everybody normalises with."""
     dataset = ALL[name]
     images, labels = load(dataset, split, Path(os.environ["CAPSNET_DATA_DIR"]), fetch=False)
@@ -188,7 +188,7 @@ def test_a_fifth_of_the_toys_is_held_out() -> None:
 @pytest.mark.parametrize("count", [0, 2, 4])
 def test_the_last_examples_are_held_out(count: int) -> None:
     """Training keeps the first examples, validation gets the last `count`, none is lost."""
-    training, validation = hold_out(Examples(IMAGES, LABELS), count)
+    training, validation = split_last(Examples(IMAGES, LABELS), count)
     np.testing.assert_array_equal(LABELS[: 5 - count], training.labels)
     np.testing.assert_array_equal(LABELS[5 - count :], validation.labels)
     np.testing.assert_array_equal(IMAGES[: 5 - count], training.images)
@@ -199,7 +199,7 @@ def test_the_last_examples_are_held_out(count: int) -> None:
 def test_something_is_left_to_train_on(count: int) -> None:
     """Holding out everything, or more than there is, is refused."""
     with pytest.raises(ValueError, match=f"cannot hold out {count} of 5"):
-        hold_out(Examples(IMAGES, LABELS), count)
+        split_last(Examples(IMAGES, LABELS), count)
 
 
 def digits_of(counts: dict[int, int]) -> Examples:

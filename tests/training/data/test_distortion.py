@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.data.augment import NODES, NUMBERS, STEPS, BatchStream, Distortion, distort
+from training.data.augment import NODES, NUMBERS, RESOLUTION, BatchStream, Distortion, distort
 from training.data.datasets import Examples
 from training.data.transforms import Reach, transform
 from training.recipes import Recipe
@@ -54,7 +54,7 @@ def test_affine_distortion_is_that_of_affnist(strokes: Examples, reach: Reach) -
     whole = (drawn % (2 * limits + 1).astype(np.uint64)).astype(np.int64) - limits
     numbers = no_numbers(len(whole))
     share = limits.max() / 200
-    numbers[:, :4] = torch.tensor(whole * STEPS // round(200 * share))
+    numbers[:, :4] = torch.tensor(whole * RESOLUTION // round(200 * share))
     images = torch.tensor(strokes.images).float()
     actual = distort(images, numbers, Distortion(affine=share))
     expected = torch.tensor(transform(strokes, reach).images).float()
@@ -62,13 +62,13 @@ def test_affine_distortion_is_that_of_affnist(strokes: Examples, reach: Reach) -
 
 
 @pytest.mark.parametrize("axis", [0, 1], ids=["right", "down"])
-@pytest.mark.parametrize("number", [STEPS, STEPS // 2])
+@pytest.mark.parametrize("number", [RESOLUTION, RESOLUTION // 2])
 def test_a_node_moves_by_its_number(axis: int, number: int) -> None:
     """Its pixel comes from as far away as that share of `elastic_px`."""
     numbers = no_numbers(2)
     numbers[:, 4:].view(2, 2, NODES, NODES)[:, axis, 0, 0] = number
     moved = distort(ramps(), numbers, Distortion(elastic_px=3)) - ramps()
-    expected = [[0.0, 3 * number / STEPS], [3 * number / STEPS, 0.0]][axis]
+    expected = [[0.0, 3 * number / RESOLUTION], [3 * number / RESOLUTION, 0.0]][axis]
     torch.testing.assert_close(torch.tensor(expected), moved[:, 0, 0, 0])
     torch.testing.assert_close(torch.zeros(2), moved[:, 0, -1, -1])
 
@@ -76,7 +76,7 @@ def test_a_node_moves_by_its_number(axis: int, number: int) -> None:
 def test_neighbours_move_alike() -> None:
     """Between nodes images bend and do not tear."""
     generator = torch.Generator().manual_seed(1)
-    numbers = torch.randint(-STEPS, STEPS + 1, (2, NUMBERS), generator=generator)
+    numbers = torch.randint(-RESOLUTION, RESOLUTION + 1, (2, NUMBERS), generator=generator)
     moved = (distort(ramps(), numbers, Distortion(elastic_px=2)) - ramps())[:, 0, 4:-4, 4:-4]
     assert 1 < moved.abs().max() < 3
     assert max(moved.diff(dim=axis).abs().max() for axis in (1, 2)) < 1
@@ -87,7 +87,7 @@ def test_edges_are_sharper_than_linear_interpolation_leaves_them() -> None:
     edge = torch.zeros(1, 1, SIZE, SIZE)
     edge[..., SIZE // 2 :] = 255
     numbers = no_numbers(1)
-    numbers[:, 4 : 4 + NODES * NODES] = STEPS
+    numbers[:, 4 : 4 + NODES * NODES] = RESOLUTION
     row = distort(edge, numbers, Distortion(elastic_px=0.25))[0, 0, SIZE // 2, 1:-1]
     assert 0 < row[SIZE // 2 - 2] < 0.95 * 255 / 4
     assert row[: SIZE // 2 - 2].max() == 0
@@ -97,7 +97,7 @@ def test_edges_are_sharper_than_linear_interpolation_leaves_them() -> None:
 def test_channels_are_distorted_alike(strokes: Examples) -> None:
     """A colour image is its channels, each distorted by the same numbers."""
     images = torch.tensor(strokes.images).float()
-    numbers = torch.randint(-STEPS, STEPS + 1, (len(images), NUMBERS))
+    numbers = torch.randint(-RESOLUTION, RESOLUTION + 1, (len(images), NUMBERS))
     both = torch.cat((images, images.flip(2)), dim=1)
     expected = [distort(one[:, None], numbers, Distortion(1, 2)) for one in both.unbind(1)]
     torch.testing.assert_close(torch.cat(expected, 1), distort(both, numbers, Distortion(1, 2)))
@@ -106,7 +106,7 @@ def test_channels_are_distorted_alike(strokes: Examples) -> None:
 def test_wide_images_turn_as_square_ones_do(strokes: Examples) -> None:
     """Columns of black at both sides do not change how the middle is turned, scaled and sheared."""
     images = torch.tensor(strokes.images).float()
-    numbers = torch.randint(-STEPS, STEPS + 1, (len(images), NUMBERS))
+    numbers = torch.randint(-RESOLUTION, RESOLUTION + 1, (len(images), NUMBERS))
     wide = distort(torch.nn.functional.pad(images, (7, 7)), numbers, Distortion(affine=1))
     square = distort(images, numbers, Distortion(affine=1))
     torch.testing.assert_close(square, wide[..., 7:-7], rtol=0, atol=0.01)

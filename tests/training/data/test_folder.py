@@ -160,7 +160,7 @@ def test_many_pictures_may_be_larger(
     expected: tuple[int, int],
 ) -> None:
     """There is enough to learn from."""
-    monkeypatch.setattr(folders, "FEW", 4)
+    monkeypatch.setattr(folders, "SMALL_FOLDER", 4)
     for name in "ab":
         paint(tmp_path, name, [RED] * 2, size=size)
     assert (3, *expected) == load(tmp_path).dataset.image_shape

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from training.data.formats import read_cifar, read_idx
-from training.data.source import DatasetError, DownloadError, File, Source, Split, download
+from training.data.source import DatasetError, DataSplit, DownloadError, File, Source, download
 
 Serve = Callable[..., tuple[str, list[str | None]]]
 
@@ -81,7 +81,7 @@ def test_files_are_downloaded(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("split", "first_pixel"), [("train", 0), ("test", 100)])
-def test_each_split_has_its_own_files(on_disk: Path, split: Split, first_pixel: int) -> None:
+def test_each_split_has_its_own_files(on_disk: Path, split: DataSplit, first_pixel: int) -> None:
     """`train` and `test` are read from different files."""
     columns = digits().columns(split, on_disk, fetch=False)
     assert first_pixel == columns["images"][0, 0, 0, 0]

@@ -50,7 +50,7 @@ def plain_em(
     *,
     iterations: int,
     last_lambda: float,
-    vote_temperature: float = 1.0,
+    log_p_divisor: float = 1.0,
 ) -> tuple[Doubles, Doubles, Doubles]:
     """Assignments (C, I), activations (C,) and poses (C, H) of one image, number by number.
 
@@ -79,7 +79,7 @@ def plain_em(
                 for h in range(H):
                     gap = (votes[c, i, h] - mu[c, h]) ** 2
                     density *= math.exp(-gap / (2 * var[c, h])) / math.sqrt(2 * math.pi * var[c, h])
-                p[c, i] = a[c] * density ** (1 / vote_temperature)
+                p[c, i] = a[c] * density ** (1 / log_p_divisor)
             r = p / p.sum(axis=0)
     return r, a, mu
 
@@ -90,7 +90,7 @@ def test_routing_is_procedure_1(
     votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor], iterations: int, temperature: float
 ) -> None:
     """Moments from V and V^2, in log space and as products, are those of a plain EM."""
-    steps = run(votes, active, costs, iterations=iterations, vote_temperature=temperature)
+    steps = run(votes, active, costs, iterations=iterations, log_p_divisor=temperature)
 
     numbers = tuple(cost.numpy() for cost in costs)
     for image in range(N):
@@ -100,7 +100,7 @@ def test_routing_is_procedure_1(
             (numbers[0], numbers[1]),
             iterations=iterations,
             last_lambda=0.1,
-            vote_temperature=temperature,
+            log_p_divisor=temperature,
         )
         found = (steps[-1].assignments, steps[-1].activations, steps[-1].poses)
         for wanted, actual in zip(expected, found, strict=True):
@@ -148,7 +148,7 @@ def test_a_mean_over_a_pose_shares_more_evenly(
 ) -> None:
     """Divided by the 16 numbers of a pose, ln p leaves no child to one parent alone."""
     sharp = run(votes, active, costs)[-1].assignments.max(dim=-2).values
-    even = run(votes, active, costs, vote_temperature=16.0)[-1].assignments.max(dim=-2).values
+    even = run(votes, active, costs, log_p_divisor=16.0)[-1].assignments.max(dim=-2).values
     assert even.mean() < sharp.mean() - 0.1
 
 
