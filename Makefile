@@ -92,7 +92,7 @@ faults: $(VENV)/.dev ## Stop, kill and starve processes under load; a quarter of
 	$(BIN)/python -m pytest tests/e2e/test_faults.py -m "faults or not faults" $(ARGS)
 
 slow: $(VENV)/.dev ## Train on three folders of pictures and follow the tutorials to their ends.
-	$(BIN)/python -m pytest tests/test_families.py tests/training/test_own_pictures.py -m "slow" $(ARGS)
+	$(BIN)/python -m pytest tests/test_families.py tests/test_add_view.py tests/training/test_own_pictures.py -m "slow" $(ARGS)
 
 release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect evaluate's score.
 	@test -n "$$CAPSNET_DATA_DIR" || { echo "CAPSNET_DATA_DIR must name the data sets' folder"; exit 1; }

@@ -244,9 +244,10 @@ def finding(measured: Mapping[str, Any]) -> str:
             before, after = (100 * one["errors"] / scores["images"] for one in (routed, uniform))
             change = f"{points:+.1f} points [{low:+.1f}, {high:+.1f}]"
             said = f"{which} answers {after:.1f} % wrong, not {before:.1f} ({change})"
-            if other := scores["couplings"].get("other-image"):
+            other = scores["couplings"].get("other-image")
+            if other and test != SPLIT:  # elsewhere those couplings tell the label
                 errors = 100 * other["errors"] / scores["images"]
-                said += f", and {errors:.1f} % with those of another image of the same class"
+                said += f", and {errors:.1f} % with those of another pair of the same digits"
             decided.append(said)
         else:
             others[which] = points
@@ -254,9 +255,8 @@ def finding(measured: Mapping[str, Any]) -> str:
         return "**Does routing matter?** Not measured yet: `python -m research routing`."
     head = "Routing hardly matters for any network that ships."
     if decided:
-        head = "Routing matters where digits overlap, and hardly for single images."
-        if any(" at shift " not in one for one in decided):
-            head = "Routing matters for some networks and hardly for others."
+        names = _listed(list(dict.fromkeys(one.split()[0] for one in decided)))
+        head = f"Routing matters for {names}, and hardly for the others."
     text = f"**{head}** The networks that ship answered their test splits with uniform couplings "
     text += "in place of their own; nothing else was changed. "
     if decided:

@@ -151,7 +151,7 @@ def create_app(
     routes = api_routes(access, max_images=settings.max_pictures)
     app.router.routes[:] = [
         *routes,
-        *v2_routes(grpc=bool(settings.grpc_port)),
+        *v2_routes(max_images=settings.max_pictures, grpc=bool(settings.grpc_port)),
         *pages,
         *_swagger(app),
     ]

@@ -60,7 +60,7 @@ def test_memory_is_bounded(options: dict[str, str]) -> None:
     """Four workers fit, with the bodies that they may hold; a host has more."""
     quota, most = options["CPUQuota"], options["MemoryMax"]
     workers = int(quota.removesuffix("%")) // 100
-    least = workers * 290 * 2**20 + Settings().max_waiting_bytes
+    least = workers * (290 * 2**20 + Settings().max_waiting_bytes)
     assert least < int(most.removesuffix("G")) * 2**30 <= 4 * 2**30
 
 

@@ -33,13 +33,22 @@ _NO_DESCRIPTOR_S = 1.0
 class Server(uvicorn.Server):
     """Accepts requests for the grace period of a drain, and ends its process.
 
+    A worker that cannot answer yet accepts only while no other can.
+
     Args:
         app: what it serves.
         settings: of this process.
         tell: tells the supervisor why this process ends.
+        others_answer: whether other workers can answer.
     """
 
-    def __init__(self, app: FastAPI, settings: Settings, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        settings: Settings,
+        tell: Callable[[str], None],
+        others_answer: Callable[[], bool],
+    ) -> None:
         config = uvicorn.Config(
             app,
             http=partial(Http1, upload_timeout_s=settings.upload_timeout_s),  # type: ignore[arg-type]
@@ -53,6 +62,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self._settings, self._tell = settings, tell
+        self._others_answer, self._accepts = others_answer, False
         self._app, self._health = app, app.state.health
         self._listeners: list[socket.socket] = []
         self._accepting: set[asyncio.Task[None]] = set()
@@ -95,7 +105,7 @@ class Server(uvicorn.Server):
         self._listeners = sockets or []
         for listener in self._listeners:
             listener.setblocking(False)
-            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+        self._listen()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Accept requests for the grace period, then end."""
@@ -105,6 +115,7 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to stop, asked ten times a second."""
+        self._listen()
         is_over = self._health.failure or time.monotonic() >= self._end_at
         return bool(is_over) or await super().on_tick(counter)
 
@@ -119,6 +130,17 @@ class Server(uvicorn.Server):
             listener.close()
         await asyncio.gather(*self._accepting)
         await super().shutdown(sockets)
+
+    def _listen(self) -> None:
+        """Begin or cease to accept connections."""
+        accepts = self.is_ready or not self._others_answer()
+        if accepts != self._accepts:
+            self._accepts = accepts
+            for listener in self._listeners:
+                if accepts:
+                    self._resume(listener)
+                else:
+                    asyncio.get_running_loop().remove_reader(listener)
 
     def _accept(self, listener: socket.socket) -> bool:
         """Accept a connection; whether one waited."""
@@ -139,7 +161,7 @@ class Server(uvicorn.Server):
         return True
 
     def _resume(self, listener: socket.socket) -> None:
-        if listener.fileno() >= 0:
+        if self._accepts and listener.fileno() >= 0:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     async def _begin(self, connection: socket.socket) -> None:

@@ -50,7 +50,7 @@ def create_server(workers: int, slot: int, tell: Callable[[str | bool], None]) -
     except SettingsError as error:
         tell(str(error))
         sys.exit(1)
-    return Server(worker.app, settings, tell)
+    return Server(worker.app, settings, tell, worker.others_answer)
 
 
 class Worker:
@@ -73,6 +73,13 @@ class Worker:
             status=self._status,
         )
         self._state = self.app.state
+
+    def others_answer(self) -> bool:
+        """Whether other workers can answer, while this one cannot."""
+        try:
+            return bool(self._status.serving)
+        except OSError:  # no descriptor is left
+            return True
 
     async def _open(self, metrics: Metrics, health: Health) -> Engine:
         """Load the current copy.

@@ -125,7 +125,7 @@ function glance() {
   }, GLANCE_MS);
 }
 
-/** What the visitor did last; the rest of what is shown follows from it. */
+/** What was done last; the rest of what is shown follows from it. */
 function changed(changes, options) {
   remember({ model: modelChoice.value, target: null, pose: null, ...changes }, options);
   lookAgain({ target: changes.target });

@@ -17,7 +17,7 @@ panel.append(
   make(
     "div",
     { class: "lead" },
-    make("p", {}, "Each slider changes one dimension of the pose. The line below says what moving right does, and the share of the change that this explains; where none was found, pictures at both ends show it."),
+    make("p", {}, "Each slider changes one dimension of the pose. The line below says what moving right does, and the share of the change that this explains. No name? See the pictures at both ends."),
     reset,
   ),
   make("div", { class: "paper mini" }, mini),

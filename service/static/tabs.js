@@ -10,7 +10,7 @@ const MOVES = {
 /**
  * @param {HTMLElement} list of role tablist
  * @param {(panel: string, picked: boolean) => void} [chosen] called with the id of the panel that is shown, and
- *   whether the visitor picked it
+ *   whether the user picked it
  * @returns {{add: (tab: HTMLElement, before: HTMLElement) => void, offer: (offered: (panel: string) => boolean) => void, open: (panel?: string) => void}} `offer` hides the
  *   other tabs, `open` shows a panel or, where there is none of that name, the first
  */

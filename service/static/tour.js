@@ -1,4 +1,4 @@
-/** A guided tour: a card that leads from part to part of the page, and does what a visitor would do. */
+/** A guided tour: a card that leads from part to part of the page, and does what the reader would do. */
 
 import { find, make } from "./dom.js";
 

@@ -294,7 +294,8 @@ def _fill_classes(panels: Sequence[Axes], view: RoutingView, manifest: Manifest)
         axes = _show(panels[step], f"iteration {step + 1}\n{figures} {view.presence[step]:.2f}")
         _draw_support(axes, view.prepared, support / strongest, layer)
     spread = 100 * float(view.votes.explained.sum())
-    title = f"votes for {manifest.class_names[label]}\n{spread:.0f} % of their variance"
+    name = manifest.class_names[label]
+    title = f"votes for {name}, in 2-D\n{spread:.0f} % of the spread is visible"
     _draw_votes(_show(panels[len(maps)], title), view)
     return strongest
 

@@ -183,7 +183,7 @@ def test_a_pod_may_do_nothing(shipped: Objects) -> None:
 
 
 def measured_mib(row: str) -> int:
-    """What docs/how-to/tune.md says a process takes with an engine of its own."""
+    """What docs/how-to/tune.md says a process takes."""
     page = (ROOT / "docs" / "how-to" / "tune.md").read_text()
     found = re.search(rf"^\| {row} \| (\d+) MiB ", page, re.MULTILINE)
     assert found
@@ -198,7 +198,7 @@ def test_memory_holds_what_was_measured(render: Callable[[Path], Objects]) -> No
     used = measured_mib("supervisor") + workers * (measured_mib("each worker") + 50 + 15)
     assert used * MIB < parse_quantity(requests["memory"])
     decoding = workers * (settings.decode_processes // 2) * 16 * settings.max_pixels
-    most = used * MIB + settings.max_waiting_bytes + decoding
+    most = used * MIB + workers * settings.max_waiting_bytes + decoding
     assert most < parse_quantity(limits["memory"]) < 2 * most
 
 

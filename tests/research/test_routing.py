@@ -129,7 +129,7 @@ def test_one_iteration_in_all_layers_is_the_network_that_routes_once() -> None:
     ("points", "said"),
     [
         (5.0, "`pairs` at shift 4 answers 6.0 % wrong, not 1.0 (+5.0 points [+4.8, +5.2])"),
-        (5.0, "matters where digits overlap"),
+        (5.0, "Routing matters for `pairs`, and hardly for the others."),
         (5.0, "Errors of `single` change by +0.10 to +0.10 points"),
         (0.5, "hardly matters for any network"),
         (0.5, "Errors of `pairs` at shift 4 and `single` change by +0.10 to +0.50 points"),

@@ -35,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 Pictures = Annotated[list[Path], typer.Argument(help="Pictures, or folders of them; -: stdin.")]
-FitOption = Annotated[Fit, typer.Option(help="How a picture is made the network's size.")]
+FitOption = Annotated[Fit, typer.Option(help="Resize method.")]
 PolarityOption = Annotated[Polarity, typer.Option(help="Whether strokes are light or dark.")]
 Answers = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write answers.csv or answers.jsonl.")

@@ -42,12 +42,12 @@ class Protobuf(Response):
     media_type = "application/grpc+proto"
 
 
-def grpc_routes() -> list[Route]:
-    """A route for each method."""
+def grpc_routes(most_rows: int) -> list[Route]:
+    """A route for each method; `most_rows` is what the most expensive inference admits."""
     post = partial(Route, "POST", include_in_schema=False)
     probe = partial(post, needs_networks=False, permission="open")
     return [
-        post(f"/{SERVICE}/ModelInfer", model_infer),
+        post(f"/{SERVICE}/ModelInfer", model_infer, most_rows=most_rows),
         post(f"/{SERVICE}/ModelMetadata", model_metadata),
         post(f"/{SERVICE}/ModelReady", model_ready),
         probe(f"/{SERVICE}/ServerLive", server_live),

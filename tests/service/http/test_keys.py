@@ -277,7 +277,7 @@ def test_only_these_routes_are_open(administered: TestClient) -> None:
 
 def include(app: FastAPI) -> None:
     router = APIRouter()
-    router.add_route("/added", answer)
+    router.add_route("/added/file", answer)
     app.include_router(router)
 
 
@@ -289,8 +289,8 @@ async def answer(_request: Request) -> Response:
     "add",
     [
         include,
-        lambda app: app.add_route("/added", answer),
-        lambda app: app.add_api_route("/added", answer),
+        lambda app: app.add_route("/added/file", answer),
+        lambda app: app.add_api_route("/added/file", answer),
         lambda app: app.mount("/added", answer),
     ],
     ids=["included router", "route", "FastAPI's route", "mount"],
@@ -303,7 +303,7 @@ def test_a_route_that_declares_nothing_is_closed(
     app = create_app(settings.model_copy(update=keys))
     add(app)
     client = TestClient(app)
-    answers = [client.get("/added", headers={"X-API-Key": key}) for key in (FIRST, ADMIN)]
+    answers = [client.get("/added/file", headers={"X-API-Key": key}) for key in (FIRST, ADMIN)]
     assert [403, 403] == [answer.status_code for answer in answers]
 
 

@@ -68,10 +68,11 @@ def test_a_folder_that_is_missing_is_left_to_loading(
 
 def test_the_copy_before_is_kept(snapshots: Snapshots, settings: Settings) -> None:
     """A worker may be loading it; older ones go."""
-    digests = [snapshots.take(settings, keys) for keys in ("1", "2", "3")]
     assert snapshots.current is None
-    for digest in digests:
-        snapshots.use(digest)
+    digests = []
+    for keys in ("1", "2", "3"):
+        digests.append(snapshots.take(settings, keys))
+        snapshots.use(digests[-1])
     assert digests[2] == snapshots.current
     assert [False, True, True] == [snapshots.bundles(digest).exists() for digest in digests]
 

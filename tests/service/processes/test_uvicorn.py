@@ -25,7 +25,15 @@ OURS = [
 ADDED = {
     Http1: {"_parse", "_feed", "_start_timer", "_stop_timer", "_start_write_timer", "_expire"}
     | {"_stop_write_timer", "_head", "_check_lengths", "_refuse", "_close"},
-    server.Server: {"is_ready", "_accept", "_resume", "_begin", "_make_protocol", "_leave"},
+    server.Server: {
+        "is_ready",
+        "_listen",
+        "_accept",
+        "_resume",
+        "_begin",
+        "_make_protocol",
+        "_leave",
+    },
     supervisor.Process: {"tick", "read"},
     supervisor.Supervisor: {"serve", "_watch", "_check", "_bury", "_fail", "_start"},
 }
