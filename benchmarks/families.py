@@ -29,7 +29,7 @@ from model.runtime.runtime import BATCH_ROWS
 from research.controls import register
 from research.tables import TABLES
 from training.device import keep_freed_memory
-from training.graphs import round_weights, write_graphs
+from training.graphs import fold_norms, round_weights, write_graphs
 from training.recipes import PRESETS, Recipe
 from training.state import Plan
 from training.trainer import Trainer
@@ -43,7 +43,10 @@ RECIPES: dict[str, Recipe] = {
         for row in TABLES["families"].rows
         if row.recipe.dataset == "mnist"
     },
-    **{name: PRESETS[name] for name in ("multimnist-attention", "cifar10")},
+    **{
+        name: PRESETS[name]
+        for name in ("multimnist-attention", "fashion-mnist-attention", "cifar10")
+    },
 }
 BATCHES = (1, 32)
 
@@ -148,6 +151,7 @@ def _train(recipe: Recipe) -> float:
 def _network(recipe: Recipe) -> Network:
     torch.manual_seed(0)
     network: Any = build(recipe.network).eval()
+    fold_norms(network)
     round_weights(network)
     return network
 

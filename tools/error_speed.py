@@ -17,7 +17,7 @@ NETWORKS = {
     "mnist-compact": "dynamic",
     "mnist-shared": "shared",
     "mnist-matrix": "matrix",
-    "fashion-mnist-attention": "attention",
+    "fashion-mnist-attention": "fashion-mnist-attention",
     "multimnist-attention": "multimnist-attention",
     "cifar10": "cifar10",
 }
