@@ -18,6 +18,7 @@ ALL = [
         for role in ("encoder", "encoder.batch", "encoder.fp16", "decoder", "routing")
     ),
     WEIGHTS,
+    "neighbours.npz",
 ]
 """The files of a bundle of the family `dynamic`, but for the manifest."""
 
