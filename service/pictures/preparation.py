@@ -75,7 +75,7 @@ class Preparation:
         Raises:
             TooLarge: all of them together.
             QueueFull: too much waits to be decoded.
-            Closed: the processes were lost.
+            Closed: a process was killed or cannot be started.
         """
         weights = [self._weigh(upload, spec) for upload in uploads]
         if weights == [0]:
@@ -97,7 +97,12 @@ class Preparation:
                 if costs:
                     places.enter_context(pool.place(costs, deadline))
             pairs = zip(uploads, weights, strict=True)
-            return await asyncio.gather(*(prepare_in_turn(*pair) for pair in pairs))
+            tasks = [asyncio.ensure_future(prepare_in_turn(*pair)) for pair in pairs]
+            try:
+                return await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:  # nobody waits for the others if a process was lost
+                    task.cancel()
 
     def close(self) -> None:
         """End the processes."""

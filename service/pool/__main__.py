@@ -35,19 +35,23 @@ def main() -> None:
     """Fork and kill as the pool says, and end with it."""
     for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sent, signal.SIG_IGN)  # they are the service's to answer: it may be draining
-    _, descriptor, memory_bytes, *modules = sys.argv
+    _, own, memory_bytes, *modules = sys.argv
     for module in modules:
         import_module(module)
     gc.freeze()  # a collection in a child would copy what it shares
-    control, pids = socket.socket(fileno=int(descriptor)), dict[int, int]()
+    control, pids = socket.socket(fileno=int(own)), dict[int, int]()
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 4, 1)
         if not message:
             break
         (number,) = struct.unpack("=i", message)
-        if not descriptors:
-            if number in pids:
-                _kill(pids.pop(number))
+        if number in pids:
+            status = _kill(pids.pop(number))
+            for descriptor in descriptors:  # the pool asks how it ended
+                with socket.socket(fileno=descriptor) as asking, suppress(OSError):
+                    asking.sendall(struct.pack("=i", status))
+            continue
+        if not descriptors:  # it could not be forked
             continue
         with socket.socket(fileno=descriptors[0]) as connection, suppress(OSError):
             pid = os.fork()  # no memory, or too many processes: the pool sees its connection close
@@ -59,10 +63,14 @@ def main() -> None:
         _kill(pid)
 
 
-def _kill(pid: int) -> None:
-    """End a process. One that has ended by itself kept its number until now."""
+def _kill(pid: int) -> int:
+    """End a process, or find how it ended: its exit code, or minus the signal.
+
+    One that has ended by itself kept its number until now.
+    """
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
 
 
 def _work(connection: socket.socket, memory_bytes: int) -> None:

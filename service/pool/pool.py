@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import signal
 import socket
 import struct
 import subprocess
@@ -26,7 +27,7 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 class Crashed(Exception):
-    """The process ended, or took too much CPU time, before it had a result."""
+    """The process crashed or took too much CPU time because of its task."""
 
 
 @dataclass
@@ -103,6 +104,23 @@ class Template:
         if child.parent == self.pid:
             self._tell(child.number)
 
+    async def end(self, child: Child) -> int:
+        """How a process ended that closed its connection: its exit code, or minus the signal.
+
+        Raises:
+            ConnectionError: the template was lost, and its processes with it.
+        """
+        child.connection.close()
+        if child.parent != self.pid:
+            raise ConnectionResetError
+        ours, its = socket.socketpair()
+        with ours:
+            ours.setblocking(False)
+            with its:
+                self._tell(child.number, its.fileno())
+            (status,) = struct.unpack("=i", await _receive(ours, 4))
+        return int(status)
+
     def close(self) -> None:
         """End all processes."""
         if self._control and self._process:
@@ -158,8 +176,8 @@ class Pool:
         its process killed.
 
         Raises:
-            Crashed: the process ended, as it does after `cpu_s`.
-            Closed: the template was lost, and its processes with it, or none can be forked.
+            Crashed: the process ended because of the task, as it does after `cpu_s`.
+            Closed: the process was killed, the template was lost, or no process can be forked.
             Exception: what the function raised, such as a MemoryError.
         """
         task = pickle.dumps((cpu_s, function, args), pickle.HIGHEST_PROTOCOL)
@@ -168,12 +186,7 @@ class Pool:
             try:
                 result, error = await _ask(child, task)
             except ConnectionError as lost:
-                self._template.kill(child)
-                if child.parent != self._template.pid:
-                    raise Closed("the processes that decode and draw were lost") from lost
-                if not child.is_ready:
-                    raise Closed(_NO_PROCESS) from lost
-                raise Crashed("the process ended before it had a result") from lost
+                raise await self._explain(child) from lost
             except BaseException:
                 self._template.kill(child)
                 raise
@@ -187,6 +200,22 @@ class Pool:
         self._template.close()
         while self._idle:
             self._idle.pop().connection.close()
+
+    async def _explain(self, child: Child) -> Exception:
+        """Why a process ended before it had a result.
+
+        No task sends SIGKILL: a machine without memory does.
+        """
+        if not child.is_ready:
+            self._template.kill(child)
+            return Closed(_NO_PROCESS)
+        try:
+            status = await self._template.end(child)
+        except OSError:  # or no descriptor is left to ask
+            return Closed("the processes that decode and draw were lost")
+        if status == -signal.SIGKILL:
+            return Closed("a process that decodes or draws was killed")
+        return Crashed("the process ended before it had a result")
 
     def _take(self) -> Child:
         """A process that waits for a task, or a new one."""

@@ -22,15 +22,37 @@ GONE_WITHIN_S = 15
 @attack("a killed template", allowed=(200, 503, 504), required=(200,))
 async def killed_template(site: Site) -> None:
     """What forks processes that decode or draw: neither pictures nor drawings are at fault."""
+    asking = await _ask_pools(site)
+    templates, _ = _of_pools(site)
+    os.kill(random.choice(templates), signal.SIGKILL)  # noqa: S311
+    await asking
+
+
+@attack("killed decoders", allowed=(200, 503, 504), required=(200,))
+async def killed_decoders(site: Site) -> None:
+    """As a machine without memory kills them first: their pictures are not at fault."""
+    asking = await _ask_pools(site)
+    _, children = _of_pools(site)
+    for pid in children:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    await asking
+
+
+async def _ask_pools(site: Site) -> asyncio.Future[None]:
+    """Half of a flood of pictures and drawings; what ends with the rest of it."""
     requests = [request("/classify", files.square_png(2_000))]
     requests += [request("/routing?scale=8", SEVEN, headers=PNG)]
     asking = asyncio.ensure_future(site.flood(requests))
     await asyncio.wait([asking], timeout=site.seconds / 2)
-    of_pools = [pid for pid in descendants(site.service.pid) if _is_of_pool(pid)]
-    offspring = {child for pid in of_pools for child in descendants(pid)}
-    template = random.choice([pid for pid in of_pools if pid not in offspring])  # noqa: S311
-    os.kill(template, signal.SIGKILL)
-    await asking
+    return asking
+
+
+def _of_pools(site: Site) -> tuple[list[int], list[int]]:
+    """The templates, and the processes that they forked."""
+    pids = [pid for pid in descendants(site.service.pid) if _is_of_pool(pid)]
+    children = {child for pid in pids for child in descendants(pid)}
+    return [pid for pid in pids if pid not in children], sorted(children)
 
 
 def _is_of_pool(pid: int) -> bool:

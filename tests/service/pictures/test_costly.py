@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -10,7 +12,7 @@ import pytest
 
 from model.preprocess import Prepared
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
-from service.inference.job import QueueFull
+from service.inference.job import Closed, QueueFull
 from service.pictures import ImageSpec, is_quick
 from service.pictures.header import MAX_CHUNKS, MAX_SCANS
 from service.pictures.preparation import Preparation
@@ -160,6 +162,28 @@ def test_what_is_longer_than_its_time_limit_is_given_up(preparation: Preparation
             async with asyncio.timeout(0.05):
                 await preparation.prepare([progressive_jpeg(5_000, MAX_SCANS)], FRAME)
         (found,) = await preparation.prepare([webp(1_001)], FRAME)
+        return found
+
+    assert isinstance(asyncio.run(scenario()), Prepared)
+
+
+def test_a_picture_whose_process_is_killed_is_not_refused(preparation: Preparation) -> None:
+    """As a machine without memory kills it: the picture is good, and may be sent again."""
+
+    async def scenario() -> Prepared | Problem:
+        await preparation.prepare([webp(1_001)], FRAME)
+        pid = await preparation._large.run(60, os.getpid)
+        uploads = [*2 * [webp(5_000)], png(56, 56)]
+        decoding = asyncio.create_task(preparation.prepare(uploads, FRAME))
+        while preparation._large._idle:  # noqa: ASYNC110  it sets no event
+            await asyncio.sleep(0)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(Closed):
+            await decoding
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert {asyncio.current_task()} == asyncio.all_tasks()
+        (found,) = await preparation.prepare([webp(5_000)], FRAME)
         return found
 
     assert isinstance(asyncio.run(scenario()), Prepared)

@@ -142,6 +142,16 @@ def test_a_crash_is_nobody_else_s(end: Any) -> None:
 
 
 @scenario
+async def test_a_process_that_is_killed_is_not_its_task_s_fault() -> None:
+    """As a machine without memory kills it; the next task has another."""
+    async with opened() as (pool, _):
+        await pool.run(AMPLE_S, os.getpid)
+        with pytest.raises(Closed, match="was killed"):
+            await pool.run(AMPLE_S, eval, "__import__('os').kill(__import__('os').getpid(), 9)")
+        assert 1 == await pool.run(AMPLE_S, int, "1")
+
+
+@scenario
 async def test_tasks_wait_for_a_process_in_turn() -> None:
     """First come, first served."""
     async with opened() as (pool, _):
