@@ -339,7 +339,9 @@ _NEIGHBOURS = """## Neighbours
 
 def _licence(said: NeighbourImages) -> str:
     if not said.licence:
-        return f"The bundle has their poses alone, not the images ({said.source})."
+        if said.source not in DATASETS:
+            return f"The bundle has their poses alone, not the images ({said.source})."
+        return f"The bundle has their poses alone: {said.source} states no licence for its images."
     return f"The bundle has thumbnails of them ({said.source}, {said.licence})."
 
 

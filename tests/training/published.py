@@ -59,7 +59,7 @@ def write_toys(data_dir: Path) -> Dataset:
 def say_training(
     path: Path, target: Path, *, runs: tuple[Run, ...] = (RUN,), **recipe: Any
 ) -> Bundle:
-    """A copy of a bundle that learnt the toys.
+    """A copy of a bundle that learnt the toys, without training images.
 
     Args:
         recipe: its fields that are other ones.
@@ -71,5 +71,6 @@ def say_training(
         "examples": 640,
         "runs": [run.to_dict() for run in runs],
     }
-    write_manifest(folder, replace(manifest, training=training))
+    offers = tuple(offer for offer in manifest.offers if offer != "neighbours")
+    write_manifest(folder, replace(manifest, training=training, offers=offers, neighbours=None))
     return Bundle.open(folder)

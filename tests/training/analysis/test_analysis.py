@@ -25,7 +25,8 @@ from training.analysis.bundle import (
 )
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import DATASETS, Examples
-from training.evaluate import THRESHOLDS, held_out
+from training.evaluate import THRESHOLDS, held_out, recipe_of
+from training.learning_set import LearningSet
 
 IMAGES = np.random.default_rng(0).random((10, 1, 28, 28), np.float32)
 
@@ -125,11 +126,16 @@ def test_pairs_have_no_novelty_rule(
     """They see more than single digits; those stand in the middle of their larger images."""
     monkeypatch.setattr("training.analysis.bundle.held_out", lambda *_, **__: strokes)
     bundle = say_training(strokes_bundle_path, data_dir / "strokes")
+    learnt = LearningSet(recipe_of(bundle), DATASETS["toys"], strokes, strokes)
+    monkeypatch.setattr("training.analysis.bundle.learnt_from", lambda *_, **__: learnt)
     bundle = Bundle(bundle.path, replace(bundle.manifest, mask_threshold=0.9))
     analysed = analyse(bundle, data_dir)
     assert analysed.manifest.novelty is None
     assert analysed.manifest.mask_threshold in THRESHOLDS
-    assert {"Sweeps", "Routing"} <= headings(analysed)
+    assert {"Sweeps", "Routing", "Neighbours"} <= headings(analysed)
+    assert analysed.manifest.neighbours
+    assert analysed.manifest.neighbours.gallery
+    assert {0, 1, 2} == set(analysed.manifest.neighbours.gallery.labels.tolist())
 
 
 def test_pairs_without_reconstructions_have_no_masks(

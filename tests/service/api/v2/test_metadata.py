@@ -91,7 +91,8 @@ def families(settings: Settings, family_bundles: Any) -> TestClient:
 def test_outputs_are_those_of_the_metadata(family: str, families: TestClient) -> None:
     """For every family: their names in order, shapes and numbers of values."""
     offers = families.get(f"/models/tiny-{family}").json()["offers"]
-    roles = ["", *[{"decode": ".decoder", "trace": ".routing"}[one] for one in offers]]
+    graphs = {"decode": ".decoder", "trace": ".routing"}
+    roles = ["", *[graphs[one] for one in offers if one in graphs]]
     for role in roles:
         url = f"/v2/models/tiny-{family}{role}"
         metadata = families.get(url).json()
