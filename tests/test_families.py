@@ -111,7 +111,7 @@ def test_the_family_is_trained_and_exported(workplace: Path, page: dict[str, Any
     """The bundle says whose it is and what it offers; its weights are the page's network again."""
     bundle = Bundle.open(workplace / "bundles" / "linear")
     manifest = bundle.manifest
-    assert ("linear", ("decode", "trace")) == (manifest.family, manifest.offers)
+    assert ("linear", ("decode", "trace", "neighbours")) == (manifest.family, manifest.offers)
     assert "a linear layer to capsules" == manifest.family_title
     assert (("lying", "standing"), (1, 28, 28)) == (manifest.class_names, manifest.image_shape)
     assert isinstance(load(bundle), page["LinearCapsNet"])

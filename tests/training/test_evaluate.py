@@ -182,7 +182,7 @@ def test_an_unknown_setting_is_a_sentence(bundle: Bundle, data_dir: Path) -> Non
     training = bundle.manifest.training
     later = {**training, "recipe": {**training["recipe"], "colour": "red"}}
     write_manifest(bundle.path, replace(bundle.manifest, training=later))
-    with pytest.raises(BundleError, match="cannot be read: unknown recipe settings: colour"):
+    with pytest.raises(BundleError, match="its recipe cannot be read: colour='red'"):
         evaluate(Bundle.open(bundle.path), data_dir)
 
 

@@ -52,8 +52,8 @@ def test_each_part_has_the_paper_s_size() -> None:
     """The parameters sit in the layers that the paper puts them in."""
     with torch.device("meta"):
         network = build(DynamicConfig())
-    parts = [count_parameters(part) for part in network.children()]
-    assert [20_992, 5_308_672, 1_474_560, 1_411_344] == parts
+    counts = [count_parameters(part) for part in network.children()]
+    assert [20_992, 5_308_672, 1_474_560, 1_411_344] == [count for count in counts if count]
 
 
 @pytest.mark.parametrize(("size", "expected"), [(17, 32), (28, 1152), (36, 3200)])

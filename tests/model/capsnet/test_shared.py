@@ -39,7 +39,7 @@ def test_the_source_s_layers() -> None:
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 def test_two_digits_side_by_side(network: SharedCapsNet, iterations: int) -> None:
     """28x56 pixels are more cells, each of which votes as by hand; the weights stay the same."""
-    network.config = replace(network.config, routing_iterations=iterations)
+    network.routing.iterations = iterations
     images = torch.rand(2, 1, 28, 56)
     cells = network.stem(images)  # (2, 128, 8, 22)
     weight = network.votes.weight.reshape(128, 4, 5)
@@ -57,7 +57,7 @@ def test_iterations_change_the_answer(network: SharedCapsNet) -> None:
     images[0, :, 4:12, 4:20] = torch.rand(8, 16)  # cells that differ from each other
     images[1, :, 12:26, 14:18] = 1
     for iterations in (1, 2, 3):
-        network.config = replace(network.config, routing_iterations=iterations)
+        network.routing.iterations = iterations
         answers.append(network(images).presence)
     assert (answers[0] - answers[1]).abs().max() > 1e-4
     assert (answers[1] - answers[2]).abs().max() > 1e-4

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.data.augment import BatchStream, Distortion, erase, shift
+from training.data.augment import BatchStream, Distortion, Pad, erase, shift
 from training.data.datasets import Examples
-from training.recipes import Pad, Recipe
+from training.recipes import Recipe
 
 CPU = torch.device("cpu")
 
