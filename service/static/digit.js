@@ -2,23 +2,17 @@
 
 import { recall, recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
-import { drawCompare } from "./compare.js";
 import { find, make } from "./dom.js";
 import { latest } from "./latest.js";
 import { markTarget, showClasses, showPrediction } from "./lengths.js";
-import { lens } from "./lens.js";
+import { Lenses } from "./lenses.js";
 import { comparable, describe, dimensionMeanings, forPhotos, missing, offers } from "./models.js";
 import { showNeighbours } from "./neighbours.js";
 import { calm, complain } from "./notice.js";
 import { Pad } from "./pad.js";
-import { decoder, hidePose, showEnds, showPose } from "./pose.js";
+import { decoder, hidePose, showPose } from "./pose.js";
 import { showDecoded, showMoved, tellError } from "./reconstruction.js";
-import { drawRouting } from "./routing.js";
 import { openingOf } from "./samples.js";
-import { drawSweep } from "./sweep.js";
-import { tabs } from "./tabs.js";
-import { drawView, panelId, panelOf } from "./views.js";
-import { drawWalk } from "./walk.js";
 
 const GLANCE_MS = 150;
 const whole = find("digit");
@@ -26,13 +20,6 @@ const modelChoice = /** @type {HTMLSelectElement} */ (find("model"));
 const targetChoice = /** @type {HTMLSelectElement} */ (find("target"));
 
 export const pad = new Pad(find("pad"), { name: "Digit", fail: complain });
-const lenses = {
-  pose: { show: showEnds }, // its sliders come with every scene
-  sweep: lens(find("sweep"), drawSweep),
-  routing: lens(find("routing"), drawRouting),
-  walk: lens(find("walk"), drawWalk),
-  compare: lens(find("compare"), (shown, wanted) => drawCompare(shown, others(shown.model), wanted)),
-};
 const decode = decoder((image, { scene: moved }) => {
   calm();
   if (moved === scene) showMoved(image);
@@ -44,13 +31,8 @@ let models = [];
  * null while there is nothing.
  */
 let scene = null;
-let active = "pose";
 let glancing = null;
-const views = tabs(document.querySelector(".lenses [role=tablist]"), (panel, picked) => {
-  active = panel;
-  if (picked) remember({ view: active });
-  lenses[active].show(scene);
-});
+const lenses = new Lenses(() => scene, others);
 
 const look = latest(async ({ model, target, settled }, wanted) => {
   if (pad.empty) {
@@ -87,7 +69,7 @@ function showScene(next, settled = true) {
   if (!settled) return;
   placeSliders();
   showNeighbours(scene);
-  lenses[active].show(scene);
+  lenses.show(scene);
 }
 
 function placeSliders() {
@@ -149,8 +131,7 @@ function showModel() {
   find("about").textContent = describe(model);
   find("missing").textContent = missing(model);
   find("reconstructed").hidden = !offers(model, "decode");
-  const needs = { pose: "decode", sweep: "decode", routing: "trace" };
-  views.offer((panel) => (panel === "compare" ? others(model).length : !needs[panel] || offers(model, needs[panel])));
+  lenses.offer(model);
   whole.classList.toggle("photos", forPhotos(model));
   whole.style.setProperty("--ratio", `${model.width} / ${model.height}`);
   pad.offer(model.samples, { drawable: !forPhotos(model) });
@@ -166,20 +147,10 @@ function showModel() {
  */
 export async function offerModels(found, further) {
   models = found;
-  for (const view of further) addLens(view);
+  for (const view of further) lenses.add(view);
   modelChoice.replaceChildren(...models.map(({ name }) => make("option", { value: name }, name)));
   modelChoice.disabled = models.length < 2;
   await restoreDigit();
-}
-
-/** Add the tab and the panel of a view, once. */
-function addLens(view) {
-  const name = panelId(view.name);
-  if (lenses[name]) return;
-  const { tab, panel } = panelOf(view);
-  find("compare").before(panel);
-  views.add(tab, find("tab-compare"));
-  lenses[name] = lens(panel, (shown, wanted) => drawView(view, shown, wanted));
 }
 
 /** Show what the address tells of. */
@@ -188,7 +159,7 @@ export async function restoreDigit() {
   const named = models.find(({ name }) => name === recall("model"));
   modelChoice.value = (named ?? models.find((model) => model.default) ?? models[0]).name;
   showModel();
-  views.open(recall("view"));
+  lenses.open(recall("view"));
   whole.setAttribute("aria-busy", "true");
   if (!(await showPicture(recall("image")))) return;
   const target = recallNumber("target");
@@ -212,6 +183,6 @@ modelChoice.addEventListener("change", async () => {
   showModel();
   whole.setAttribute("aria-busy", "true");
   if (pad.empty && !emptied && !(await showPicture())) return;
-  changed({ image: pad.source, view: active });
+  changed({ image: pad.source, view: lenses.active });
 });
 targetChoice.addEventListener("change", () => chooseTarget(Number(targetChoice.value)));

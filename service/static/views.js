@@ -15,7 +15,7 @@ const CHOSEN = new Set(["model", "target", "fit", "polarity", "scale"]);
 const SLIDER_STEPS = 100;
 const LARGEST_SCALE = 8;
 
-/** @returns {Promise<any[]>} a view for each route that takes pictures and draws: name, title, text, parameters */
+/** @returns {Promise<any[]>} a view for each route that takes pictures and draws: name, title, text, what it needs, parameters */
 export async function loadViews() {
   const { paths } = await ask("/openapi.json");
   return Object.entries(paths)
@@ -27,6 +27,7 @@ export async function loadViews() {
       lead: `${post.summary}.`,
       more: post.description ?? "",
       pictures: pictures(post),
+      needs: post["x-needs"],
       parameters: (post.parameters ?? []).filter((one) => one.in === "query"),
     }));
 }

@@ -114,6 +114,7 @@ async def _read(request: Request) -> DecodeBody:
 VIEW = View(
     path="/decode",
     handler=decode,
+    needs="decode",
     most_rows=MAX_PICTURES + RESPONSE_COST_ROWS,
     body=json_body(DecodeBody.model_json_schema()),
 )

@@ -174,6 +174,7 @@ def draw_morph(
 VIEW = View(
     path="/morph",
     handler=morph,
+    needs="decode",
     most_rows=2 + 2 * MAX_STEPS + RESPONSE_COST_ROWS,
     images=(2, 2),
 )

@@ -186,5 +186,6 @@ def draw_neighbours(image: Floats, images: Floats, found: _Found, *, what: str) 
 VIEW = View(
     path="/neighbours",
     handler=neighbours,
+    needs="neighbours",
     most_rows=1 + MOST + PROTOTYPES + RESPONSE_COST_ROWS,
 )

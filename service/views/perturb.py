@@ -58,4 +58,4 @@ async def perturb(request: Request, query: PerturbQuery) -> JsonOrPng[PerturbAns
     return JsonOrPng(partial(PerturbAnswer, **fields), manifest, draw)
 
 
-VIEW = View(path="/perturb", handler=perturb, most_rows=3)
+VIEW = View(path="/perturb", handler=perturb, needs="decode", most_rows=3)

@@ -39,4 +39,4 @@ async def reconstruct(request: Request, query: ReconstructQuery) -> JsonOrPng[Re
     return JsonOrPng(partial(ReconstructAnswer, **fields), manifest, draw)
 
 
-VIEW = View(path="/reconstruct", handler=reconstruct, most_rows=2, tag="classify")
+VIEW = View(path="/reconstruct", handler=reconstruct, needs="decode", most_rows=2, tag="classify")

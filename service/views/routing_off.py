@@ -137,4 +137,6 @@ def draw_routing_off(manifest: Manifest, image: Floats, variants: list[RoutingVa
     return draw_figure(fill, width_px=900, height_px=320)
 
 
-VIEW = View(path="/routing-off", handler=routing_off, most_rows=1 + RESPONSE_COST_ROWS)
+VIEW = View(
+    path="/routing-off", handler=routing_off, needs="trace", most_rows=1 + RESPONSE_COST_ROWS
+)

@@ -119,6 +119,7 @@ def _manifest(pipeline: Pipeline, model: str | None) -> tuple[Manifest, float]:
 VIEW = View(
     path="/segment",
     handler=segment_image,
+    needs="decode",
     most_rows=1 + MAX_SEGMENTS,
     tag="classify",
     example="/overlay?first=3&second=5",

@@ -99,5 +99,6 @@ VIEW = View(
     path="/sweep",
     former_path="/perturb/sweep",
     handler=sweep,
+    needs="decode",
     most_rows=1 + MAX_PICTURES + RESPONSE_COST_ROWS,
 )

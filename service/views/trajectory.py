@@ -141,4 +141,9 @@ def _draw_path(axes: Axes, path: Trajectory, colours: Sequence[Any], sizes: Floa
     axes.grid(alpha=0.4)
 
 
-VIEW = View(path="/trajectory", handler=trajectory, most_rows=1 + MAX_STEPS + RESPONSE_COST_ROWS)
+VIEW = View(
+    path="/trajectory",
+    handler=trajectory,
+    needs="decode",
+    most_rows=1 + MAX_STEPS + RESPONSE_COST_ROWS,
+)

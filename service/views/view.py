@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from model.bundle.manifest import Offer
 from service.errors import (
     Busy,
     MalformedRequest,
@@ -38,6 +39,8 @@ class View:
         most_rows: what the most expensive request admits; a function of the most images of a
             request where it depends on that.
         tag: the group in the document.
+        needs: what a network must offer; the document says so, and the page hides the view from
+            networks without.
         problems: what the handler raises, beside what can be wrong with its body.
         images: how many images it takes, at least and at most; None for as many as the settings
             allow.
@@ -50,6 +53,7 @@ class View:
     handler: Handler
     most_rows: int | Callable[[int], int]
     tag: str = "interpret"
+    needs: Offer | None = None
     problems: tuple[type[Problem], ...] = (UnknownModel, NotOffered)
     images: tuple[int, int | None] = (1, 1)
     example: str = "/samples/7.png"
@@ -64,13 +68,14 @@ class View:
         """The route where a request may have so many images, and that of its former path."""
         least, most = self.images
         body = self.body or image_body(least=least, most=most or max_images, example=self.example)
+        needs = {"x-needs": self.needs} if self.needs else {}
         route = partial(
             Route,
             "POST",
             handler=self.handler,
             most_rows=self.rows(max_images),
             problems=(*(BODY_PROBLEMS if self.body else IMAGE_PROBLEMS), *self.problems),
-            openapi=body,
+            openapi={**body, **needs},
             tags=[self.tag],
             **options,
         )

@@ -103,7 +103,7 @@ def test_what_a_network_does_not_offer_is_hidden(playground: Playground) -> None
     sentence = "This network has no reconstruction, no pose, no sweep, no routing."
     assert sentence == page.locator("#missing").inner_text()
     tabs = page.get_by_role("tablist", name="Views").get_by_role("tab")
-    assert ["Equivariance", "Compare"] == [
+    assert ["Equivariance", "Occlusion", "Compare"] == [
         tab.inner_text() for tab in tabs.all() if tab.is_visible()
     ]
     assert not page.locator("#reconstructed").is_visible()

@@ -39,7 +39,7 @@ def test_tabs_and_sliders_by_keyboard(playground: Playground) -> None:
     assert "Sweep" == playground.page.locator(":focus").inner_text()
     assert playground.page.locator("#sweep").is_visible()
     keyboard.press("End")
-    assert playground.page.locator("#walk").is_visible()
+    assert playground.page.locator("#view-neighbours").is_visible()
     keyboard.press("Home")
     before = playground.page.locator("#reconstruction").get_attribute("src")
     keyboard.press("Tab")

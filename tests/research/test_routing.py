@@ -159,6 +159,8 @@ def test_an_unknown_bundle_is_named(bundles: Path, tmp_path: Path) -> None:
 def test_networks_without_routing_are_left_out(bundles: Path, tmp_path: Path) -> None:
     """They have no couplings."""
     bundle = Bundle.open(bundles / "mnist")
-    write_manifest(bundle.path, replace(bundle.manifest, offers=("decode",), layers=(), neighbours=None))
+    write_manifest(
+        bundle.path, replace(bundle.manifest, offers=("decode",), layers=(), neighbours=None)
+    )
     routing.measure_all(bundles, tmp_path, tmp_path, names=None, again=False, tell=lambda _: None)
     assert {} == routing.read(tmp_path)

@@ -17,6 +17,8 @@ from service.app import create_app
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.settings import Settings
+from service.views import VIEWS
+from service.views.view import View
 
 CAPSULES = ("dynamic", "attention", "shared", "matrix")
 PNG = {"accept": "image/png"}
@@ -100,6 +102,21 @@ def test_a_network_without_poses_decodes_nothing(
     answer = families.post(path, params=params, files={"file": digits[7]})
     assert (409, "urn:capsnet:problem:not-offered") == (answer.status_code, answer.json()["type"])
     assert "'tiny-baseline' does not offer decode; it offers encode" == answer.json()["detail"]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.path)
+def test_views_need_what_they_declare(
+    view: View, families: TestClient, digits: list[bytes]
+) -> None:
+    """The network without capsules answers the others, and 409 to those that need something."""
+    params = {"model": "tiny-baseline"}
+    params |= {"dim": "0", "delta": "0.1"} if view.path == "/perturb" else {}
+    if view.body:
+        answer = families.post(view.path, params=params, json={"pose": [0.0], "label": 0})
+    else:
+        files = [("file", digits[7])] * view.images[0]
+        answer = families.post(view.path, params=params, files=files)
+    assert (409 if view.needs else 200) == answer.status_code
 
 
 def test_neither_are_its_poses_drawn(families: TestClient) -> None:

@@ -1,0 +1,65 @@
+/** The views of one picture: a tab and a panel for each, of which one is open. */
+
+import { remember } from "./address.js";
+import { drawCompare } from "./compare.js";
+import { find } from "./dom.js";
+import { lens } from "./lens.js";
+import { offers } from "./models.js";
+import { showEnds } from "./pose.js";
+import { drawRouting } from "./routing.js";
+import { drawSweep } from "./sweep.js";
+import { tabs } from "./tabs.js";
+import { drawView, panelId, panelOf } from "./views.js";
+import { drawWalk } from "./walk.js";
+
+
+export class Lenses {
+  /**
+   * @param {() => any} scene what is shown, or null
+   * @param {(model: any) => any[]} others the networks that a network can be compared with
+   */
+  constructor(scene, others) {
+    this.active = "pose";
+    this.others = others;
+    this.needs = { pose: "decode", sweep: "decode", routing: "trace" };
+    this.lenses = {
+      pose: { show: showEnds }, // its sliders come with every scene
+      sweep: lens(find("sweep"), drawSweep),
+      routing: lens(find("routing"), drawRouting),
+      walk: lens(find("walk"), drawWalk),
+      compare: lens(find("compare"), (shown, wanted) => drawCompare(shown, others(shown.model), wanted)),
+    };
+    this.tabs = tabs(document.querySelector(".lenses [role=tablist]"), (panel, picked) => {
+      this.active = panel;
+      if (picked) remember({ view: panel });
+      this.show(scene());
+    });
+  }
+
+  /** Show a scene in the panel that is open. */
+  show(scene) {
+    this.lenses[this.active].show(scene);
+  }
+
+  /** Open the panel of that name, if there is one. */
+  open(name) {
+    this.tabs.open(name);
+  }
+
+  /** Hide the tabs of what a network does not offer. */
+  offer(model) {
+    const isOffered = (panel) => !this.needs[panel] || offers(model, this.needs[panel]);
+    this.tabs.offer((panel) => (panel === "compare" ? this.others(model).length : isOffered(panel)));
+  }
+
+  /** Add the tab and the panel of a view, once. */
+  add(view) {
+    const name = panelId(view.name);
+    if (this.lenses[name]) return;
+    const { tab, panel } = panelOf(view);
+    find("compare").before(panel);
+    this.tabs.add(tab, find("tab-compare"));
+    this.needs[name] = view.needs;
+    this.lenses[name] = lens(panel, (shown, wanted) => drawView(view, shown, wanted));
+  }
+}
