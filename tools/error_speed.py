@@ -45,10 +45,14 @@ def draw_error_speed(path: Path) -> None:
             color="#1b1f24" if manifest.dataset == "mnist" else "#bc4c00",
             capsize=3,
         )
-        x, y = (-8, 4) if network == "shared" else (8, -12 if network == "attention" else 4)
+        x, y = (
+            (-8, 4)
+            if network == "shared"
+            else (8, -12 if network in ("attention", "multimnist-attention") else 4)
+        )
         side = "left" if x > 0 else "right"  # so that no label overlaps another network
         axes.annotate(name, (speed, error), (x, y), ha=side, textcoords="offset points", fontsize=9)
-    axes.set(xscale="log", yscale="log", xlim=(300, 20_000), ylim=(0.2, 20))
+    axes.set(xscale="log", yscale="log", xlim=(250, 20_000), ylim=(0.2, 20))
     axes.set_xticks(
         [500, 1000, 2000, 5000, 10_000, 20_000],
         ["500", "1,000", "2,000", "5,000", "10,000", "20,000"],
