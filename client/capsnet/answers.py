@@ -45,12 +45,12 @@ def read_png(content: bytes) -> Image.Image:
     """An image of its file.
 
     Raises:
-        InvalidAnswer: it is no image, or ends early.
+        InvalidAnswer: it is no PNG, ends early, or has too many pixels for Pillow.
     """
     try:
-        image = Image.open(io.BytesIO(content))
+        image = Image.open(io.BytesIO(content), formats=["PNG"])
         image.load()
-    except (OSError, ValueError, SyntaxError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise InvalidAnswer("the answer is no image") from error
     return image
 

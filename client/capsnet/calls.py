@@ -124,7 +124,7 @@ def _given(query: Mapping[str, Any]) -> dict[str, Any]:
 def _parse(content: bytes) -> Any:
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise InvalidAnswer("the answer is not JSON") from error
 
 

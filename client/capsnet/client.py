@@ -25,6 +25,7 @@ from capsnet.deadline import Deadline
 from capsnet.errors import Problem
 from capsnet.images import ImageLike, is_one, read_image
 from capsnet.transport import (
+    append,
     client_options,
     failed,
     form_batches,
@@ -125,8 +126,11 @@ class CapsNet(CapsNetMethods):
         deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)
         for attempt in stamina.retry_context(deadline.pause_s, attempts=None, timeout=None):
             with attempt, translated(self._http.base_url, deadline.timeout_s):
-                response = self._http.request(**request_arguments(call, deadline))
-                return read_response(call, response)
+                content = bytearray()
+                with self._http.stream(**request_arguments(call, deadline)) as response:
+                    for part in response.iter_bytes():
+                        append(content, part, deadline)
+                return read_response(call, response, bytes(content))
         raise AssertionError("the last attempt raises")
 
 
@@ -211,8 +215,11 @@ class AsyncCapsNet(AsyncCapsNetMethods):
         deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)
         async for attempt in stamina.retry_context(deadline.pause_s, attempts=None, timeout=None):
             with attempt, translated(self._http.base_url, deadline.timeout_s):
-                response = await self._http.request(**request_arguments(call, deadline))
-                return read_response(call, response)
+                content = bytearray()
+                async with self._http.stream(**request_arguments(call, deadline)) as response:
+                    async for part in response.aiter_bytes():
+                        append(content, part, deadline)
+                return read_response(call, response, bytes(content))
         raise AssertionError("the last attempt raises")
 
 

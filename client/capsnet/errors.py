@@ -74,7 +74,7 @@ class Problem(CapsNetError):
     def from_dict(cls, members: Mapping[str, Any], retry_after_s: float | None = None) -> Problem:
         """A problem of its JSON; unknown members are left out."""
         known = ("type", "title", "detail", "parameter", "request_id")
-        given = {name: members[name] for name in known if members.get(name) is not None}
+        given = {name: str(members[name]) for name in known if members.get(name) is not None}
         return cls(int(members["status"]), retry_after_s=retry_after_s, **given)
 
     def to_dict(self) -> dict[str, Any]:

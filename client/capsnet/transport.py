@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ _BATCH_IMAGES, _BATCH_BYTES = 32, 4_000_000
 """Of one request of many: what the service computes at once."""
 _PART_BYTES = 250
 """Of a form, around each image."""
+MAX_ANSWER_BYTES = 200_000_000
+"""Several times the largest answer of the service."""
 
 
 def client_options(url: str | None, api_key: str | None) -> dict[str, Any]:
@@ -55,8 +58,27 @@ def request_arguments(call: Call[Any], deadline: Deadline) -> dict[str, Any]:
     return {**arguments, "params": call.query, "timeout": timeout, **body}
 
 
-def read_response(call: Call[T], response: httpx.Response) -> T:
+def append(content: bytearray, part: bytes, deadline: Deadline) -> None:
+    """Add what came of an answer.
+
+    Raises:
+        InvalidAnswer: it is larger than those of the service.
+        DeadlineExceeded: it still comes after the deadline.
+    """
+    if content:
+        deadline.left_s()
+    content += part
+    if len(content) > MAX_ANSWER_BYTES:
+        raise InvalidAnswer(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
+
+
+def read_response(call: Call[T], response: httpx.Response, content: bytes) -> T:
     """The result of a call.
+
+    Args:
+        call: what was asked.
+        response: its status and headers.
+        content: its body.
 
     Raises:
         DeadlineExceeded: the service or a proxy says that time is up.
@@ -64,14 +86,17 @@ def read_response(call: Call[T], response: httpx.Response) -> T:
         InvalidAnswer: the answer has another form.
     """
     if response.is_success:
-        return call.read(response.content)
+        return call.read(content)
     retry_after_s = parse_retry_after(response.headers.get("Retry-After"))
     try:
-        members = response.json()
-    except ValueError:
+        members = json.loads(content)
+    except (RecursionError, ValueError):
         members = None
     if not isinstance(members, dict):
-        members = {"title": response.reason_phrase, "detail": response.text[:200].strip()}
+        members = {
+            "title": response.reason_phrase,
+            "detail": content.decode(errors="replace")[:200].strip(),
+        }
     members.setdefault("request_id", response.headers.get("X-Request-ID"))
     problem = Problem.from_dict({**members, "status": response.status_code}, retry_after_s)
     if problem.status == httpx.codes.GATEWAY_TIMEOUT:

@@ -126,7 +126,7 @@ def _read_manifest(path: Path) -> Manifest:
         values = json.loads((path / MANIFEST).read_text())
     except OSError as error:
         raise BundleError(f"{path}: {MANIFEST} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise BundleError(f"{path}: {MANIFEST} is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise BundleError(f"{path}: {MANIFEST} is not a JSON object")

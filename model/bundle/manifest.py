@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, Self, get_args
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import cache
+from typing import Any, Literal, Self, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from model.bundle.dimensions import PoseDimension
 from model.bundle.neighbours import NeighbourImages
@@ -186,9 +190,7 @@ class Manifest:
             )
         if unknown := values.keys() - {entry.name for entry in fields(cls)}:
             raise ValueError(f"unknown entries: {', '.join(sorted(unknown))}")
-        for name in ("sha256", "graphs"):
-            if not isinstance(values.get(name, {}), dict):
-                raise ValueError(f"{name} is not an object")  # noqa: TRY004  see Raises
+        _check_kinds(cls, values)
         try:
             return cls(**{**values, **_typed(values)})
         except TypeError as error:
@@ -204,7 +206,37 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
         if name in values:
             typed[name] = tuple(kind(**one) for one in values[name])
     if values.get("novelty") is not None:
+        _check_kinds(NoveltyRule, values["novelty"])
         typed["novelty"] = NoveltyRule.from_dict(values["novelty"])
     if values.get("neighbours") is not None:
         typed["neighbours"] = NeighbourImages.from_dict(values["neighbours"])
     return typed
+
+
+def _check_kinds(kind: type, values: Any) -> None:
+    """Refuse JSON values of another kind than a dataclass's entries have.
+
+    Raises:
+        ValueError: the first of them, or that an entry is missing.
+    """
+    try:
+        _entries(kind).model_validate_json(json.dumps(values))
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise ValueError(f"{where}: {fault['msg']}") from error
+
+
+@cache
+def _entries(kind: type) -> type[BaseModel]:
+    """The entries of a dataclass that are compared by their types; others have checks of theirs."""
+    hints = get_type_hints(kind)
+    own = [one for one in fields(kind) if one.name not in ("novelty", "neighbours", "gaussians")]
+    entries: dict[str, Any] = {
+        one.name: (
+            hints[one.name],
+            ... if one.default is MISSING and one.default_factory is MISSING else None,
+        )
+        for one in own
+    }
+    return create_model(kind.__name__, __config__=ConfigDict(strict=True), **entries)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from threading import Timer
 
 import numpy as np
 import onnxruntime
@@ -19,6 +20,7 @@ from onnxruntime import (
     OrtAllocatorType,
     OrtMemoryInfo,
     OrtMemType,
+    RunOptions,
     SessionOptions,
 )
 
@@ -28,6 +30,8 @@ from model.runtime.sessions import DTYPES, Array, PlainSession, Session, load
 PROVIDER = "CPUExecutionProvider"
 QUICK_S = 0.002
 """An inference of one row that takes less on one thread is not divided among several."""
+MOST_ROW_S = 60.0
+"""A graph whose trial takes longer is refused: it may loop forever."""
 _REMEMBERED, _TRY_EVERY = 5, 32
 """Runs of each session that are compared, and runs between two tries of the slower one."""
 
@@ -138,17 +142,24 @@ def _share_memory() -> None:
 
 def _seconds_of_a_row(graph: Path, session: InferenceSession) -> float:
     """How long one row takes, undisturbed."""
-    inputs = {
-        one.name: np.zeros((1, *one.shape[1:]), DTYPES[one.type]) for one in session.get_inputs()
-    }
+    options = RunOptions()
+    overdue = Timer(MOST_ROW_S, setattr, (options, "terminate", True))
+    overdue.daemon = True
     seconds = []
-    for _ in range(4):
-        began = time.perf_counter()
-        try:
-            session.run(None, inputs)
-        except Exception as error:  # onnxruntime's errors have no common class
-            raise BundleError(f"{graph}: onnxruntime cannot run it: {error}") from error
-        seconds.append(time.perf_counter() - began)
+    overdue.start()
+    try:
+        inputs = {
+            one.name: np.zeros((1, *one.shape[1:]), DTYPES[one.type])
+            for one in session.get_inputs()
+        }
+        for _ in range(4):
+            began = time.perf_counter()
+            session.run(None, inputs, options)
+            seconds.append(time.perf_counter() - began)
+    except Exception as error:  # onnxruntime's errors have no common class
+        raise BundleError(f"{graph}: onnxruntime cannot run it: {error}") from error
+    finally:
+        overdue.cancel()
     return min(seconds)
 
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import logging
+import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from model.bundle import MANIFEST
+from model.bundle.samples import SAMPLES
 from service.processes.status import replace_text
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
+MAX_BUNDLE_BYTES = 2_000_000_000
+"""Of all files of a bundle."""
+MAX_BUNDLE_FILES = 1_000
+_PART_BYTES = 1_000_000
+"""Of a file that is copied."""
 
 
 class LockHeld(Exception):
@@ -47,11 +55,16 @@ class Snapshots:
         """The digests of a copy's keys."""
         return (self._snapshots / digest / "keys.json").read_text()
 
-    def take(self, settings: Settings, keys: str) -> str:
+    def take(self, settings: Settings, keys: str, *, strict: bool = True) -> str:
         """Copy what is on disk now; the digest of the copy.
 
+        Args:
+            settings: which bundles.
+            keys: the digests of keys.
+            strict: whether a bundle that cannot be copied is an error; else it is left out.
+
         Raises:
-            OSError: it cannot be read, or there is no room.
+            OSError: a bundle cannot be copied, or there is no room.
         """
         for path in self._folder.glob("copy-*"):  # of a worker that was killed
             shutil.rmtree(path)
@@ -61,7 +74,13 @@ class Snapshots:
         manifests = settings.bundles.glob(f"[!.]*/{MANIFEST}")
         for path in named or [manifest.parent for manifest in manifests]:
             if path.is_dir():  # else loading says so
-                shutil.copytree(path, copy / "bundles" / path.name, copy_function=_copy)
+                try:
+                    _copy_bundle(path, copy / "bundles" / path.name)
+                except OSError as error:
+                    if strict:
+                        raise
+                    log.error("bundle skipped: %s", error)  # noqa: TRY400
+                    shutil.rmtree(copy / "bundles" / path.name, ignore_errors=True)
         digest = _digest(copy)
         if (self._snapshots / digest).exists():
             shutil.rmtree(copy)
@@ -97,10 +116,45 @@ class Snapshots:
             yield
 
 
-def _copy(source: str, target: str) -> None:
-    """Copy a file's content; a link is followed, and a pipe is read when it is written."""
-    with open(source, "rb") as reading, open(target, "wb") as writing:  # noqa: PTH123
-        shutil.copyfileobj(reading, writing)
+def _copy_bundle(source: Path, target: Path) -> None:
+    """Copy a bundle's files and its samples; links are followed within the bundle's own folder.
+
+    A copy of a link to elsewhere would have onnxruntime read a file that it refuses to read there.
+
+    Raises:
+        OSError: a file cannot be read or lies outside, or there are too many files or bytes.
+    """
+    folder, left = source.resolve(), MAX_BUNDLE_BYTES
+    files = [
+        path for part in (source, source / SAMPLES) if part.is_dir() for path in part.iterdir()
+    ]
+    if len(files) > MAX_BUNDLE_FILES:
+        raise OSError(f"{source} has more than {MAX_BUNDLE_FILES:,} files")
+    (target / SAMPLES).mkdir(parents=True)
+    for path in files:
+        if path.is_dir():
+            continue
+        if not Path(os.path.realpath(path)).is_relative_to(folder):  # also of a link to itself
+            raise OSError(f"{path} is a link to a file outside the bundle")
+        left -= _copy(path, target / path.relative_to(source), left)
+
+
+def _copy(source: Path, target: Path, most: int) -> int:
+    """Copy a file's content, of at most so many bytes; how many it has.
+
+    A pipe is read when it is written.
+    """
+    with source.open("rb") as reading, target.open("wb") as writing:
+        kind = os.fstat(reading.fileno()).st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind)):
+            raise OSError(f"{source} is not a file")
+        copied = 0
+        while part := reading.read(_PART_BYTES):
+            copied += len(part)
+            if copied > most:
+                raise OSError(f"{source.parent} has more than {MAX_BUNDLE_BYTES:,} bytes")
+            writing.write(part)
+    return copied
 
 
 def _digest(folder: Path) -> str:

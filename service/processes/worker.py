@@ -108,7 +108,7 @@ class Worker:
         """The current copy, which the first worker makes."""
         with self._snapshots.lock(wait=True):
             if (digest := self._snapshots.current) is None:
-                digest = self._snapshots.take(self._settings, self._access.dump())
+                digest = self._snapshots.take(self._settings, self._access.dump(), strict=False)
                 self._snapshots.use(digest)
             return digest
 

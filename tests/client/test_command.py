@@ -21,7 +21,7 @@ from capsnet.command.app import app
 from capsnet.command.session import Exit
 from service.pictures import SAMPLES
 from tests.client import terminals
-from tests.client.conftest import Serve, problem
+from tests.client.conftest import Serve, answer, problem
 from tests.processes import free_port
 
 FOUR, SEVEN = str(SAMPLES / "4.png"), str(SAMPLES / "7.png")
@@ -241,6 +241,30 @@ def test_a_deadline_that_the_service_exceeds_has_its_exit_code(run: Run, serve: 
 def test_a_broken_answer_has_its_exit_code(run: Run, serve: Serve) -> None:
     """A server that is no CapsNet service, or went away."""
     assert Exit.NO_ANSWER == run("models", "--url", serve(b"").url).exit_code
+
+
+def test_a_server_does_not_command_the_terminal(serve: Serve) -> None:
+    """Its texts are shown without escapes, and are no markup."""
+    hostile = "\x1b]0;title\x07\x9b2J[link=http://x]here[/]"
+    bundle = {
+        "name": hostile,
+        "family": hostile,
+        "dataset": hostile,
+        "class_names": [],
+        "default": True,
+        "height": 28,
+        "width": 28,
+        "channels": 1,
+    }
+    limits = {"images": 5, "body_bytes": 9999}
+    models = answer(
+        200, json.dumps({"provider": "", "limits": limits, "models": [bundle]}).encode()
+    )
+    refused = answer(400, json.dumps({"title": hostile, "detail": hostile}).encode())
+    for server in (serve(models), serve(refused)):
+        result = CliRunner().invoke(app, ["models", "--url", server.url])
+        assert "[link=http://x]here[/]" in result.output.replace("\n", "")
+        assert not {"\x1b", "\x07", "\x9b"} & set(result.output)
 
 
 def test_a_key_is_sent(run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

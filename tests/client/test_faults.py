@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import inspect
+import io
 import json
 import re
 import time
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from capsnet import AsyncCapsNet, CapsNet, DeadlineExceeded, InvalidAnswer, Problem, Unreachable
 from capsnet._generated import CapsNetMethods
+from capsnet.answers import read_png
 from tests.client.conftest import Serve, answer, problem
 from tests.processes import free_port
 
@@ -183,3 +187,41 @@ def test_members_of_later_services_are_left_out(serve: Serve) -> None:
     body = {"provider": "CPU", "limits": {"images": 5, "body_bytes": 9, "new": 1}, "models": []}
     found = call(serve(answer(200, json.dumps({**body, "new": {}}).encode())).url)
     assert 5 == found.limits.images
+
+
+@BOTH
+def test_an_answer_without_end_is_refused(
+    ask: Any, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes is counted, also of a few bytes that become many."""
+    monkeypatch.setattr("capsnet.transport.MAX_ANSWER_BYTES", 1_000_000)
+    packed = gzip.compress(bytes(10_000_000))
+    for body, *headers in ((bytes(2_000_000),), (packed, "Content-Encoding: gzip")):
+        with pytest.raises(InvalidAnswer, match="more than 1,000,000 bytes"):
+            ask(serve(answer(200, body, *headers)).url)
+
+
+@BOTH
+def test_a_redirection_is_not_followed(ask: Any, serve: Serve) -> None:
+    """The key and the image go to the server that the caller named alone."""
+    other = serve(MODELS)
+    with pytest.raises(Problem) as raised:
+        ask(serve(answer(307, b"", f"Location: {other.url}/models")).url)
+    assert (307, []) == (raised.value.status, other.requests)
+
+
+@BOTH
+@pytest.mark.parametrize("body", [100_000 * b"[", b'{"title": {"a": 1}, "detail": [2]}'])
+def test_a_problem_of_another_form_is_a_problem(ask: Any, body: bytes, serve: Serve) -> None:
+    """Whatever the server says is shown as text."""
+    with pytest.raises(Problem) as raised:
+        ask(serve(answer(400, body)).url)
+    assert str(raised.value)
+
+
+def test_pictures_are_png_alone() -> None:
+    """Pillow would start Ghostscript for another format."""
+    file = io.BytesIO()
+    Image.new("L", (9, 9)).save(file, "EPS")
+    with pytest.raises(InvalidAnswer):
+        read_png(file.getvalue())

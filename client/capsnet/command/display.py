@@ -6,8 +6,9 @@ import io
 import json
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from rich.bar import Bar
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from capsnet._generated import (
     ModelsAnswer,
@@ -30,7 +33,21 @@ from capsnet._generated import (
 from capsnet.answers import Answer
 
 STDOUT = Path("-")
-console = Console(highlight=False)
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+
+class SafeConsole(Console):
+    """Texts of a server reach the terminal without control characters, which could command it."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Segments; those that control the terminal come from this program alone."""
+        for one in super().render(renderable, options):
+            yield one if one.control else one._replace(text=_CONTROL.sub("\ufffd", one.text))
+
+
+console = SafeConsole(highlight=False, markup=False, emoji=False)
 _CELLS = 32
 """Columns of a network's image in a terminal."""
 _BAR_CELLS = 30
@@ -91,9 +108,10 @@ def show_picture(console: Console, picture: Image.Image, *, cells: int) -> None:
     console.print(Renderable(enlarge(picture), width=min(cells, console.width), height="auto"))
 
 
-def summarise(answer: Any) -> str:
+def summarise(answer: Any) -> Text:
     """The class in a line."""
-    return f"[bold]{answer.class_name}[/] {answer.length:.3f} ({answer.model})"
+    rest = f" {answer.length:.3f} ({answer.model})"
+    return Text.assemble((answer.class_name, "bold"), rest)
 
 
 def show_lengths(console: Console, prediction: Prediction, class_names: Sequence[str]) -> None:

@@ -16,10 +16,10 @@ from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from capsnet.client import CapsNet
+from capsnet.command.display import SafeConsole
 from capsnet.errors import CapsNetError, Problem, Unreachable
 from capsnet.local import NoLocalService, serve
 from capsnet.transport import DEFAULT_URL
@@ -27,7 +27,7 @@ from capsnet.transport import DEFAULT_URL
 Option: TypeAlias = tuple[Any, Any]
 """What typer makes an option of, and its default."""
 REQUIRED = inspect.Parameter.empty
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+errors = SafeConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
 class Exit(IntEnum):

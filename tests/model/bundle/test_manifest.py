@@ -36,6 +36,14 @@ def test_a_manifest_tells_what_a_dimension_means(manifest: Manifest) -> None:
     assert [name, None, None] == [named.meaning(7, 4), named.meaning(7, 5), named.meaning(8, 4)]
 
 
+@pytest.mark.parametrize("entry", ["quantiles", "images", "others", "threshold"])
+def test_a_novelty_rule_of_another_kind_is_refused(entry: str, manifest: Manifest) -> None:
+    """Whatever is wrong with it, in words."""
+    rule = NoveltyRule((0.0, 1.0), (0.1, 0.9), (0.0, 0.8), (0.1, 2.0), 0.01, "digits").to_dict()
+    with pytest.raises(ValueError, match=rf"^{entry}: Input should be"):
+        Manifest.from_dict({**manifest.to_dict(), "novelty": {**rule, entry: {"x": None}}})
+
+
 @pytest.mark.parametrize(
     "entries",
     [
@@ -45,6 +53,13 @@ def test_a_manifest_tells_what_a_dimension_means(manifest: Manifest) -> None:
         {"layers": [{"name": "classes", "iterations": 3}]},
         {"novelty": {"threshold": 0.5}},
         {"novelty": [0.5]},
+        {"class_names": [1, 2, 3]},
+        {"class_names": "0123456789"},
+        {"height": "28"},
+        {"family": ["dynamic"]},
+        {"graphs": {"encoder": ["encoder.onnx"]}},
+        {"sha256": {"encoder.onnx": 7}},
+        {"layers": [{"name": "classes", "iterations": "3", "types": 1, "rows": 1, "columns": 1}]},
     ],
 )
 def test_findings_of_another_form_are_refused(entries: dict[str, Any], manifest: Manifest) -> None:
@@ -99,25 +114,25 @@ def test_a_missing_entry_is_refused(manifest: Manifest) -> None:
         ("name", "MNIST", "'MNIST' is not a bundle name"),
         ("name", "../mnist", "is not a bundle name"),
         ("name", "", "is not a bundle name"),
-        ("name", 7, "expected string"),
-        ("preprocess", "letter", "'letter' is none of digit, pair, stretch, crop"),
-        ("presence", "norm", "'norm' is none of length, activation, probability"),
-        ("offers", ["dream"], "'dream' is none of decode, trace, neighbours"),
-        ("graphs", {"dreamer": "dreamer.onnx"}, "'dreamer' is none of encoder"),
+        ("name", 7, "name: Input should be a valid string"),
+        ("preprocess", "letter", "preprocess: Input should be 'digit', 'pair', 'stretch' or"),
+        ("presence", "norm", "presence: Input should be 'length', 'activation' or"),
+        ("offers", ["dream"], "offers.0: Input should be 'decode', 'trace' or"),
+        ("graphs", {"dreamer": "dreamer.onnx"}, "graphs.dreamer"),
         ("graphs", {"decoder": "decoder.onnx", "routing": "routing.onnx"}, "no encoder graph"),
         ("graphs", {"encoder": "encoder.onnx"}, "there is no decoder, routing graph"),
-        ("graphs", ["encoder.onnx"], "graphs is not an object"),
+        ("graphs", ["encoder.onnx"], "graphs: Input should be an object"),
         ("layers", [], "routed layers"),
         ("class_names", [], "sizes must be positive"),
-        ("class_names", 10, "not iterable"),
+        ("class_names", 10, "class_names: Input should be a valid array"),
         ("channels", 2, "1 channel, or 3"),
         ("channels", 3, "1 channel, or 3 where they are cropped"),
         ("height", 0, "sizes must be positive"),
         ("width", -1, "sizes must be positive"),
-        ("width", "28", "not supported"),
+        ("width", "28", "width: Input should be a valid integer"),
         ("width", 56, "square"),
         ("class_dim", 0, "have poses"),
-        ("sha256", ["weights.safetensors"], "sha256 is not an object"),
+        ("sha256", ["weights.safetensors"], "sha256: Input should be an object"),
     ],
 )
 def test_a_wrong_value_is_refused(

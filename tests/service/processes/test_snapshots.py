@@ -58,6 +58,64 @@ def test_what_is_not_served_is_not_copied(
     assert ["mnist"] == [path.name for path in snapshots.bundles(digest).iterdir()]
 
 
+@pytest.mark.parametrize(
+    ("name", "target", "reason"),
+    [
+        ("secret.bin", "../../secret.bin", "is a link to a file outside the bundle"),
+        ("samples/secret.png", "../../../secret.bin", "is a link to a file outside the bundle"),
+        ("zeros.bin", "/dev/zero", "is a link to a file outside the bundle"),
+        ("itself.bin", "itself.bin", "Too many levels"),
+    ],
+)
+def test_a_bundle_that_links_elsewhere_is_refused(
+    snapshots: Snapshots, settings: Settings, name: str, target: str, reason: str
+) -> None:
+    """A copy of the link would be read by a graph; at the start the others are served."""
+    (settings.bundles.parent / "secret.bin").write_bytes(b"secret")
+    shutil.copytree(settings.bundles / "mnist", settings.bundles / "hostile")
+    (settings.bundles / "hostile" / "samples").mkdir(exist_ok=True)
+    (settings.bundles / "hostile" / name).symlink_to(target)
+    with pytest.raises(OSError, match=reason):
+        snapshots.take(settings, "")
+    digest = snapshots.take(settings, "", strict=False)
+    assert ["mnist"] == [path.name for path in snapshots.bundles(digest).iterdir()]
+
+
+def test_links_within_a_bundle_and_to_its_folder_are_followed(
+    snapshots: Snapshots, settings: Settings, tmp_path: Path
+) -> None:
+    """As Kubernetes mounts files, and releases are switched."""
+    before, bundle = files(settings.bundles), settings.bundles / "mnist"
+    (bundle / "..data").mkdir()
+    for path in [path for path in bundle.iterdir() if path.is_file()]:
+        path.rename(bundle / "..data" / path.name)
+        path.symlink_to(Path("..data", path.name))
+    bundle.rename(tmp_path / "release")
+    bundle.symlink_to(tmp_path / "release")
+    assert before == files(snapshots.bundles(snapshots.take(settings, "")))
+
+
+def test_folders_in_a_bundle_are_not_entered(snapshots: Snapshots, settings: Settings) -> None:
+    """A folder that links to its parent has no end."""
+    before = files(settings.bundles)
+    (settings.bundles / "mnist" / "again").symlink_to(".")
+    assert before == files(snapshots.bundles(snapshots.take(settings, "")))
+
+
+def test_what_is_copied_of_a_bundle_is_bounded(
+    snapshots: Snapshots, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of a terabyte may take a block on its disk; the copy would not."""
+    with (settings.bundles / "mnist" / "sparse.bin").open("wb") as file:
+        file.truncate(10**12)
+    monkeypatch.setattr("service.processes.snapshots.MAX_BUNDLE_BYTES", 100_000_000)
+    with pytest.raises(OSError, match="has more than 100,000,000 bytes"):
+        snapshots.take(settings, "")
+    monkeypatch.setattr("service.processes.snapshots.MAX_BUNDLE_FILES", 3)
+    with pytest.raises(OSError, match="has more than 3 files"):
+        snapshots.take(settings, "")
+
+
 def test_a_folder_that_is_missing_is_left_to_loading(
     snapshots: Snapshots, settings: Settings
 ) -> None:
