@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from capsnet import CapsNet
 from capsnet.command.app import app
 from capsnet.command.session import Exit
 from service.pictures import SAMPLES
@@ -243,27 +244,16 @@ def test_a_broken_answer_has_its_exit_code(run: Run, serve: Serve) -> None:
     assert Exit.NO_ANSWER == run("models", "--url", serve(b"").url).exit_code
 
 
-def test_a_server_does_not_command_the_terminal(serve: Serve) -> None:
+def test_a_server_does_not_command_the_terminal(capsnet: CapsNet, serve: Serve) -> None:
     """Its texts are shown without escapes, and are no markup."""
-    hostile = "\x1b]0;title\x07\x9b2J[link=http://x]here[/]"
-    bundle = {
-        "name": hostile,
-        "family": hostile,
-        "dataset": hostile,
-        "class_names": [],
-        "default": True,
-        "height": 28,
-        "width": 28,
-        "channels": 1,
-    }
-    limits = {"images": 5, "body_bytes": 9999}
-    models = answer(
-        200, json.dumps({"provider": "", "limits": limits, "models": [bundle]}).encode()
-    )
+    hostile = "\x1b]0;title\x07\x9b2J[link=x]here[/]"
+    models = capsnet.models().to_dict()
+    models["models"][0]["name"] = hostile
+    listed = answer(200, json.dumps(models).encode())
     refused = answer(400, json.dumps({"title": hostile, "detail": hostile}).encode())
-    for server in (serve(models), serve(refused)):
+    for server in (serve(listed), serve(refused)):
         result = CliRunner().invoke(app, ["models", "--url", server.url])
-        assert "[link=http://x]here[/]" in result.output.replace("\n", "")
+        assert "[link=x]here[/]" in result.output.replace("\n", "")
         assert not {"\x1b", "\x07", "\x9b"} & set(result.output)
 
 
