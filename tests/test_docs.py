@@ -56,7 +56,7 @@ def test_no_setting_is_documented_that_does_not_exist() -> None:
 
 
 def bounds() -> list[list[str]]:
-    """The rows of the tables of what bounds a request and a gRPC call."""
+    """The rows of the tables of what bounds a request, a gRPC call and a bundle."""
     return [row for row in rows("docs/how-to/secure.md") if len(row) == 5 and row[0] != "bound"]
 
 
@@ -66,7 +66,7 @@ def test_bounds_of_requests_are_as_documented(row: list[str]) -> None:
     _bound, origin, value, _answer, test = row
     if name := re.fullmatch(r"`CAPSNET_(\w+)`", origin):
         assert f"`{json.dumps(Settings.model_fields[name[1].lower()].default)}`" == value
-    elif constant := re.fullmatch(r"`(service\.[\w.]+)\.([A-Z_]+)`", origin):
+    elif constant := re.fullmatch(r"`((?:model|service)\.[\w.]+)\.([A-Z_]+)`", origin):
         assert f"`{getattr(import_module(constant[1]), constant[2])}`" == value
     else:
         assert not value

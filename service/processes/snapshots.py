@@ -145,16 +145,15 @@ def _copy(source: Path, target: Path, most: int) -> int:
     A pipe is read when it is written.
     """
     with source.open("rb") as reading, target.open("wb") as writing:
-        kind = os.fstat(reading.fileno()).st_mode
-        if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind)):
+        status = os.fstat(reading.fileno())
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
             raise OSError(f"{source} is not a file")
         copied = 0
-        while part := reading.read(_PART_BYTES):
-            copied += len(part)
-            if copied > most:
-                raise OSError(f"{source.parent} has more than {MAX_BUNDLE_BYTES:,} bytes")
-            writing.write(part)
-    return copied
+        while max(copied, status.st_size) <= most:
+            if not (part := reading.read(_PART_BYTES)):
+                return copied
+            copied += writing.write(part)
+    raise OSError(f"{source.parent} has more than {MAX_BUNDLE_BYTES:,} bytes")
 
 
 def _digest(folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 ACCESS = logging.getLogger("service.access")
 """One event for each answered request; its fields are in `fields`."""
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(context)s"
 
 
@@ -63,6 +65,11 @@ class TextFormatter(logging.Formatter):
         """One record as text."""
         record.context = "".join(f" {key}={value}" for key, value in _context(record).items())
         return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
+        """A line: a bundle's or a client's words cannot begin another, or command a terminal."""
+        line = super().formatMessage(record)
+        return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), line)
 
 
 class JsonFormatter(logging.Formatter):

@@ -48,6 +48,39 @@ def test_text_ends_with_id_and_fields() -> None:
     assert "done request_id=abc status=200" == line
 
 
+def test_words_of_others_stay_in_their_line() -> None:
+    """A bundle's error may hold line breaks and escapes of its author."""
+    record = logging.LogRecord("a", logging.ERROR, "", 0, "%s", ("x\nINFO forged\x1b[2J",), None)
+    line = logs.TextFormatter("%(message)s%(context)s").format(record)
+    assert line.startswith(r"x\nINFO forged\x1b[2J")
+
+
+def test_what_clients_invent_has_one_label_and_is_not_logged(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Paths, methods and networks: else each request would add a time series for good."""
+
+    def series() -> set[str]:
+        return {line.rpartition(" ")[0] for line in client.get("/metrics").text.splitlines()}
+
+    def invent(name: str) -> None:
+        client.request(f"X{name}".upper(), "/models")
+        client.get(f"/{name}%0aforged/{name}")
+        client.get(f"/static/{name}")
+        client.post(f"/v2/models/{name}/infer", content=b"{}")
+        client.post("/classify", params={"model": name}, content=b"x")
+
+    caplog.set_level(logging.INFO, "service.access")
+    invent("first")
+    series()
+    known = series()
+    invent("second")
+    assert set() == series() - known
+    lines = [one.getMessage() for one in caplog.records if one.name.startswith("service")]
+    assert lines
+    assert not [line for line in lines if "second" in line or "forged" in line]
+
+
 def test_every_answer_is_logged_without_the_picture(
     client: TestClient, digits: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
