@@ -118,7 +118,10 @@ def test_errors_in_the_readme_are_those_of_the_manifests() -> None:
     for path in sorted((ROOT / "model" / "bundles").glob(f"*/{MANIFEST}")):
         manifest = json.loads(path.read_text())
         interval = [round(value, 2) for value in manifest["metrics"]["interval_percent"]]
-        expected[manifest["name"]] = (manifest["metrics"]["test_error_percent"], *interval)
+        expected[manifest["name"]] = (
+            round(manifest["metrics"]["test_error_percent"], 2),
+            *interval,
+        )
         if seeds := manifest["metrics"].get("seeds"):
             of_seeds[manifest["name"]] = f"{seeds['mean_percent']:.2f}"
     assert (expected, of_seeds) == (said, means)

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 NETWORK = "fashion-mnist-attention"
-ENVIRONMENT = {"CAPSNET_DEFAULT_MODEL": NETWORK, "CAPSNET_MODELS": f'["{NETWORK}"]'}
+DEPTHWISE = "mnist-attention"
+ENVIRONMENT = {
+    "CAPSNET_DEFAULT_MODEL": NETWORK,
+    "CAPSNET_MODELS": f'["{NETWORK}", "{DEPTHWISE}"]',
+}
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[httpx.Client]:
-    """A service with a network of clothes alone, whose capsules see the whole picture."""
+    """A service with a network of clothes, and one whose capsules see the whole picture."""
     with running(lambda _environment: SOURCE, ENVIRONMENT) as (_process, client):
         yield client
 
@@ -51,6 +55,7 @@ def test_each_piece_of_clothing_is_named(browser: Browser, service: httpx.Client
 def test_capsules_of_one_place_are_told_apart(browser: Browser, service: httpx.Client) -> None:
     """Routing shows sixteen capsules, not one square over the whole picture."""
     with open_playground(browser, str(service.base_url)) as playground:
+        playground.page.locator("#model").select_option(DEPTHWISE)
         playground.open_tab("Routing")
         routing = playground.page.locator("#routing")
         routing.get_by_text("Each of 16 capsules sees the whole picture").wait_for()

@@ -109,10 +109,10 @@ def test_what_a_network_does_not_offer_is_hidden(playground: Playground) -> None
     assert not page.locator("#reconstructed").is_visible()
     page.get_by_role("img", name="probability of").wait_for()
     page.get_by_role("tab", name="Equivariance").press("ArrowRight")
-    assert page.locator("#compare").is_visible()
+    assert page.locator("#view-occlusion").is_visible()
     choose(playground, "tiny-dynamic")
     assert "" == page.locator("#missing").inner_text()
-    assert 5 == sum(tab.is_visible() for tab in tabs.all())
+    assert 10 == sum(tab.is_visible() for tab in tabs.all())
 
 
 def test_routing_of_one_iteration_has_no_slider(playground: Playground) -> None:

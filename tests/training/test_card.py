@@ -73,7 +73,7 @@ def test_a_card_of_a_new_bundle_says_what_is_not_done(bundle: Bundle) -> None:
     text = card(bundle)
     assert "not measured yet" in text
     headings = [line for line in text.splitlines() if line.startswith("#")]
-    assert ["# mnist", "## Training", "## Scores", "## Neighbours", "## Limits"] == headings
+    assert ["# mnist", "## Training", "## Scores", "## Limits"] == headings
 
 
 @pytest.mark.parametrize("family", ["dynamic", "attention", "shared", "matrix", "baseline"])
