@@ -49,6 +49,8 @@ _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 """Answers that are logged with the client's address."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_UNKNOWN = "unknown"
+"""The route of a path that there is not."""
 _MOUNTED = "app_root_path"
 """Where this is in a scope, the request was for a file of a mounted folder (Starlette)."""
 
@@ -155,7 +157,7 @@ class Middleware:
         if _MOUNTED in scope:
             route = scope["root_path"].removeprefix(scope[_MOUNTED])
         else:
-            route = getattr(scope.get("route"), "path", "unknown")
+            route = getattr(scope.get("route"), "path", _UNKNOWN)
         self.metrics.note_request(method, route, status, seconds)
         refused = status in _REFUSED
         quiet = _MOUNTED in scope and status < 400
@@ -165,7 +167,8 @@ class Middleware:
             fields = {"route": route, "status": status, **times}
             if refused:
                 fields["client"] = _address(scope)
-            logs.ACCESS.log(level, "%s %s %s", method, route, status, extra={"fields": fields})
+            shown = "unknown route" if route == _UNKNOWN else route
+            logs.ACCESS.log(level, "%s %s %s", method, shown, status, extra={"fields": fields})
 
 
 def _address(scope: Scope) -> str:

@@ -106,6 +106,16 @@ def test_a_page_load_is_one_line(client: TestClient, caplog: pytest.LogCaptureFi
     assert "main.js" not in text
 
 
+def test_a_path_that_there_is_not_is_an_unknown_route(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was asked for stays out of the log."""
+    with caplog.at_level(logging.INFO, logger="service.access"):
+        client.get("/wp-admin.php")
+    lines = [one.getMessage() for one in caplog.records if one.name == "service.access"]
+    assert ["GET unknown route 404"] == lines
+
+
 def test_server_timing_tells_where_the_time_went(client: TestClient, digits: list[bytes]) -> None:
     """The stages are part of the total."""
     answer = client.post("/classify", files={"file": digits[3]})
