@@ -41,13 +41,17 @@ class Budget:
     _unfinished: set[Body] = field(default_factory=set)
     _freed: Freed = field(default_factory=Freed)
 
-    def hold(self, body: Body, size: int, *, more: bool) -> None:
-        """Count bytes that have arrived.
+    def hold(self, body: Body, size: int, *, more: bool, spare_bytes: int = 0) -> None:
+        """Count bytes that have arrived, or may.
+
+        Args:
+            spare_bytes: what must stay free for others.
 
         Raises:
             Busy: there is no room for them.
         """
-        while self._of_client[body.client] + size > self.limit_bytes - self.held_bytes:
+        most = self.limit_bytes - spare_bytes
+        while self._of_client[body.client] + size > most - self.held_bytes:
             others = [one for one in self._unfinished if one.client == body.client]
             largest = max(others, key=lambda one: one.size, default=body)
             if largest is body or largest.size <= body.size + size:
@@ -181,7 +185,10 @@ class Body:
         try:
             await asyncio.wait([receiving], timeout=MOMENT_S)
             if not receiving.done():
-                self._budget.hold(self, self._settings.max_body_bytes, more=True)
+                # Whole messages that never arrive leave half of the budget to bodies that do.
+                limit, largest = self._budget.limit_bytes, self._settings.max_body_bytes
+                spare = min(limit // 2, limit - largest)
+                self._budget.hold(self, largest, more=True, spare_bytes=spare)
             return await receiving
         finally:
             receiving.cancel()

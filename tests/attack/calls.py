@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import cycle
 from typing import Any
 
@@ -28,6 +28,7 @@ _OWN = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool",
 _PERIOD_S = 0.2
 _PATIENCE_S = 20.0
 _SLOW_S = 2.0
+_END_S = 1.0
 Metadata = tuple[tuple[str, str], ...]
 Calls = Sequence[tuple[bytes, Metadata]]
 """Serialised messages and the metadata that they are sent with."""
@@ -169,11 +170,7 @@ async def inflating_messages(site: Site) -> None:
         await asyncio.wait(sending, timeout=site.seconds)
         for one in sending:
             one.cancel()
-        for connection in connections:
-            for stream in streams:
-                over = connection.closed or stream in connection.ended
-                site.outcomes[ENDED if over else STILL_OPEN] += 1
-            connection.close()
+        await _count_ends(site, connections, streams)
 
 
 @attack(
@@ -262,7 +259,15 @@ async def _withhold(site: Site, sources: list[str], key: Metadata) -> None:
     for one in sending:
         one.cancel()
     await asyncio.gather(*sending, return_exceptions=True)
+    await _count_ends(site, connections, streams)
+
+
+async def _count_ends(site: Site, connections: Sequence[Http2], streams: Iterable[int]) -> None:
+    """Note which streams the service has ended, or ends within a second; break off the rest."""
     for connection in connections:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await connection.wait_for_ends(streams)
         for stream in streams:
             over = connection.closed or stream in connection.ended
             site.outcomes[ENDED if over else STILL_OPEN] += 1

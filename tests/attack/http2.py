@@ -103,6 +103,12 @@ class Http2:
             await self.write(frame(DATA, stream, bytes(rest[:size])))
             rest = rest[size:]
 
+    async def wait_for_ends(self, streams: Iterable[int]) -> None:
+        """Wait until the other side has ended all of these streams, or the connection."""
+        while not self.closed and not self.ended.issuperset(streams):
+            self._changed.clear()
+            await self._changed.wait()
+
     async def _read(self) -> None:
         while not self.closed:
             start = await self._exactly(9)
