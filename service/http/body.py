@@ -186,9 +186,8 @@ class Body:
             await asyncio.wait([receiving], timeout=MOMENT_S)
             if not receiving.done():
                 # Whole messages that never arrive leave half of the budget to bodies that do.
-                limit, largest = self._budget.limit_bytes, self._settings.max_body_bytes
-                spare = min(limit // 2, limit - largest)
-                self._budget.hold(self, largest, more=True, spare_bytes=spare)
+                spare = self._budget.limit_bytes // 2
+                self._budget.hold(self, self._settings.max_body_bytes, more=True, spare_bytes=spare)
             return await receiving
         finally:
             receiving.cancel()
