@@ -25,7 +25,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve ray test ray-test test-cuda check docs generate docs-reference pictures train train-seeds gpu export evaluate faults slow release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve ray test ray-test test-cuda check docs generate docs-reference pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -89,6 +89,9 @@ evaluate: $(VENV)/.dev ## Score BUNDLE on the test split.
 
 faults: $(VENV)/.dev ## Stop, kill and starve processes under load; a quarter of an hour.
 	$(BIN)/python -m pytest tests/e2e/test_faults.py -m "faults or not faults" $(ARGS)
+
+fire: $(VENV)/.dev ## Load, faults and malice, with figures; half an hour.
+	$(BIN)/python -m tests.fire $(ARGS)
 
 slow: $(VENV)/.dev ## Train on three folders of pictures and follow the tutorials to their ends.
 	$(BIN)/python -m pytest tests/test_families.py tests/test_add_view.py tests/training/test_own_pictures.py -m "slow" $(ARGS)

@@ -58,12 +58,15 @@ class Service:
 
 
 @contextmanager
-def started(door: Door, *, source: Path = ROOT, **environment: str) -> Iterator[Service]:
+def started(
+    door: Door, *, source: Path = ROOT, command: list[str] = SOURCE, **environment: str
+) -> Iterator[Service]:
     """Start a service as that door wants it, and stop it at the end.
 
     Args:
         door: where it is attacked.
         source: the tree whose service it is.
+        command: starts it.
         environment: further settings.
     """
     keys = _KEYS.get(door, _API | _ADMIN)
@@ -77,7 +80,7 @@ def started(door: Door, *, source: Path = ROOT, **environment: str) -> Iterator[
         grpc_port = free_port() if door == "grpc" else 0
         settings["CAPSNET_GRPC_PORT"] = str(grpc_port)
         process, client = stack.enter_context(
-            running(lambda _: SOURCE, settings, cwd=source, stdout=log, stderr=log)
+            running(lambda _: command, settings, cwd=source, stdout=log, stderr=log)
         )
         port = client.base_url.port
         assert port

@@ -1,0 +1,1 @@
+"""Load, faults and malice, and what callers see of them: `make fire`."""

@@ -1,0 +1,184 @@
+"""Callers over HTTP and gRPC who send digits one after the other and check every label."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count, islice
+from typing import Any, NamedTuple
+
+import grpc
+import httpx
+import numpy as np
+
+from service.api.v2.messages import SERVICE, messages
+from tests.attack.client import pictures
+from tests.attack.service import Service
+from tests.processes import PATIENCE_S, PLAIN
+
+PICTURES = [(label, content) for label, content, _ in pictures()]
+"""Labels and files: drawings, and photographs, which other processes decode."""
+RIGHT, WRONG, LOST, UNCONNECTED = "right", "wrong", "lost", "not connected"
+_REQUESTS = 10
+"""Sent over one connection or channel; then the caller makes another."""
+_PAUSE_S = 0.02
+_TIMEOUT_S = 60.0
+
+
+class Call(NamedTuple):
+    """One request, and what came of it."""
+
+    sent: float
+    """When, in seconds of `time.monotonic`."""
+    seconds: float
+    """Until the answer, or until it was clear that there is none."""
+    outcome: str
+    """`right`, `wrong`, `lost` (no answer), `not connected`, or the status of a refusal."""
+
+
+_STATUSES = {"RESOURCE_EXHAUSTED": "429", "DEADLINE_EXCEEDED": "504", "INTERNAL": "500"}
+"""What the codes of gRPC are over HTTP."""
+Ask = Callable[[bytes], tuple[str, int]]
+"""Sends a picture: an outcome, and the label of the answer where it is `right`."""
+
+
+class Callers:
+    """Threads that ask a service again and again.
+
+    Args:
+        service: what is asked.
+        model: the bundle that is asked.
+        threads: of each kind.
+        over_grpc: whether as many ask over gRPC too.
+    """
+
+    def __init__(
+        self, service: Service, model: str, *, threads: int = 4, over_grpc: bool = True
+    ) -> None:
+        self.calls: list[Call] = []
+        self._service, self._model = service, model
+        kinds = [self._http, self._grpc] if over_grpc else [self._http]
+        self._threads = [
+            threading.Thread(target=self._call, args=(kind, first))
+            for first in range(threads)
+            for kind in kinds
+        ]
+        self._over = threading.Event()
+
+    @property
+    def count(self) -> int:
+        """How many callers there are."""
+        return len(self._threads)
+
+    def outcomes(self) -> Counter[str]:
+        """How many requests had each outcome."""
+        return Counter(call.outcome for call in self.calls)
+
+    def right(self) -> int:
+        """How many answers were right so far."""
+        return self.outcomes()[RIGHT]
+
+    def last_trouble(self) -> float:
+        """When the last request that was not answered right was over, or minus infinity."""
+        ends = [call.sent + call.seconds for call in self.calls if call.outcome != RIGHT]
+        return max(ends, default=-float("inf"))
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Call meanwhile."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            for thread in self._threads:
+                thread.join(2 * _TIMEOUT_S)
+
+    def wait(self, answers: int) -> None:
+        """Return when so many more have been answered right.
+
+        Raises:
+            TimeoutError: they have not been for two minutes.
+        """
+        aim, deadline = self.right() + answers, time.monotonic() + PATIENCE_S
+        while self.right() < aim:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no {answers} right answers in {PATIENCE_S} s")
+            time.sleep(0.05)
+
+    def _call(self, connect: Callable[[], Any], first: int) -> None:
+        turns = count(3 * first)
+        while not self._over.is_set():
+            with connect() as ask:
+                for turn in islice(turns, _REQUESTS):
+                    label, picture = PICTURES[turn % len(PICTURES)]
+                    sent = time.monotonic()
+                    outcome, found = ask(picture)
+                    if outcome == RIGHT and found != label:
+                        outcome = WRONG
+                    self.calls.append(Call(sent, time.monotonic() - sent, outcome))
+                    if self._over.wait(_PAUSE_S) or outcome in (LOST, UNCONNECTED):
+                        break
+
+    @contextmanager
+    def _http(self) -> Iterator[Ask]:
+        """Over one kept connection."""
+        url, key = f"http://127.0.0.1:{self._service.target.port}", self._service.target.key
+        headers = {"X-API-Key": key} if key else {}
+        with httpx.Client(timeout=_TIMEOUT_S, verify=PLAIN, headers=headers) as client:
+
+            def ask(picture: bytes) -> tuple[str, int]:
+                route = f"{url}/classify?model={self._model}"
+                try:
+                    answer = client.post(route, files={"file": picture})
+                except httpx.ConnectError:
+                    return UNCONNECTED, -1
+                except httpx.TransportError:
+                    return LOST, -1
+                if answer.status_code != httpx.codes.OK:
+                    return str(answer.status_code), -1
+                return RIGHT, answer.json()["predictions"][0]["label"]
+
+            yield ask
+
+    @contextmanager
+    def _grpc(self) -> Iterator[Ask]:
+        """Over one channel, whose connection is not shared with others."""
+        known, key = messages(), self._service.target.key
+        metadata = [("x-api-key", key)] if key else []
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(self._service.grpc_address, options) as channel:
+            call = channel.unary_unary(
+                f"/{SERVICE}/ModelInfer",
+                request_serializer=known["ModelInferRequest"].SerializeToString,
+                response_deserializer=known["ModelInferResponse"].FromString,
+            )
+
+            def ask(picture: bytes) -> tuple[str, int]:
+                image = known["InferInputTensor"](name="image", datatype="BYTES", shape=[1, 1])
+                image.contents.bytes_contents.append(picture)
+                label = known["InferRequestedOutputTensor"](name="label")
+                request = known["ModelInferRequest"](
+                    model_name=self._model, inputs=[image], outputs=[label]
+                )
+                try:
+                    answer = call(request, timeout=_TIMEOUT_S, metadata=metadata)
+                except grpc.RpcError as error:
+                    return _status(error), -1
+                return RIGHT, int(np.frombuffer(answer.raw_output_contents[0], np.int64)[0])
+
+            yield ask
+
+
+def _status(error: Any) -> str:
+    """As over HTTP; a connection that was lost has the code of 503, without its metadata."""
+    name = error.code().name
+    if name != "UNAVAILABLE":
+        return _STATUSES.get(name, name)
+    if "retry-after" in dict(error.trailing_metadata() or ()):
+        return "503"
+    return UNCONNECTED if "failed to connect" in error.details() else LOST

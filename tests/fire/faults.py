@@ -1,0 +1,568 @@
+"""Faults while callers ask: what they see, and how long until all is normal again."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from model.bundle import MANIFEST
+from service.settings import Settings
+from tests.attack.service import ADMIN_KEY, Service, descendants, started
+from tests.fire.callers import LOST, RIGHT, UNCONNECTED, WRONG, Callers
+from tests.fire.table import Table
+from tests.processes import PATIENCE_S, PLAIN, SOURCE, WORKER, patch_workers
+
+MODEL = "mnist-compact"
+OTHER = "mnist-shared"
+CALM = 100
+"""Right answers in a row after which all is normal."""
+LASTING_S = 5.0
+"""How long a fault lasts that does not end by itself."""
+FROZEN_S = 30.0
+_PRIVATE = 'mount -t tmpfs -o size=96m tmpfs "$TMPDIR" && exec "$0" -m service'
+"""Gives a service a small temporary folder that nobody else has."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A service with two workers and one bundle, which a fault may harm."""
+
+    service: Service
+    bundles: Path
+    switch: Path
+    """What it holds decides what is wrong with the graphs (see `_HARMED`) or with the clock."""
+
+    def workers(self) -> list[int]:
+        """Process ids."""
+        pid = self.service.pid
+        with suppress(OSError):
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            return [int(one) for one in children if WORKER in _command(int(one))]
+        return []
+
+    def decoders(self) -> list[int]:
+        """Process ids of the templates of decoding processes, then of what they forked."""
+        found = [one for one in descendants(self.service.pid) if "service.pool" in _command(one)]
+        return sorted(found, key=lambda one: _parent(one) in found)
+
+    def temporary(self) -> Path:
+        """The folder of its temporary files, as the service sees it."""
+        return Path(f"/proc/{self.service.pid}/root{self.service.folder}")
+
+    def ready(self) -> int:
+        """How many workers say that they are ready."""
+        with suppress(httpx.HTTPError):
+            lines = self.ask("/metrics").text.splitlines()
+            found = [line for line in lines if line.startswith('capsnet_workers{state="ready"}')]
+            return int(float(found[0].split()[1])) if found else 0
+        return 0
+
+    def ask(self, path: str, *, method: str = "GET", key: str = "", **more: Any) -> httpx.Response:
+        """One request over a connection of its own."""
+        headers = {"X-API-Key": key or self.service.target.key}
+        url = f"http://127.0.0.1:{self.service.target.port}{path}"
+        return httpx.request(method, url, headers=headers, timeout=PATIENCE_S, verify=PLAIN, **more)
+
+    def reload(self) -> int:
+        """Have the bundles read anew; the status of the answer."""
+        return self.ask("/models/reload", method="POST", key=ADMIN_KEY).status_code
+
+    def wait_until_ready(self) -> None:
+        """Return when both workers are ready, and the supervisor has seen it."""
+        _wait(lambda: self.ready() == 2 == len(self.workers()))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong.
+
+    Args:
+        title: what happens.
+        harm: makes it happen, and returns when it is over.
+        refused: outcomes that callers may see beside right answers.
+        lost: most requests of each caller that may end without an answer.
+        command: starts the service.
+        settings: of the service.
+        short: whether it is tried in `make test` too.
+        ends: whether the service ends.
+        over_grpc: whether callers ask over gRPC too.
+    """
+
+    title: str
+    harm: Callable[[Site], None]
+    refused: frozenset[str]
+    lost: int
+    command: tuple[str, ...]
+    settings: dict[str, str]
+    short: bool
+    ends: bool
+    over_grpc: bool
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+        return self.harm.__name__.replace("_", "-")
+
+
+@dataclass
+class Seen:
+    """What callers saw of a fault."""
+
+    title: str
+    outcomes: Counter[str]
+    callers: int
+    normal_s: float | None
+    """From the fault until the last answer that was not right; None if the service ended."""
+    ready_s: float | None
+    """From the fault until all workers were ready."""
+    faults: list[str] = field(default_factory=list)
+
+
+FAULTS: list[Fault] = []
+
+
+def fault(
+    title: str,
+    *refused: str,
+    lost: int = 0,
+    command: tuple[str, ...] = tuple(SOURCE),
+    settings: dict[str, str] | None = None,
+    short: bool = False,
+    ends: bool = False,
+    over_grpc: bool = True,
+) -> Callable[[Callable[[Site], None]], Callable[[Site], None]]:
+    """Enter a fault in the list of all."""
+
+    def enter(harm: Callable[[Site], None]) -> Callable[[Site], None]:
+        known = frozenset(refused)
+        FAULTS.append(
+            Fault(title, harm, known, lost, command, settings or {}, short, ends, over_grpc)
+        )
+        return harm
+
+    return enter
+
+
+def run(one: Fault, *, threads: int = 4) -> Seen:
+    """Start a service, harm it while callers ask, and judge what they saw."""
+    with place(one) as site:
+        callers = Callers(site.service, MODEL, threads=threads, over_grpc=one.over_grpc)
+        with callers.calling():
+            callers.wait(CALM)
+            before = len(callers.calls)
+            began = time.monotonic()
+            harmed = _try(one.harm, site)
+            ready_s = None
+            if not one.ends:
+                harmed = harmed or _try(lambda _: site.wait_until_ready(), site)
+                ready_s = time.monotonic() - began
+                harmed = harmed or _try(lambda _: callers.wait(CALM), site)
+        calls = callers.calls[before:]
+        seen = Counter(call.outcome for call in calls if not one.ends or call.sent < began)
+        ends = [call.sent + call.seconds for call in calls if call.outcome != RIGHT]
+        normal_s = None if one.ends else max([0.0, *(end - began for end in ends)])
+        result = Seen(one.title, seen, callers.count, normal_s, ready_s)
+        result.faults = [*_judge(one, seen, callers.count), *harmed]
+        if not one.ends and not site.service.alive:
+            result.faults.append("the service ended")
+    return result
+
+
+def _judge(one: Fault, seen: Counter[str], callers: int) -> list[str]:
+    faults = [f"{seen[WRONG]} wrong answers"] if seen[WRONG] else []
+    if seen[LOST] > one.lost * callers:
+        faults.append(f"{seen[LOST]} lost, at most {one.lost * callers}")
+    known = {RIGHT, WRONG, LOST, *one.refused}
+    return faults + [f"{seen[other]} x {other}" for other in sorted(seen.keys() - known)]
+
+
+def _try(action: Callable[[Site], None], site: Site) -> list[str]:
+    """Why an action failed."""
+    try:
+        action(site)
+    except (AssertionError, TimeoutError, httpx.HTTPError) as error:
+        return [str(error) or type(error).__name__]
+    return []
+
+
+@contextmanager
+def place(one: Fault) -> Iterator[Site]:
+    """The service that is harmed."""
+    with tempfile.TemporaryDirectory(prefix="harmed-") as name:
+        folder = Path(name)
+        bundles, switch = folder / "bundles", folder / "switch"
+        shutil.copytree(Settings().bundles / MODEL, bundles / MODEL)
+        (code := folder / "code").mkdir()
+        switch.touch()
+        os.mkfifo(pipe := folder / "pipe")
+        reader = os.open(pipe, os.O_RDWR)
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, resource.getpagesize())
+        settings = {
+            "PIPE": str(pipe),
+            "CAPSNET_BUNDLES": str(bundles),
+            "CAPSNET_DEFAULT_MODEL": MODEL,
+            **patch_workers(code, _HARMED.format(switch=str(switch))),
+            **one.settings,
+        }
+        with started("grpc", command=list(one.command), **settings) as service:
+            site = Site(service, bundles, switch)
+            site.wait_until_ready()
+            yield site
+        os.close(reader)
+
+
+_HARMED = """
+import time
+
+plain_encode, plain_time = Runtime.encode, time.time
+switch = pathlib.Path({switch!r})
+
+
+def encode(*arguments):
+    kind = switch.read_text()
+    if kind == "raise":
+        raise RuntimeError("the graph failed")
+    if kind == "hang":
+        threading.Event().wait()
+    found = plain_encode(*arguments)
+    return found._replace(presence=found.presence * float("nan")) if kind == "nan" else found
+
+
+Runtime.encode = encode
+time.time = lambda: plain_time() + (86_400 if switch.read_text() == "clock" else 0)
+"""
+
+
+# processes
+
+
+@fault("a worker is killed", lost=1, short=True)
+def worker_killed(site: Site) -> None:
+    """Who was answered by it is lost, one request of each caller at most."""
+    os.kill(killed := site.workers()[0], signal.SIGKILL)
+    _wait(lambda: killed not in site.workers())
+
+
+@fault("all workers are killed", "503", UNCONNECTED, lost=2)
+def workers_killed(site: Site) -> None:
+    """Connections wait in the listener's queue until there are others; gRPC has no listener."""
+    killed = site.workers()
+    for worker in killed:
+        os.kill(worker, signal.SIGKILL)
+    _wait(lambda: not set(killed) & set(site.workers()))
+
+
+@fault("a worker is stopped", lost=2, settings={"CAPSNET_HEARTBEAT_TIMEOUT_S": "5"})
+def worker_stopped(site: Site) -> None:
+    """The kernel gives it its share of connections until it is killed."""
+    os.kill(stopped := site.workers()[0], signal.SIGSTOP)
+    _wait(lambda: stopped not in site.workers())
+
+
+@fault("the supervisor is killed", lost=1, ends=True, short=True)
+def supervisor_killed(site: Site) -> None:
+    """The workers answer what they accepted and end."""
+    pids = descendants(site.service.pid)
+    os.kill(site.service.pid, signal.SIGKILL)
+    _wait(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
+
+
+@fault("all processes that decode are killed", "503", short=True)
+def decoders_killed(site: Site) -> None:
+    """Others are forked."""
+    for pid in site.decoders()[2:]:
+        _kill(pid)
+
+
+@fault("the templates of the processes that decode are killed", "503", short=True)
+def templates_killed(site: Site) -> None:
+    """Others are started."""
+    for pid in site.decoders()[:2]:
+        _kill(pid)
+
+
+@fault(
+    f"the machine is frozen for {FROZEN_S:g} s",
+    "504",
+    settings={"CAPSNET_HEARTBEAT_TIMEOUT_S": "5"},
+)
+def frozen(site: Site) -> None:
+    """No process runs, and then all go on: none is ended for its silence.
+
+    Requests whose deadline passed meanwhile are told so.
+    """
+    pids = [site.service.pid, *descendants(site.service.pid)]
+    before = site.workers()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(FROZEN_S)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(2)
+    assert before == site.workers(), "workers were replaced"
+
+
+# graphs
+
+
+@fault("a graph raises for 5 s", "500", short=True)
+def graph_raises(site: Site) -> None:
+    """Its batches fail, and nothing else."""
+    with _wrong(site, "raise"):
+        time.sleep(LASTING_S)
+
+
+@fault("a graph answers NaN for 5 s", "500", short=True)
+def graph_is_nan(site: Site) -> None:
+    """NaN is no answer."""
+    with _wrong(site, "nan"):
+        time.sleep(LASTING_S)
+
+
+@fault(
+    "a graph hangs in both workers",
+    *("503", "504", UNCONNECTED),
+    lost=8,
+    settings={"CAPSNET_INFERENCE_TIMEOUT_S": "5", "CAPSNET_REQUEST_TIMEOUT_S": "10"},
+)
+def graph_hangs(site: Site) -> None:
+    """The workers are replaced."""
+    before = site.workers()
+    with _wrong(site, "hang"):
+        time.sleep(1)
+    _wait(lambda: not set(before) & set(site.workers()))
+
+
+@fault("the clock of Python jumps by a day and back", over_grpc=False, short=True)
+def clock_jumps(site: Site) -> None:
+    """Deadlines are counted by another clock.
+
+    That of gRPC, in C, does not jump: nobody asks over gRPC.
+    """
+    with _wrong(site, "clock"):
+        time.sleep(LASTING_S)
+
+
+# bundles and reloads
+
+
+@fault("a reload of truncated weights", short=True)
+def weights_truncated(site: Site) -> None:
+    """It is refused."""
+    path = site.bundles / MODEL / "encoder.onnx"
+    os.truncate(path, path.stat().st_size // 2)
+    _expect(site.reload(), 409)
+
+
+@fault("a bundle on disk is broken, and a worker is killed", lost=1, short=True)
+def bundle_broken(site: Site) -> None:
+    """Its replacement loads the copy that the others serve."""
+    (site.bundles / MODEL / "encoder.onnx").unlink()
+    worker_killed(site)
+
+
+@fault("a bundle is replaced again and again while it is reloaded for 10 s")
+def bundle_replaced(site: Site) -> None:
+    """Each reload takes one of them, whole, or is refused."""
+    over, said = threading.Event(), Counter[int]()
+    spare = site.bundles.parent / "spare"
+    shutil.copytree(Settings().bundles / OTHER, spare)
+    manifest = json.loads((spare / MANIFEST).read_text())
+    (spare / MANIFEST).write_text(json.dumps({**manifest, "name": MODEL}))
+
+    def replace() -> None:
+        while not over.wait(0.03):
+            aside = site.bundles.parent / "aside"
+            (site.bundles / MODEL).rename(aside)
+            spare.rename(site.bundles / MODEL)
+            aside.rename(spare)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    until = time.monotonic() + 2 * LASTING_S
+    while time.monotonic() < until:
+        said[site.reload()] += 1
+    over.set()
+    thread.join()
+    print(f"reloads: {dict(said)}")
+    assert said.keys() <= {200, 409}, f"reloads said {dict(said)}"
+    _expect(site.reload(), 200)
+
+
+@fault("ten reloads in turn", short=True)
+def reloads(site: Site) -> None:
+    """None costs an answer."""
+    for _ in range(10):
+        manifest = site.bundles / MODEL / MANIFEST
+        found = json.loads(manifest.read_text())
+        found["training"]["note"] = str(time.time_ns())
+        manifest.write_text(json.dumps(found))
+        _expect(site.reload(), 200)
+
+
+# what the machine lacks
+
+_SMALL_TMP = ("unshare", "--map-root-user", "--mount", "sh", "-c", _PRIVATE, sys.executable)
+
+
+@fault("the disk of the temporary files is full for 5 s", command=_SMALL_TMP)
+def disk_full(site: Site) -> None:
+    """Answering needs none."""
+    with _full(site):
+        time.sleep(LASTING_S)
+
+
+@fault("the disk is full, and a worker is killed", "503", lost=8, command=_SMALL_TMP)
+def disk_full_and_killed(site: Site) -> None:
+    """Its replacement starts when there is room again, or before."""
+    with _full(site):
+        os.kill(site.workers()[0], signal.SIGKILL)
+        time.sleep(LASTING_S)
+
+
+@fault("the disk is full during a reload", command=_SMALL_TMP)
+def disk_full_at_reload(site: Site) -> None:
+    """The reload is refused, and the next one is not."""
+    with _full(site):
+        _expect(site.reload(), 409)
+    _expect(site.reload(), 200)
+
+
+@fault("one worker has no free descriptor for 5 s", "503", lost=1)
+def descriptors_gone(site: Site) -> None:
+    """The other takes the connections."""
+    worker = site.workers()[0]
+    used = {int(path.name) for path in Path(f"/proc/{worker}/fd").iterdir()}
+    limit = next(number for number in range(max(used) + 2) if number not in used)
+    with _limited(worker, resource.RLIMIT_NOFILE, limit):
+        time.sleep(LASTING_S)
+
+
+@fault("both workers have no free memory for 5 s", "503", lost=1)
+def memory_gone(site: Site) -> None:
+    """Bodies of 19 MB ask for more than there is."""
+    body = b"[" + b" " * 19_000_000 + b"]"
+    threads = [threading.Thread(target=_post, args=(site, body), daemon=True) for _ in range(8)]
+    one, two = site.workers()
+    with _short_of_memory(one), _short_of_memory(two):
+        for thread in threads:
+            thread.start()
+        time.sleep(LASTING_S)
+    for thread in threads:
+        thread.join(PATIENCE_S)
+
+
+@fault(
+    "nobody reads the log", command=("sh", "-c", 'exec "$0" -m service 2>"$PIPE"', sys.executable)
+)
+def log_unread(_: Site) -> None:
+    """Lines are dropped; answers do not wait."""
+    time.sleep(LASTING_S)
+
+
+@contextmanager
+def _wrong(site: Site, kind: str) -> Iterator[None]:
+    site.switch.write_text(kind)
+    yield
+    site.switch.write_text("")
+
+
+@contextmanager
+def _full(site: Site) -> Iterator[None]:
+    filler = site.temporary() / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    yield
+    filler.unlink()
+
+
+@contextmanager
+def _limited(pid: int, kind: int, limit: int) -> Iterator[None]:
+    before = resource.prlimit(pid, kind)
+    resource.prlimit(pid, kind, (limit, before[1]))
+    yield
+    with suppress(ProcessLookupError):
+        resource.prlimit(pid, kind, before)
+
+
+@contextmanager
+def _short_of_memory(pid: int) -> Iterator[None]:
+    used = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
+    with _limited(pid, resource.RLIMIT_AS, used + 4_000_000):
+        yield
+
+
+def _post(site: Site, body: bytes) -> None:
+    with suppress(httpx.HTTPError):
+        kind = {"Content-Type": "application/json", "X-API-Key": site.service.target.key}
+        url = f"http://127.0.0.1:{site.service.target.port}/classify"
+        httpx.post(url, content=body, headers=kind, timeout=PATIENCE_S, verify=PLAIN)
+
+
+def _expect(status: int, expected: int) -> None:
+    assert expected == status, f"the reload said {status}, not {expected}"
+
+
+def _wait(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError("it did not come to an end")
+        time.sleep(0.05)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
+
+
+def _parent(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def table(chosen: list[Fault]) -> Iterator[Table]:
+    """What callers saw of each fault, so far."""
+    columns = ["fault", "right", "refused", "lost", "not connected", "right again after", "ready"]
+    found = Table("Faults, eight callers, half of them over gRPC", columns)
+    for one in chosen:
+        seen = run(one)
+        refused = {key: count for key, count in seen.outcomes.items() if key.isdigit()}
+        after, ready = (
+            "-" if value is None else f"{value:.1f} s" for value in (seen.normal_s, seen.ready_s)
+        )
+        found.add(
+            one.title,
+            seen.outcomes[RIGHT],
+            ", ".join(f"{count} x {key}" for key, count in sorted(refused.items())) or 0,
+            seen.outcomes[LOST],
+            seen.outcomes[UNCONNECTED],
+            after,
+            ready,
+            faults=seen.faults,
+        )
+        yield found

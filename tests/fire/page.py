@@ -1,0 +1,21 @@
+"""The figures of `make fire` on docs/reliability.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.fire.table import Table
+
+_FIGURES = re.compile(r"(<!-- (?P<part>.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def write(page: Path, tables: list[Table]) -> None:
+    """Put each table where the page names its part; the others stay."""
+    known = {table.part: table for table in tables}
+
+    def replace(found: re.Match[str]) -> str:
+        table = known.get(found["part"])
+        return f"{found[1]}\n{table.markdown()}\n\n{found[3]}" if table else found[0]
+
+    page.write_text(_FIGURES.sub(replace, page.read_text()))
