@@ -12,7 +12,7 @@ from model.preprocess import Floats
 
 PRESENT = 0.2
 """Length from which `count=auto` may take a class for present."""
-EXPLAINED = 0.02
+EXPLAINED = 0.04
 """Share of the image that it must explain then, times its length."""
 
 Count = int | Literal["auto"]
