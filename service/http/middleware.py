@@ -7,7 +7,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -23,6 +23,7 @@ from service.http.problems import PROBES, REQUEST_ID, respond
 from service.settings import Settings
 from service.telemetry import logs, timings
 from service.telemetry.metrics import Metrics
+from service.telemetry.tracing import hide_target
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 MODEL_HEADER = "X-Model"
@@ -92,10 +93,11 @@ class Middleware:
         started, seconds = time.perf_counter(), timings.collect()
         method, status = scope["method"], 0
         headers = dict(scope["headers"])
-        accepted = _ACCEPTED_ID.fullmatch(headers.get(b"x-request-id", b""))
-        request_id = accepted[0].decode() if accepted else secrets.token_hex(16)
+        request_id = _request_id(headers)
         scope.setdefault("state", {})["request_id"] = request_id
         logs.request_id.set(request_id)
+        if self.settings.otel:
+            hide_target(scope)
         scope = _as_routed(scope)
 
         async def send_with_headers(message: Message) -> None:
@@ -116,7 +118,7 @@ class Middleware:
         self.metrics.begin_request()
         try:
             _check_path(scope)
-            self.access.check(scope)
+            scope["state"]["caller"] = self.access.check(scope) or client
             await self.app(scope, body.receive, send_with_headers)
         except (asyncio.CancelledError, ClientDisconnect) as cause:
             if not isinstance(cause, ClientDisconnect) and not body.was_abandoned():
@@ -169,6 +171,12 @@ class Middleware:
                 fields["client"] = _address(scope)
             shown = "unknown route" if route == _UNKNOWN else route
             logs.ACCESS.log(level, "%s %s %s", method, shown, status, extra={"fields": fields})
+
+
+def _request_id(headers: Mapping[bytes, bytes]) -> str:
+    """A sender's well-formed id, or a new one."""
+    accepted = _ACCEPTED_ID.fullmatch(headers.get(b"x-request-id", b""))
+    return accepted[0].decode() if accepted else secrets.token_hex(16)
 
 
 def _address(scope: Scope) -> str:
