@@ -93,11 +93,7 @@ class Middleware:
         started, seconds = time.perf_counter(), timings.collect()
         method, status = scope["method"], 0
         headers = dict(scope["headers"])
-        request_id = _request_id(headers)
-        scope.setdefault("state", {})["request_id"] = request_id
-        logs.request_id.set(request_id)
-        if self.settings.otel:
-            hide_target(scope)
+        request_id = self._identify(scope, headers)
         scope = _as_routed(scope)
 
         async def send_with_headers(message: Message) -> None:
@@ -136,6 +132,16 @@ class Middleware:
             if status:  # the client need not wait for this
                 self._note(method, scope, status, seconds)
 
+    def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+        """The request's id, the sender's if well formed, or a new one."""
+        accepted = _ACCEPTED_ID.fullmatch(headers.get(b"x-request-id", b""))
+        request_id = accepted[0].decode() if accepted else secrets.token_hex(16)
+        scope.setdefault("state", {})["request_id"] = request_id
+        logs.request_id.set(request_id)
+        if self.settings.otel:
+            hide_target(scope)
+        return request_id
+
     def _headers(
         self, start: Message, request_id: str, seconds: dict[str, float]
     ) -> list[tuple[bytes, bytes]]:
@@ -171,12 +177,6 @@ class Middleware:
                 fields["client"] = _address(scope)
             shown = "unknown route" if route == _UNKNOWN else route
             logs.ACCESS.log(level, "%s %s %s", method, shown, status, extra={"fields": fields})
-
-
-def _request_id(headers: Mapping[bytes, bytes]) -> str:
-    """A sender's well-formed id, or a new one."""
-    accepted = _ACCEPTED_ID.fullmatch(headers.get(b"x-request-id", b""))
-    return accepted[0].decode() if accepted else secrets.token_hex(16)
 
 
 def _address(scope: Scope) -> str:

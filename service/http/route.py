@@ -22,6 +22,7 @@ from model.bundle import Manifest
 from service.drawing import DRAW_CPU_S
 from service.errors import (
     InvalidParameter,
+    MalformedRequest,
     NotAcceptable,
     Problem,
     RateLimited,
@@ -160,6 +161,7 @@ class Route(APIRoute):
             ((NotAcceptable,), self._offers),
             ((Unauthorized,), options.get("dependencies")),
             ((RateLimited,), self._limited),
+            ((MalformedRequest,), "{" in path),
         ]
         for raised, applies in own:
             self.problems.update(raised if applies else ())
