@@ -58,8 +58,12 @@ def collecting() -> Iterator[tuple[str, list[bytes]]]:
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a service with keys and traces has written of keys everywhere: log, spans, metrics."""
+    """What a service with keys and traces has written of keys everywhere: log, spans, metrics.
+
+    And the rights of others to its files, as bytes in the octal system.
+    """
     folder = tmp_path_factory.mktemp("secrets")
+    temporary = tmp_path_factory.mktemp("temporary")
     grpc_port, log = free_port(), folder / "log"
     with collecting() as (address, received), log.open("wb") as file:
         environment = {
@@ -72,6 +76,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             "CAPSNET_OTEL": "true",
             "CAPSNET_WORKERS": "1",
             "OTEL_EXPORTER_OTLP_ENDPOINT": address,
+            "TMPDIR": str(temporary),
             **patch_workers(folder, BREAK_ROUTING),
         }
         started = running(lambda _: SOURCE, environment, stdout=file, stderr=file)
@@ -79,9 +84,11 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             statuses = {status for key in KEYS for status in send_everywhere(client, key)}
             codes = {code for key in KEYS for code in call_with(grpc_port, key)}
             metrics = client.get("/metrics", headers={"X-API-Key": API_KEY}).content
+            rights = [f"{path.stat().st_mode & 0o077:o}" for path in temporary.iterdir()]
     assert {200, 400, 401, 403, 404, 405, 406, 415, 422, 500} <= statuses
     assert {"OK", "UNAUTHENTICATED", "NOT_FOUND", "INVALID_ARGUMENT"} <= codes
-    return {"log": log.read_bytes(), "spans": b"".join(received), "metrics": metrics}
+    disk = " ".join(rights).encode()
+    return {"log": log.read_bytes(), "spans": b"".join(received), "metrics": metrics, "disk": disk}
 
 
 def send_everywhere(client: httpx.Client, key: str) -> Iterator[int]:
@@ -152,3 +159,8 @@ def test_no_key_is_written(place: str, sign: bytes, key: str, traces: dict[str, 
     """Good, privileged or wrong, wherever it was sent: what is kept of requests has none."""
     assert sign in traces[place]
     assert key.encode() not in traces[place]
+
+
+def test_what_is_kept_on_disk_is_the_user_s_alone(traces: dict[str, bytes]) -> None:
+    """Copies of bundles, digests of keys, counts: no other user may open the folder."""
+    assert {b"0"} == set(traces["disk"].split())
