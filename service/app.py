@@ -25,6 +25,7 @@ from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
 from service.http.pages import StaticMount, show_docs, show_openapi, show_page
+from service.http.rate import RateLimit
 from service.http.route import Route
 from service.inference.bundles import load_runtimes, settle_memory
 from service.inference.engine import Engine
@@ -139,6 +140,7 @@ def create_app(
     app.state.settings, app.state.health, app.state.ending = settings, health, ending
     app.state.load, app.state.use, app.state.reload = load, use, reload
     app.state.admission, app.state.metrics = admission, metrics
+    app.state.rate_limit = _rate_limit(settings)
     app.state.gather_metrics, app.state.preparation = gather_metrics, preparation
     app.state.drawing = drawing
     page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
@@ -172,6 +174,13 @@ def _swagger(app: FastAPI) -> list[BaseRoute]:
     for mount in mounts:
         mount.permission = "key"  # type: ignore[attr-defined]
     return mounts
+
+
+def _rate_limit(settings: Settings) -> RateLimit | None:
+    """What limits a key's rows a second, if anything does."""
+    if not settings.rate_limit_per_key:
+        return None
+    return RateLimit(settings.rate_limit_per_key, settings.rate_burst_per_key)
 
 
 def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]]:

@@ -134,6 +134,10 @@ class Busy(Problem, status=429, slug="busy", title="Queue full"):
     """More work waits than the service takes in; try again after `Retry-After` seconds."""
 
 
+class RateLimited(Problem, status=429, slug="rate-limited", title="Rate limit exceeded"):
+    """One key, or one address, asks for more rows a second than it may."""
+
+
 class Unavailable(Problem, status=503, slug="unavailable", title="Service unavailable"):
     """The service is starting or draining, or has failed; another instance may answer."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,6 +84,8 @@ class Pipeline:
     """What the route declares that it admits."""
     drawing: Admission | None = None
     """Where the response has to wait to be drawn."""
+    spend: Callable[[int], object] | None = None
+    """Counts the job's rows as those of its caller, or raises RateLimited."""
 
     def __post_init__(self) -> None:
         self._drawn = Job(self.job.arrived)
@@ -93,6 +95,7 @@ class Pipeline:
 
         Raises:
             QueueFull: see `Admission.admit`.
+            RateLimited: the caller has asked for too many.
             ValueError: the route declares less, by which the limit of admission is chosen.
         """
         if rows > self.most_rows:
@@ -102,6 +105,8 @@ class Pipeline:
         if self.drawing:
             self._drawn = Job(self.job.arrived, self.job.deadline)
             self.drawing.admit(self._drawn)
+        if self.spend:
+            self.spend(rows)
 
     def note_drawing(self) -> None:
         """Count the response as drawn."""

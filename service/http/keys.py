@@ -57,21 +57,24 @@ class Access:
         """Take other digests, which `dump` has given."""
         self.api, self.admin = (frozenset(map(bytes.fromhex, keys)) for keys in json.loads(text))
 
-    def check(self, scope: Scope) -> None:
+    def check(self, scope: Scope) -> bytes | None:
         """Let a request pass, or not; its route is noted in the scope.
+
+        Returns:
+            The digest of its key; None if it needs none.
 
         Raises:
             Unauthorized: it needs a key, and brings none that is known.
             Forbidden: it needs an admin key, and brings an API key; or its route declares nothing.
         """
         if not (self.api or self.admin):
-            return
+            return None
         route = scope["route"] = find_route(scope)
         permission: Permission | None = getattr(route, "permission", None) if route else "key"
         if permission is None:
             raise Forbidden("this route does not say who may call it")
         if permission == "open" or (permission == "key" and not self.api):
-            return
+            return None
         headers = Headers(scope=scope)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         offered = token.strip() if scheme.lower() == "bearer" else headers.get(KEY_HEADER)
@@ -82,6 +85,7 @@ class Access:
             raise Unauthorized("invalid API key")
         if permission == "admin" and digest not in self.admin:
             raise Forbidden("this route requires an admin key")
+        return digest
 
 
 def find_route(scope: Scope) -> BaseRoute | None:

@@ -7,7 +7,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -23,6 +23,7 @@ from service.http.problems import PROBES, REQUEST_ID, respond
 from service.settings import Settings
 from service.telemetry import logs, timings
 from service.telemetry.metrics import Metrics
+from service.telemetry.tracing import hide_target
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 MODEL_HEADER = "X-Model"
@@ -92,10 +93,7 @@ class Middleware:
         started, seconds = time.perf_counter(), timings.collect()
         method, status = scope["method"], 0
         headers = dict(scope["headers"])
-        accepted = _ACCEPTED_ID.fullmatch(headers.get(b"x-request-id", b""))
-        request_id = accepted[0].decode() if accepted else secrets.token_hex(16)
-        scope.setdefault("state", {})["request_id"] = request_id
-        logs.request_id.set(request_id)
+        request_id = self._identify(scope, headers)
         scope = _as_routed(scope)
 
         async def send_with_headers(message: Message) -> None:
@@ -116,7 +114,7 @@ class Middleware:
         self.metrics.begin_request()
         try:
             _check_path(scope)
-            self.access.check(scope)
+            scope["state"]["caller"] = self.access.check(scope) or client
             await self.app(scope, body.receive, send_with_headers)
         except (asyncio.CancelledError, ClientDisconnect) as cause:
             if not isinstance(cause, ClientDisconnect) and not body.was_abandoned():
@@ -133,6 +131,16 @@ class Middleware:
             self.metrics.end_request()
             if status:  # the client need not wait for this
                 self._note(method, scope, status, seconds)
+
+    def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+        """The request's id, the sender's if well formed, or a new one."""
+        accepted = _ACCEPTED_ID.fullmatch(headers.get(b"x-request-id", b""))
+        request_id = accepted[0].decode() if accepted else secrets.token_hex(16)
+        scope.setdefault("state", {})["request_id"] = request_id
+        logs.request_id.set(request_id)
+        if self.settings.otel:
+            hide_target(scope)
+        return request_id
 
     def _headers(
         self, start: Message, request_id: str, seconds: dict[str, float]

@@ -18,6 +18,7 @@ from service.errors import (
     MethodNotAllowed,
     NotFound,
     Problem,
+    RateLimited,
     TooLate,
     Unauthorized,
     Unavailable,
@@ -38,7 +39,7 @@ PROBES = frozenset(
     }
 )
 """Routes that are asked every few seconds: neither logged nor counted as rejected."""
-_REJECTIONS = (Unauthorized, Busy, Unavailable, TooLate)
+_REJECTIONS = (Unauthorized, Busy, RateLimited, Unavailable, TooLate)
 """Requests that were well formed, but not taken or not answered in time."""
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import fastapi
@@ -22,8 +22,10 @@ from model.bundle import Manifest
 from service.drawing import DRAW_CPU_S
 from service.errors import (
     InvalidParameter,
+    MalformedRequest,
     NotAcceptable,
     Problem,
+    RateLimited,
     TooLate,
     Unauthorized,
     Unavailable,
@@ -32,7 +34,7 @@ from service.http.keys import Permission
 from service.http.middleware import MODEL_HEADER, TIMEOUT_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
 from service.http.openapi import TIMEOUT_PARAMETER, png_answer
-from service.http.problems import invalid
+from service.http.problems import PROBES, invalid
 from service.inference.job import Job
 from service.pipeline import Pipeline
 from service.pool.pool import Crashed
@@ -133,6 +135,7 @@ class Route(APIRoute):
         **options: Any,
     ) -> None:
         self.permission = permission
+        self._limited = permission == "key" and path not in PROBES
         self._most_rows = most_rows
         self._needs_networks = needs_networks
         hints = get_type_hints(handler, include_extras=True)
@@ -157,6 +160,8 @@ class Route(APIRoute):
             ((InvalidParameter,), self._query),
             ((NotAcceptable,), self._offers),
             ((Unauthorized,), options.get("dependencies")),
+            ((RateLimited,), self._limited),
+            ((MalformedRequest,), "{" in path),
         ]
         for raised, applies in own:
             self.problems.update(raised if applies else ())
@@ -178,7 +183,9 @@ class Route(APIRoute):
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route as an ASGI app."""
-        response = await self._respond(Request(scope, receive, send))
+        request = Request(scope, receive, send)
+        self._spend_one(request)
+        response = await self._respond(request)
         await response(scope, receive, send)
 
     async def _run_in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,6 +194,7 @@ class Route(APIRoute):
         Raises:
             InvalidParameter: the request's time limit is none.
             Closed: nothing is loaded yet.
+            RateLimited: see `_spend_one`.
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send)
@@ -199,6 +207,7 @@ class Route(APIRoute):
             preparation=state.preparation,
             default_model=state.settings.default_model,
             most_rows=self._most_rows,
+            spend=self._spend_one(request),
         )
         try:
             async with asyncio.timeout(None) as timeout:
@@ -217,6 +226,19 @@ class Route(APIRoute):
         finally:
             request.pipeline.release()
         await response(scope, receive, send)
+
+    def _spend_one(self, request: Request) -> Callable[[int], object] | None:
+        """Count the request as a row of its caller, if that is limited; what counts the others.
+
+        Raises:
+            RateLimited: the caller has asked for too many.
+        """
+        rate_limit = request.app.state.rate_limit
+        if rate_limit is None or not self._limited:
+            return None
+        caller = request.scope["state"]["caller"]
+        rate_limit.spend(caller, 1)
+        return partial(rate_limit.spend, caller, paid=1)
 
     async def _respond(self, request: Request) -> Response:
         query = (_read(self._query, request),) if self._query else ()

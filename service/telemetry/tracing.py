@@ -9,6 +9,8 @@ import importlib.util
 import os
 
 from fastapi.telemetry import TelemetryConfig
+from opentelemetry import trace
+from starlette.types import Scope
 
 from service.http.problems import PROBES
 from service.settings import Settings, SettingsError
@@ -16,7 +18,17 @@ from service.settings import Settings, SettingsError
 _DEFAULTS = {"OTEL_SERVICE_NAME": "capsnet", "OTEL_EXPORTER_OTLP_TIMEOUT": "2"}
 """What OpenTelemetry is told where the environment says nothing. Seconds of patience with the
 collector are few, because the last spans are sent while the process ends."""
+_HIDDEN = "REDACTED"
+"""What OpenTelemetry's conventions put in place of secrets."""
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+def hide_target(scope: Scope) -> None:
+    """Leave the route's template alone in the span of a request: the rest may hold a key."""
+    span = trace.get_current_span()
+    span.set_attribute("url.path", _HIDDEN)
+    if scope["query_string"]:
+        span.set_attribute("url.query", _HIDDEN)
 
 
 def telemetry(settings: Settings) -> TelemetryConfig:

@@ -104,7 +104,7 @@ def _manifest(pipeline: Pipeline, model: str | None) -> tuple[Manifest, float]:
     suited = sorted(
         name for name, one in pipeline.engine.manifests.items() if one.mask_threshold is not None
     )
-    if model is None and not suited:
+    if not (model or suited):
         raise UnknownModel("no model for overlapping digits is loaded", parameter="model")
     manifest = pipeline.manifest(model or suited[0], needs="decode")
     if manifest.mask_threshold is None:

@@ -329,6 +329,7 @@ def test_problems_are_documented_by_status(document: Json) -> None:
         answer = resolve(document, responses[status])
         assert {"Retry-After"} == answer["headers"].keys()
     assert {"200", "500"} == document["paths"]["/metrics"]["get"]["responses"].keys()
+    assert "400" in document["paths"]["/models/{name}"]["get"]["responses"]  # control characters
 
 
 def test_the_docs_page_needs_no_other_host(client: TestClient) -> None:

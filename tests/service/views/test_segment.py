@@ -230,9 +230,10 @@ def client_without_pairs(settings: Settings, bundle_path: Path) -> Iterator[Test
         yield client
 
 
-def test_without_a_model_for_pairs(client_without_pairs: TestClient) -> None:
+@pytest.mark.parametrize("query", ["", "?model="])
+def test_without_a_model_for_pairs(query: str, client_without_pairs: TestClient) -> None:
     """The service says that it has none."""
-    answer = client_without_pairs.post("/segment", files={"file": as_png(EMPTY)})
+    answer = client_without_pairs.post(f"/segment{query}", files={"file": as_png(EMPTY)})
     assert 404 == answer.status_code
     assert "no model for overlapping digits is loaded" == answer.json()["detail"]
 

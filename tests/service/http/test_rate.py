@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import base64
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api.v2.messages import SERVICE, messages
+from service.app import create_app
+from service.errors import RateLimited
+from service.http.rate import MOST_CALLERS, RateLimit
+from service.inference.bundles import load_runtimes
+from service.inference.engine import open_engine
+from service.pictures import SAMPLES
+from service.settings import Settings
+from tests.processes import PATIENCE_S, SOURCE, free_port, running
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # generated for the protobuf before the one that runs
+    import tritonclient.grpc as triton
+
+MODEL = "mnist-compact"
+SEVEN = (SAMPLES / "7.png").read_bytes()
+FIRST, SECOND, THIRD = "the-first-key-of-three", "the-second-key-of-three", "the-third-of-three"
+BURST = 4
+
+
+class Clock:
+    """Seconds that pass when told."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """What it shows."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """At some second."""
+    return Clock()
+
+
+@pytest.fixture
+def limit(clock: Clock) -> RateLimit:
+    """Two rows a second, four at once."""
+    return RateLimit(2, BURST, clock=clock)
+
+
+def test_a_burst_passes_and_then_so_many_rows_a_second(limit: RateLimit, clock: Clock) -> None:
+    """The refusal says when the next row may come, and it may come then."""
+    for _ in range(BURST):
+        limit.spend("a", 1)
+    with pytest.raises(RateLimited, match=r"try again in 0\.5 s") as refused:
+        limit.spend("a", 1)
+    assert "1" == refused.value.headers["Retry-After"]
+    clock.now += 0.5
+    limit.spend("a", 1)
+    with pytest.raises(RateLimited):
+        limit.spend("a", 1)
+
+
+def test_callers_do_not_share_a_bucket(limit: RateLimit) -> None:
+    """One who has spent all keeps nobody from asking."""
+    limit.spend("a", 100)
+    limit.spend("b", 1)
+
+
+def test_a_request_beyond_the_bucket_is_taken_and_paid_for(limit: RateLimit, clock: Clock) -> None:
+    """A debt of 96 rows and the row for the next request take 48.5 s."""
+    limit.spend("a", 100)
+    with pytest.raises(RateLimited) as refused:
+        limit.spend("a", 1)
+    assert "49" == refused.value.headers["Retry-After"]
+    clock.now += 48.5
+    limit.spend("a", 1)
+
+
+def test_what_was_paid_before_is_not_asked_for_again(limit: RateLimit, clock: Clock) -> None:
+    """Who waited as long as told is not refused for the rest of the same request."""
+    limit.spend("a", BURST)
+    clock.now += 0.5
+    limit.spend("a", 1)
+    limit.spend("a", 10, paid=1)
+    with pytest.raises(RateLimited, match="try again in 5 s"):
+        limit.spend("a", 1)
+
+
+def test_requests_at_once_are_not_taken_together(limit: RateLimit) -> None:
+    """All have paid for one row; the first to ask for the rest leaves nothing to the second."""
+    limit.spend("a", 1)
+    limit.spend("a", 1)
+    limit.spend("a", 10, paid=1)
+    with pytest.raises(RateLimited):
+        limit.spend("a", 10, paid=1)
+
+
+def test_callers_that_were_silent_longest_are_forgotten(limit: RateLimit) -> None:
+    """Memory is bounded, whatever the number of addresses."""
+    limit.spend("first", 100)
+    limit.spend("second", 100)
+    for number in range(MOST_CALLERS - 1):
+        limit.spend(number, 1)
+    assert f"RateLimit(2 rows/s of {MOST_CALLERS} callers)" == repr(limit)
+    limit.spend("first", 1)
+    limit.spend(MOST_CALLERS - 2, BURST)
+    with pytest.raises(RateLimited):
+        limit.spend(MOST_CALLERS - 2, 1)
+
+
+@pytest.fixture(scope="module")
+def grpc_port() -> int:
+    """Where the service answers gRPC."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def service(grpc_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A service in a process of its own, a row an hour for each of three keys after four."""
+    keys: Path = tmp_path_factory.mktemp("keys") / "keys"
+    keys.write_text("\n".join((FIRST, SECOND, THIRD)))
+    environment = {
+        "CAPSNET_API_KEYS_FILE": str(keys),
+        "CAPSNET_DEFAULT_MODEL": MODEL,
+        "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_GRPC_PORT": str(grpc_port),
+        "CAPSNET_MODELS": json.dumps([MODEL]),
+        "CAPSNET_RATE_BURST_PER_KEY": str(BURST),
+        "CAPSNET_RATE_LIMIT_PER_KEY": str(1 / 3600),
+        "CAPSNET_WORKERS": "1",
+    }
+    with running(lambda _: SOURCE, environment) as (_, client):
+        yield client
+
+
+def test_a_key_is_limited_over_http_and_others_are_not(service: httpx.Client) -> None:
+    """Images count as rows; probes, metrics and the page are not limited, nor another key."""
+    first, second = {"X-API-Key": FIRST}, {"Authorization": f"Bearer {SECOND}"}
+    two = [("file", SEVEN)] * 2
+    taken = [service.post("/classify", files=two, headers=first) for _ in range(2)]
+    assert [200, 200] == [answer.status_code for answer in taken]
+    refused = service.post("/classify", files=two, headers=first)
+    assert (429, "urn:capsnet:problem:rate-limited") == (
+        refused.status_code,
+        refused.json()["type"],
+    )
+    assert 3500 < int(refused.headers["retry-after"]) <= 3600
+    assert 429 == service.get("/models", headers=first).status_code
+    for path in ("/livez", "/readyz", "/metrics", "/", "/static/page.css"):
+        assert 200 == service.get(path, headers=first).status_code
+    assert 200 == service.post("/classify", files=two, headers=second).status_code
+    metrics = service.get("/metrics", headers=first).text
+    assert 'capsnet_rejections_total{reason="rate-limited"} 2.0' in metrics
+
+
+def test_a_key_is_limited_over_grpc(service: httpx.Client, grpc_port: int) -> None:
+    """By the same bucket as over HTTP: RESOURCE_EXHAUSTED, with when to try again."""
+    third = {"X-API-Key": THIRD}
+    answers = [service.get("/models", headers=third) for _ in range(BURST - 1)]
+    assert {200} == {answer.status_code for answer in answers}
+    headers = {"x-api-key": THIRD}
+    with triton.InferenceServerClient(f"127.0.0.1:{grpc_port}") as client:
+        assert MODEL == client.get_model_metadata(MODEL, headers=headers).name
+        with pytest.raises(triton.InferenceServerException, match="rows a second") as refused:
+            client.get_model_metadata(MODEL, headers=headers)
+        assert "StatusCode.RESOURCE_EXHAUSTED" == refused.value.status()
+        assert client.is_server_ready()
+    request = messages()["ModelMetadataRequest"](name=MODEL).SerializeToString()
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+        ask = channel.unary_unary(f"/{SERVICE}/ModelMetadata")
+        with pytest.raises(grpc.RpcError) as error:
+            ask(request, timeout=PATIENCE_S, metadata=list(headers.items()))
+    assert int(dict(error.value.trailing_metadata())["retry-after"]) > 3500
+    assert 429 == service.get("/models", headers=third).status_code
+
+
+@pytest.fixture(scope="module")
+def settings() -> Settings:
+    """One of the bundles that ship."""
+    return Settings(models=(MODEL,), default_model=MODEL, device="cpu", threads=1)
+
+
+def test_without_keys_an_address_is_limited(settings: Settings) -> None:
+    """A proxy that is trusted says whose it is; unknown routes and probes are free."""
+    update = {"rate_limit_per_key": 1 / 3600, "rate_burst_per_key": 1}
+    limited = settings.model_copy(update=update)
+    app = create_app(limited, open_engine(load_runtimes(limited)))
+    with TestClient(app, client=("10.0.0.1", 1)) as client:
+        assert 200 == client.get("/models").status_code
+        assert [429, 404, 200] == [
+            client.get(path).status_code for path in ("/models", "/nowhere", "/readyz")
+        ]
+        client._transport.client = ("10.0.0.2", 1)  # type: ignore[attr-defined]
+        assert 200 == client.get("/models").status_code
+
+
+def test_a_full_queue_costs_nothing(settings: Settings) -> None:
+    """What the service refuses by itself leaves the caller the row that it has not computed."""
+    update = {"rate_limit_per_key": 1 / 3600, "rate_burst_per_key": 3}
+    limited = settings.model_copy(update=update)
+    app = create_app(limited, open_engine(load_runtimes(limited)))
+    with TestClient(app) as client:
+        app.state.admission.waiting = limited.max_waiting_rows
+        body = {"images": [base64.b64encode(SEVEN).decode()] * 3}
+        assert 429 == client.post("/classify", json=body).status_code
+        app.state.admission.waiting = 0
+        assert 200 == client.post("/classify", json=body).status_code
