@@ -96,6 +96,11 @@ def send(base_url: str, *, requests: int, seed: int) -> Counter[int]:
     return statuses
 
 
+def mutate(rng: random.Random, content: bytes, others: list[bytes]) -> bytes:
+    """Any bytes, broken in one way; some of the others may be spliced in."""
+    return rng.choice(list(_MUTATIONS.values()))(rng, content, others)
+
+
 def _flip_bits(rng: random.Random, content: bytes, _others: list[bytes]) -> bytes:
     """Up to sixteen bits, rather at the beginning, where headers are."""
     changed = bytearray(content)
