@@ -9,7 +9,7 @@ endif
 PORT ?= $(or $(CAPSNET_PORT),8000)
 PRESET ?= mnist
 RUN ?= runs/$(PRESET)-1
-BUNDLE ?= model/bundles/$(PRESET)
+BUNDLE ?= $(PRESET)
 ARGS ?=
 SEEDS ?= 1 2 3
 KSERVE ?= runs/kserve
