@@ -152,7 +152,7 @@ def write_as(slot: int) -> None:
     """
     for kind in _FILES:
         with (Path(os.environ[FOLDER]) / f"{kind}_{slot}.db").open("ab") as file:
-            os.posix_fallocate(file.fileno(), 0, _FILE_BYTES)
+            file.write(bytes(max(0, _FILE_BYTES - file.tell())))
     values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
 
 
