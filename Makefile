@@ -9,7 +9,7 @@ endif
 PORT ?= $(or $(CAPSNET_PORT),8000)
 PRESET ?= mnist
 RUN ?= runs/$(PRESET)-1
-BUNDLE ?= model/bundles/$(PRESET)
+BUNDLE ?= $(PRESET)
 ARGS ?=
 SEEDS ?= 1 2 3
 KSERVE ?= runs/kserve
@@ -30,7 +30,7 @@ export BUILDAH_FORMAT = docker
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-serve: $(VENV)/.serve ## Serve the shipped bundles on http://HOST:PORT.
+serve: $(VENV)/.serve site/index.html ## Serve the shipped bundles on http://HOST:PORT.
 	CAPSNET_HOST=$(HOST) CAPSNET_PORT=$(PORT) $(BIN)/python -m service
 
 install-training: $(VENV)/.dev ## Install what `python -m training` and development need.
@@ -84,7 +84,7 @@ gpu: $(VENV)/.dev ## Measure a GPU; tables and logs go to runs/gpu.
 export: $(VENV)/.dev ## Write the bundle of RUN to model/bundles.
 	$(BIN)/python -m training export $(RUN) $(ARGS)
 
-evaluate: $(VENV)/.dev ## Score BUNDLE on the test split.
+evaluate: $(VENV)/.dev ## Score BUNDLE, a name or a folder, on the test split.
 	$(BIN)/python -m training evaluate $(BUNDLE) $(ARGS)
 
 faults: $(VENV)/.dev ## Stop, kill and starve processes under load; a quarter of an hour.
@@ -142,6 +142,11 @@ $(VENV)/.serve: pyproject.toml client/pyproject.toml constraints.txt tools/choos
 		$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$$extra]" \
 		--editable ./client
 	@touch $@
+
+# The documentation that the page links to. The service starts without it, too.
+site/index.html: mkdocs.yml $(wildcard *.md model/bundles/*/CARD.md) $(shell find docs -name '*.md') | $(VENV)/.serve
+	-@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]" && \
+		NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --no-strict
 
 $(VENV)/.ray: $(VENV)/.serve
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ray]"

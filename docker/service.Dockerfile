@@ -27,6 +27,18 @@ COPY model/preprocess /app/model/preprocess
 COPY service /app/service
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /app
 
+# The site that the page links to; what builds it stays out of the image.
+FROM build AS documentation
+RUN python3 requirements.py docs > requirements.txt \
+    && python3 -m pip install --only-binary :all: --target /mkdocs \
+        --constraint constraints.txt --requirement requirements.txt
+COPY CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE README.md mkdocs.yml ./
+COPY benchmarks/README.md ./benchmarks/
+COPY tools/docs_site.py ./tools/
+COPY docs ./docs
+COPY model/bundles ./model/bundles
+RUN NO_MKDOCS_2_WARNING=1 PYTHONPATH=/mkdocs python3 -m mkdocs build --quiet --site-dir /site
+
 FROM ${BASE} AS service
 LABEL org.opencontainers.image.title="CapsNet service" \
     org.opencontainers.image.description="Look inside a capsule network over HTTP." \
@@ -45,6 +57,7 @@ FROM service AS cpu
 ENV CAPSNET_DEVICE=cpu
 COPY --from=cpu-packages /packages /packages
 COPY model/bundles /app/model/bundles
+COPY --from=documentation /site /app/site
 COPY --from=source /app /app
 
 # Starts with a GPU or not at all: no silent fall-back to the CPU.
@@ -53,4 +66,5 @@ ENV CAPSNET_DEVICE=cuda NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=co
 COPY --from=gpu-packages /cuda /packages
 COPY --from=gpu-packages /packages /packages
 COPY model/bundles /app/model/bundles
+COPY --from=documentation /site /app/site
 COPY --from=source /app /app

@@ -3,6 +3,7 @@
 FOLDER has a folder for each class, named like it. The most certain disagreements come first.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -24,4 +25,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    main(parser.parse_args().folder)

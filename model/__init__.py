@@ -1,9 +1,9 @@
 """What training and serving share: the networks, the bundle, and how images are prepared.
 
-In a notebook, numpy in and numpy out:
+In a notebook, numpy in and numpy out, under a name that leaves the variable `model` free:
 
-    import model
-    mnist = model.load("mnist")
+    import model as capsnet_model
+    mnist = capsnet_model.load("mnist")
     label, name, presence, pose = mnist.classify("digit.png")
     image = mnist.prepare("digit.png")                 # (1, 1, 28, 28)
     presence, poses = mnist.encode(image)              # (1, 10), (1, 10, 16)

@@ -26,7 +26,9 @@ class Classification(NamedTuple):
     """The most present class of a picture."""
 
     label: int
+    """From 0 to K - 1."""
     class_name: str
+    """The name of that class."""
     presence: float
     """In [0, 1]: of this class."""
     pose: Floats
@@ -35,6 +37,11 @@ class Classification(NamedTuple):
 
 class LoadedBundle(Runtime):
     """What `model.load` gives: a `Runtime` that checks shapes, types and ranges first."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the K classes, by label."""
+        return self.bundle.manifest.class_names
 
     def classify(
         self, picture: Picture, *, fit: Fit = "auto", polarity: Polarity = "auto"
@@ -48,8 +55,9 @@ class LoadedBundle(Runtime):
         """
         presence, poses = self.encode(self.prepare(picture, fit=fit, polarity=polarity))
         label = int(presence[0].argmax())
-        name = self.bundle.manifest.class_names[label]
-        return Classification(label, name, float(presence[0, label]), poses[0, label])
+        return Classification(
+            label, self.class_names[label], float(presence[0, label]), poses[0, label]
+        )
 
     def prepare(
         self, picture: Picture, *, fit: Fit = "auto", polarity: Polarity = "auto"

@@ -24,7 +24,7 @@ from service.health import Health
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
-from service.http.pages import StaticMount, show_docs, show_openapi, show_page
+from service.http.pages import mounts, show_docs, show_openapi, show_page
 from service.http.rate import RateLimit
 from service.http.route import Route
 from service.inference.bundles import load_runtimes, settle_memory
@@ -48,9 +48,9 @@ Send an image (PNG, JPEG, WebP, BMP, GIF) as a form's `file`, as the raw body, o
     curl -H 'Content-Type: image/png' --data-binary @7.png localhost:8000/classify
 
 Routes that show pictures answer with a PNG where `Accept` prefers `image/png`. Misspelt parameters
-and fields are refused. Errors are problem details (RFC 9457). The repository's folder `docs` has
-tutorials and all the rest; `make docs` builds them as a site. Every route is also under `/v1`;
+and fields are refused. Errors are problem details (RFC 9457). Every route is also under `/v1`;
 clients of Triton and KServe find theirs under `/v2`. The
+[documentation](/documentation/index.html) has tutorials and all the rest. The
 examples of answers are real ones, with long lists and images cut short. "The paper" is Sabour,
 Frosst and Hinton, Dynamic Routing Between Capsules (2017).
 """
@@ -148,7 +148,7 @@ def create_app(
         page("/", show_page, permission="open"),
         page("/docs", show_docs),
         page("/openapi.json", show_openapi),
-        StaticMount(),
+        *mounts(),
     ]
     routes = api_routes(access, max_images=settings.max_pictures)
     app.router.routes[:] = [

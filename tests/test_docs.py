@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import SecretStr
 
 import model
@@ -107,6 +108,18 @@ def test_readme_is_short_and_names_the_two_commands() -> None:
     readme = read("README.md")
     assert len(readme.splitlines()) <= 140
     assert {"make serve", "make test"} <= set(re.findall(r"make (?:serve|test)", readme))
+
+
+def test_bibtex_and_citation_file_say_the_same() -> None:
+    """Titles, authors, years and addresses of the papers; title and version of the software."""
+    own = yaml.safe_load(read("CITATION.cff"))
+    entries = re.findall(r"(?ms)^@\w+\{.*?^\}", read("docs/cite.md"))
+    for said, entry in zip([own, *own["references"]], entries, strict=True):
+        shown = dict(re.findall(r"^  (\w+) += \{(.*)\},?$", entry, re.MULTILINE))
+        for name in ("title", "version", "license", "year", "url"):
+            assert str(said.get(name, "")) == shown.get(name, "")
+        names = [", ".join(author.values()) for author in said["authors"]]
+        assert " and ".join(names) == shown["author"].strip("{}")
 
 
 def test_errors_in_the_readme_are_those_of_the_manifests() -> None:

@@ -240,8 +240,9 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shlex.split(line.removeprefix(TRAINING)) for line in commands(OWN_PICTURES, TRAINING)
         )
         # 90 steps in place of 900; `make slow` trains for as long as people do
-        for arguments in ([*train, "--set", "epochs=20"], export):
-            CliRunner().invoke(app, arguments, catch_exceptions=False)
+        CliRunner().invoke(app, [*train, "--set", "epochs=20"], catch_exceptions=False)
+        exported = CliRunner().invoke(app, export, catch_exceptions=False)
+        (folder / "export.txt").write_text(exported.output)
     return folder
 
 
@@ -255,6 +256,16 @@ def test_own_pictures_are_learnt(shapes: Path) -> None:
     assert "of 8 held-out images" in (bundle / "CARD.md").read_text()
     assert 8 == len(Bundle.open(bundle).samples)
     assert (shapes / "runs" / "shapes-1" / "preview.png").is_file()
+
+
+def test_export_says_the_score_and_what_to_type_next(shapes: Path) -> None:
+    """The score is that of the card, and the command the tutorial's next one."""
+    wrote, error, then = (shapes / "export.txt").read_text().splitlines()
+    (serve,) = commands(OWN_PICTURES, "CAPSNET_")
+    assert ("wrote bundles/shapes", f"next: {serve}") == (wrote, then)
+    card = (shapes / "bundles" / "shapes" / "CARD.md").read_text()
+    assert error.startswith("error: ")
+    assert f"| error | {error.removeprefix('error: ')} |" in card
 
 
 def test_own_pictures_are_served(shapes: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.processes import SOURCE, running
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 RUN_BY = {".py": sys.executable, ".mjs": "node", ".sh": "sh"}
+PROGRAMS = sorted(path for path in EXAMPLES.iterdir() if path.suffix in RUN_BY)
 WRONG_CALL = """
 from capsnet import CapsNet
 
@@ -34,18 +36,25 @@ def url() -> Iterator[str]:
         yield str(client.base_url)
 
 
-def run(example: Path, url: str, *arguments: str) -> str:
-    """What an example prints."""
+def start(example: Path, *arguments: str, url: str = "") -> subprocess.CompletedProcess[str]:
+    """Run an example to its end."""
     program = RUN_BY[example.suffix]
     if not shutil.which(program):
         pytest.skip(f"needs {program}")
     return subprocess.run(
         [program, str(example), *arguments],
         env={**os.environ, "CAPSNET_URL": url},
-        check=True,
+        check=False,
         capture_output=True,
         text=True,
-    ).stdout
+    )
+
+
+def run(example: Path, url: str, *arguments: str) -> str:
+    """What an example prints; it must not fail."""
+    answer = start(example, *arguments, url=url)
+    answer.check_returncode()
+    return answer.stdout
 
 
 @pytest.mark.parametrize(
@@ -54,6 +63,14 @@ def run(example: Path, url: str, *arguments: str) -> str:
 def test_every_way_to_ask_gives_the_same_answer(example: Path, url: str) -> None:
     """The same picture is the same digit, whoever asks."""
     assert "7" == run(example, url, str(SAMPLES / "7.png")).strip()
+
+
+@pytest.mark.parametrize("example", PROGRAMS, ids=lambda example: example.name)
+def test_an_example_says_what_it_wants(example: Path) -> None:
+    """Without an argument: a line of usage and the status of a wrong command line."""
+    answer = start(example)
+    assert 2 == answer.returncode
+    assert re.match(rf"usage: .*{re.escape(example.name)} .*\w", answer.stderr)
 
 
 def test_the_shell_sees_that_nothing_answered() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from service.settings import Settings
 
-UNIT = Path(__file__).parents[1] / "docker" / "capsnet.service"
+UNIT = Path(__file__).parents[1] / "deploy" / "capsnet.service"
 
 
 @pytest.fixture(scope="module")

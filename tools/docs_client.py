@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from itertools import chain
 from typing import Any, get_overloads
@@ -14,28 +14,36 @@ from capsnet._generated import CapsNetMethods
 from tools.docs_table import table
 
 _LINE = 90
+_QUOTED = re.compile(r"""(: |-> )(["'])(.*?)\2""")
+"""An annotation as `inspect` shows it; a default keeps its quotes."""
 
 
 def describe_client() -> Iterator[str]:
     """Markdown of the Python client, from its docstrings."""
-    yield from ("### `CapsNet`", "", *_prose(CapsNet), *_methods(CapsNet, CapsNetMethods))
-    yield from ("### `AsyncCapsNet`", "", *_prose(AsyncCapsNet))
-    yield from ("### `serve`", "", *_prose(serve))
+    yield from ("### `CapsNet`", "", *prose(CapsNet), *describe_methods(CapsNet, CapsNetMethods))
+    yield from ("### `AsyncCapsNet`", "", *prose(AsyncCapsNet))
+    yield from ("### `serve`", "", *prose(serve))
     yield from ("### Answers", "", "All have `to_dict()`, their JSON.", "")
     for kind in Answer.__subclasses__():
         yield from _answers(kind)
     yield from ("### Errors", "", "All are a `CapsNetError`.", "")
     for error in CapsNetError.__subclasses__():
-        yield from (f"#### `{error.__name__}`", "", *_prose(error))
+        yield from (f"#### `{error.__name__}`", "", *prose(error))
 
 
-def _methods(*kinds: type) -> Iterator[str]:
+def describe_methods(*kinds: type) -> Iterator[str]:
+    """Headings, signatures and docstrings of the public methods of classes."""
     for name, method in chain.from_iterable(vars(kind).items() for kind in kinds):
         if name.startswith("_") or not callable(method):
             continue
-        signatures = map(inspect.signature, get_overloads(method) or [method])
-        shown = [f"{name}{_shape(one)}".replace("'", "") for one in signatures]
-        yield from (f"#### `{name}`", "", "```py", *shown, "```", "", *_prose(method))
+        yield from (f"#### `{name}`", "", *describe_function(method))
+
+
+def describe_function(function: Callable[..., Any]) -> Iterator[str]:
+    """Its signatures and docstring."""
+    signatures = map(inspect.signature, get_overloads(function) or [function])
+    shown = [_QUOTED.sub(r"\1\3", f"{function.__name__}{_shape(one)}") for one in signatures]
+    yield from ("```py", *shown, "```", "", *prose(function))
 
 
 def _shape(signature: inspect.Signature) -> str:
@@ -53,17 +61,17 @@ def _shape(signature: inspect.Signature) -> str:
 def _answers(kind: type) -> Iterator[str]:
     """A type of answer, with its members, then those that have more."""
     members = [(f"`{one.name}`", f"`{one.type}`") for one in fields(kind) if is_dataclass(kind)]
-    yield from (f"#### `{kind.__name__}`", "", *_prose(kind))
+    yield from (f"#### `{kind.__name__}`", "", *prose(kind))
     yield from table(("member", "type"), members)
     for further in kind.__subclasses__():
         yield from _answers(further)
 
 
-def _prose(described: Any) -> Iterator[str]:
+def prose(described: Any) -> Iterator[str]:
     """A docstring, its sections as lists."""
     for line in (inspect.getdoc(described) or "").splitlines():
         section = re.fullmatch(r"(Args|Raises|Returns):", line)
-        entry = re.fullmatch(r"    (\w+): (.*)", line)
+        entry = re.fullmatch(r"    ([\w.]+): (.*)", line)
         if section:
             yield from (f"{section[1].replace('Args', 'Parameters')}:", "")
         elif entry:

@@ -19,6 +19,7 @@ from capsnet.command.app import app as capsnet_app
 from service.app import create_app
 from service.settings import Settings
 from tools.docs_client import describe_client
+from tools.docs_model import describe_model
 from tools.docs_table import table
 
 ROOT = Path(__file__).parent.parent
@@ -147,6 +148,7 @@ GENERATED = {
     "bundle.md": list_cards,
     "client.md": describe_client,
     "command-line.md": describe_commands,
+    "load.md": describe_model,
     "routes.md": describe_routes,
 }
 """What writes the end of each page."""

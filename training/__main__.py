@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from model import open_bundle
 from model.bundle import Bundle, BundleError
 from model.capsnet import build, family_of
 from training.data.datasets import DATASETS, Examples, load
@@ -22,7 +24,7 @@ from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, joined_processes
 from training.learning_set import for_pictures, load_pictures, load_published
-from training.provenance import ProvenanceError
+from training.provenance import ProvenanceError, runs_of, unseen_by
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override
 from training.state import Plan, TrainingError, TrainingState, starting_point
 from training.tasks import PREVIEW
@@ -38,7 +40,9 @@ app = typer.Typer(
 )
 console = Console()
 
-BundleDir = Annotated[Path, typer.Argument(help="A folder that `export` wrote.")]
+BundleName = Annotated[
+    str, typer.Argument(help="A bundle that ships, by name, or a folder that `export` wrote.")
+]
 DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the training images.")]
 Preset = Annotated[str, typer.Argument(help="See `presets`.")]
 Settings = Annotated[
@@ -174,12 +178,13 @@ def export(
     from training.export import publish  # noqa: PLC0415  training itself needs no onnx
 
     bundle = publish(run_dir, bundles, name=name, data_dir=data_dir)
-    console.print(f"wrote {bundle.path}")
+    for line in conclude_export(bundle):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()
 def evaluate(
-    bundle_dir: BundleDir,
+    bundle: BundleName,
     *,
     data_dir: DataDir = _DATA,
     data: DataFolder = None,
@@ -194,16 +199,16 @@ def evaluate(
     from training.evaluate import ScoredSplit  # noqa: PLC0415  training itself needs no onnx
     from training.evaluate import evaluate as score  # noqa: PLC0415  as above
 
-    bundle = Bundle.open(bundle_dir)
+    opened = open_bundle(bundle)
     split: ScoredSplit = "validation" if validation else "test"
-    scores = score(bundle, data_dir, split=split, folder=data, pairs=pairs)
-    console.print(f"{bundle.manifest.name}: {scores.headline()}")
+    scores = score(opened, data_dir, split=split, folder=data, pairs=pairs)
+    console.print(f"{opened.manifest.name}: {scores.headline()}")
     console.print(scores.table)
 
 
 @app.command()
 def analyse(
-    bundle_dir: BundleDir,
+    bundle: BundleName,
     *,
     data_dir: DataDir = _DATA,
     data: DataFolder = None,
@@ -216,17 +221,17 @@ def analyse(
     from training.analysis.bundle import analyse_neighbours  # noqa: PLC0415  as above
     from training.card import write_card  # noqa: PLC0415  as above
 
-    bundle = Bundle.open(bundle_dir)
+    opened = open_bundle(bundle)
     if neighbours:
-        write_card(analyse_neighbours(bundle, data_dir, folder=data))
+        write_card(analyse_neighbours(opened, data_dir, folder=data))
     else:
-        analysed(bundle, data_dir, folder=data)
-    console.print(f"wrote {bundle.path}")
+        analysed(opened, data_dir, folder=data)
+    console.print(f"wrote {opened.path}")
 
 
 @app.command()
 def figure(
-    bundle_dir: Annotated[Path, typer.Argument(help="A bundle for pairs of digits.")],
+    bundle: Annotated[str, typer.Argument(help="A bundle for pairs of digits: name or folder.")],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="PNG file to write.")],
     columns: Annotated[int, typer.Option(min=1, help="So many pairs are shown.")] = 10,
@@ -237,11 +242,11 @@ def figure(
     from training.evaluate import held_out  # noqa: PLC0415
     from training.figures import draw_segmentation  # noqa: PLC0415
 
-    bundle = Bundle.open(bundle_dir)
-    recipe = Recipe.from_dict(bundle.manifest.training["recipe"])
-    size, shift_px = bundle.manifest.height, recipe.shift_px
-    pairs = validation_pairs(held_out(bundle, data_dir), size=size, shift_px=shift_px)
-    draw_segmentation(Runtime(bundle), pairs.part(slice(columns)), output)
+    opened = open_bundle(bundle)
+    recipe = Recipe.from_dict(opened.manifest.training["recipe"])
+    size, shift_px = opened.manifest.height, recipe.shift_px
+    pairs = validation_pairs(held_out(opened, data_dir), size=size, shift_px=shift_px)
+    draw_segmentation(Runtime(opened), pairs.part(slice(columns)), output)
     console.print(f"wrote {output}")
 
 
@@ -314,6 +319,24 @@ def conclude(
     guess = 100 * (1 - np.bincount(held_out.labels).max() / len(held_out.labels))
     if error_percent >= HARDLY * guess:
         yield f"{error_percent:.2f} % validation error: {_ADVICE.format(guess=guess)}"
+
+
+def conclude_export(bundle: Bundle) -> Iterator[str]:
+    """Where the bundle is, its score if it has one, and the command that scores or serves it."""
+    from training.card import describe_error  # noqa: PLC0415  training itself needs no onnx
+
+    manifest, path = bundle.manifest, bundle.path
+    runs = runs_of(manifest.training)
+    scored = not {"test_errors", "validation_errors"}.isdisjoint(manifest.metrics)
+    yield f"wrote {path}"
+    if scored:
+        yield f"error: {describe_error(manifest)}"
+    if scored or (runs[-1].dataset not in DATASETS and not unseen_by(runs)):
+        bundles = f"CAPSNET_BUNDLES={shlex.quote(str(path.parent))}"
+        yield f"next: {bundles} CAPSNET_DEFAULT_MODEL={manifest.name} python -m service"
+    else:
+        option = " --validation" if unseen_by(runs) else ""
+        yield f"next: python -m training evaluate {shlex.quote(str(path))}{option}"
 
 
 if __name__ == "__main__":

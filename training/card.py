@@ -124,7 +124,7 @@ def _facts(bundle: Bundle) -> str:
         "parameters": _parameters(manifest),
         "weights": f"{size_mb:.1f} MB, version {manifest.version}",
         "offers": ", ".join(["classify", *(offers[offer] for offer in manifest.offers)]),
-        "error": _error(manifest),
+        "error": describe_error(manifest),
     }
     return "\n".join(
         ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
@@ -141,8 +141,8 @@ def _parameters(manifest: Manifest) -> str:
     return f"{total - decoder:,} in the encoder, {decoder:,} in the decoder"
 
 
-def _error(manifest: Manifest) -> str:
-    """Of the split that was scored, with its interval."""
+def describe_error(manifest: Manifest) -> str:
+    """The error on the split that was scored, with its interval, or that there is none."""
     metrics, runs = manifest.metrics, runs_of(manifest.training)
     dataset, held_out = runs[-1].dataset, unseen_by(runs)
     for split, name in (("test", "test"), ("validation", "held-out")):
@@ -238,7 +238,7 @@ def _shell(value: Any) -> str:
 
 def _scores(manifest: Manifest) -> Iterator[str]:
     metrics, rounding = manifest.metrics, manifest.rounding
-    yield f"{_sentence(_error(manifest))} {_sentence(metrics.get('protocol', ''))}".strip()
+    yield f"{_sentence(describe_error(manifest))} {_sentence(metrics.get('protocol', ''))}".strip()
     if shifts := metrics.get("shifts"):
         head = (
             "| shift | pairs wrong (95 % interval) | digits missed | squared error of a digit | "

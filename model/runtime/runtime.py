@@ -86,6 +86,7 @@ class Trace(NamedTuple):
     """Everything that routing did with N images."""
 
     classes: ClassTrace
+    """Of the last layer, from I input capsules to the classes."""
     hidden: dict[str, LayerTrace]
     """By name of the layer, those before the last one."""
 

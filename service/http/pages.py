@@ -1,43 +1,77 @@
-"""The playground and Swagger UI: pages whose files come from this service alone."""
+"""The playground, Swagger UI and the documentation, all from files of this service alone."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from starlette import staticfiles
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Mount
+from starlette.routing import BaseRoute, Mount
 
+from service.errors import NotFound
 from service.http.keys import Permission
 from service.http.middleware import PAGE_POLICY
 from service.http.negotiation import JSON
 
 FOLDER = Path(__file__).parents[1] / "static"
+DOCUMENTATION = Path(__file__).parents[2] / "site"
+"""The site that `make docs` builds; `make serve` and the image build it too."""
 _ASK_AGAIN = {"Cache-Control": "no-cache"}
 """Kept, but not used without asking: the page's modules have to be of one release."""
+_POLICY_HEADER = "Content-Security-Policy"
 _DOCS_POLICY = PAGE_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
 """Swagger UI has inline styles."""
+_SITE_POLICY = _DOCS_POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-inline'")
+"""MkDocs' theme has inline scripts too; nothing that a client sends is in these pages."""
 
 
 class StaticFiles(staticfiles.StaticFiles):
-    """Files whose copies in browsers are used only if they are still the same."""
+    """Files whose copies in browsers are used only if they are still the same.
+
+    Args:
+        folder: that they are in.
+        headers: of each answer with a file.
+    """
+
+    def __init__(self, folder: Path, headers: Mapping[str, str]) -> None:
+        super().__init__(directory=folder, check_dir=False)
+        self.folder, self.headers = folder, {**_ASK_AGAIN, **headers}
+
+    async def check_config(self) -> None:
+        """Look for the folder, until it is there.
+
+        Raises:
+            NotFound: it is not.
+        """
+        if not self.folder.is_dir():
+            raise NotFound("not built yet: `make docs` in the repository builds the documentation")
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         """Answer with one file, or with 304."""
         response = super().file_response(*args, **kwargs)
-        response.headers.update(_ASK_AGAIN)
+        response.headers.update(self.headers)
         return response
 
 
 class StaticMount(Mount):
-    """The page's files, which need no key: the page has to load before it can ask for one."""
+    """Files that need no key: pages have to load before they can ask for one."""
 
     permission: Permission = "open"
 
-    def __init__(self) -> None:
-        super().__init__("/static", StaticFiles(directory=FOLDER), name="static")
+    def __init__(self, path: str, folder: Path, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(path, StaticFiles(folder, headers or {}), name=path[1:])
+
+
+def mounts() -> list[BaseRoute]:
+    """The files of the playground, and the documentation."""
+    policy = {_POLICY_HEADER: _SITE_POLICY}
+    return [
+        StaticMount("/static", FOLDER),
+        StaticMount("/documentation", DOCUMENTATION, policy),
+    ]
 
 
 async def show_page(_request: Request) -> FileResponse:
@@ -47,7 +81,7 @@ async def show_page(_request: Request) -> FileResponse:
 
 async def show_docs(_request: Request) -> FileResponse:
     """Give the page to try the API on."""
-    headers = {**_ASK_AGAIN, "Content-Security-Policy": _DOCS_POLICY}
+    headers = {**_ASK_AGAIN, _POLICY_HEADER: _DOCS_POLICY}
     return FileResponse(FOLDER / "docs.html", headers=headers)
 
 

@@ -7,6 +7,9 @@ import { latest } from "./latest.js";
 import { stillBars } from "./lengths.js";
 import { complain } from "./notice.js";
 
+/** The answer, measured on whole test splits. */
+const MEASURED = "/documentation/results.html#does-routing-matter";
+
 /**
  * A switch, and bars for each kind of couplings while it is off.
  *
@@ -27,7 +30,9 @@ export function routingSwitch(model, picture) {
     fill();
   });
   fill();
-  return make("div", { class: "switch" }, make("label", {}, box, " routing"), answer);
+  const measured = make("a", { href: MEASURED }, "Does routing matter?");
+  const label = make("label", {}, box, " routing");
+  return make("div", { class: "switch" }, label, make("p", { class: "quiet" }, measured), answer);
 }
 
 function variants(model, { variants: all, changed }) {

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.playground import Playground
+from tests.browser.playground import Playground, open_playground
+from tests.processes import SOURCE, patch_workers, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -17,38 +15,59 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    """Files, without a log."""
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
-def site_url(site: Path) -> Iterator[str]:
-    """The documentation, served from its folder."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+def service(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The service with one network and the documentation, built elsewhere."""
+    source = f"from service.http import pages; pages.DOCUMENTATION = pathlib.Path({str(site)!r})"
+    environment = {
+        "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_WORKERS": "1",
+        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+        "CAPSNET_MODELS": '["mnist-compact"]',
+        **patch_workers(tmp_path_factory.mktemp("patch"), source),
+    }
+    with running(lambda _: SOURCE, environment) as (_, client):
+        yield str(client.base_url)
 
 
 @pytest.mark.parametrize("page", ["index", "reference/api", "explanation/families", "results"])
-def test_pages_are_whole(browser: Browser, site_url: str, page: str) -> None:
-    """Every picture is there, no other host is asked, and nothing complains."""
+def test_pages_are_whole(browser: Browser, service: str, page: str) -> None:
+    """Every picture is there, no other host is asked, and nothing complains of the policy."""
     shown = Playground(browser.new_page())
-    shown.page.goto(f"{site_url}/{page}.html", wait_until="networkidle")
+    shown.page.goto(f"{service}/documentation/{page}.html", wait_until="networkidle")
     broken = "[...document.images].filter(one => !one.naturalWidth).map(one => one.src)"
     assert [] == shown.page.evaluate(broken)
     assert ([], []) == (shown.foreign_requests, shown.complaints)
     shown.page.close()
 
 
-def test_the_search_finds_a_setting(browser: Browser, site_url: str) -> None:
+def test_the_search_finds_a_setting(browser: Browser, service: str) -> None:
     """The index is part of the site."""
     shown = Playground(browser.new_page())
-    shown.page.goto(f"{site_url}/index.html?q=CAPSNET_WORKERS")
+    shown.page.goto(f"{service}/documentation/index.html?q=CAPSNET_WORKERS")
     shown.page.locator(".md-search-result__link").first.wait_for(state="attached")
     assert [] == shown.foreign_requests
     shown.page.close()
+
+
+@pytest.mark.parametrize(
+    ("link", "path", "heading"),
+    [
+        ("Documentation", "/documentation/index.html", "CapsNet service"),
+        ("Does routing matter?", "/documentation/results.html", "Does routing matter?"),
+        ("API", "/docs", "CapsNet service"),
+    ],
+)
+def test_a_link_of_the_page_opens_what_it_names(
+    browser: Browser, service: str, link: str, path: str, heading: str
+) -> None:
+    """The documentation, its answer beside the view that raises the question, and Swagger UI."""
+    with open_playground(browser, service) as playground:
+        playground.take_sample(4)
+        playground.open_tab("Routing")
+        playground.page.get_by_role("link", name=link, exact=True).click()
+        shown = playground.page.get_by_role("heading", name=heading).first
+        shown.wait_for()
+        shown.scroll_into_view_if_needed()
+        assert path == playground.page.evaluate("location.pathname")
+        assert ([], []) == (playground.foreign_requests, playground.complaints)

@@ -252,7 +252,7 @@ time.time = lambda: plain_time() + (86_400 if switch.read_text() == "clock" else
 # processes
 
 
-@fault("a worker is killed", lost=1, short=True)
+@fault("a worker is killed", UNCONNECTED, lost=1, short=True)
 def worker_killed(site: Site) -> None:
     """Who was answered by it is lost, one request of each caller at most."""
     os.kill(killed := site.workers()[0], signal.SIGKILL)
@@ -268,7 +268,7 @@ def workers_killed(site: Site) -> None:
     _wait(lambda: not set(killed) & set(site.workers()))
 
 
-@fault("a worker is stopped", lost=2, settings={"CAPSNET_HEARTBEAT_TIMEOUT_S": "5"})
+@fault("a worker is stopped", UNCONNECTED, lost=2, settings={"CAPSNET_HEARTBEAT_TIMEOUT_S": "5"})
 def worker_stopped(site: Site) -> None:
     """The kernel gives it its share of connections until it is killed."""
     os.kill(stopped := site.workers()[0], signal.SIGSTOP)
@@ -370,7 +370,7 @@ def weights_truncated(site: Site) -> None:
     _expect(site.reload(), 409)
 
 
-@fault("a bundle on disk is broken, and a worker is killed", lost=1, short=True)
+@fault("a bundle on disk is broken, and a worker is killed", UNCONNECTED, lost=1, short=True)
 def bundle_broken(site: Site) -> None:
     """Its replacement loads the copy that the others serve."""
     (site.bundles / MODEL / "encoder.onnx").unlink()
@@ -428,7 +428,7 @@ def disk_full(site: Site) -> None:
         time.sleep(LASTING_S)
 
 
-@fault("the disk is full, and a worker is killed", "503", lost=8, command=_SMALL_TMP)
+@fault("the disk is full, and a worker is killed", "503", UNCONNECTED, lost=1, command=_SMALL_TMP)
 def disk_full_and_killed(site: Site) -> None:
     """Its replacement starts when there is room again, or before."""
     with _full(site):

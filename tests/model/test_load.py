@@ -96,7 +96,8 @@ def test_a_picture_is_classified_in_one_call() -> None:
     mnist = model.load("mnist-attention", device="cpu")
     label, name, presence, pose = mnist.classify(SAMPLES / "4.png")
     lengths, poses = mnist.encode(mnist.prepare(SAMPLES / "4.png"))
-    assert (4, "4", lengths.max()) == (label, name, presence)
+    assert (4, mnist.class_names[4], lengths.max()) == (label, name, presence)
+    assert tuple("0123456789") == mnist.class_names
     np.testing.assert_array_equal(poses[0, 4], pose)
 
 

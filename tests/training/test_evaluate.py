@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 from model.bundle import CARD, Bundle, BundleError, write_manifest
 from model.bundle.novelty import NoveltyRule
@@ -15,6 +16,7 @@ from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from tests.training.published import HELD_OUT, RUN, TEST, say_training, write_toys
+from training.__main__ import app, conclude_export
 from training.answers import is_missed
 from training.card import WRONG
 from training.data.datasets import DATASETS, Examples, digest, load
@@ -164,6 +166,35 @@ def test_the_mean_over_seeds_stays_beside_a_new_score(bundle: Bundle, data_dir: 
     assert scores.metrics() | {"seeds": seeds} == Bundle.open(bundle.path).manifest.metrics
     card = (bundle.path / CARD).read_text()
     assert f"{scores.errors} wrong); mean of 3 seeds 0.50 ± 0.10 % (95 % interval 0.40" in card
+
+
+def test_a_bundle_that_ships_is_evaluated_by_its_name(
+    bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `model.load` finds it; a folder gives the same, an unknown name those that there are."""
+    monkeypatch.setattr("model.SHIPPED", bundle.path.parent)
+    options = ["--validation", "--data-dir", str(data_dir)]
+    by_name, by_folder, by_none = (
+        CliRunner().invoke(app, ["evaluate", name, *options])
+        for name in ("mnist", str(bundle.path), "mnits")
+    )
+    assert (0, by_folder.output) == (by_name.exit_code, by_name.output)
+    assert f" of {HELD_OUT} wrong: " in by_name.output
+    assert "'mnits' is neither a folder with a bundle nor one that ships: mnist" == str(
+        by_none.exception
+    )
+
+
+@pytest.mark.parametrize(("held_out", "option"), [(HELD_OUT, " --validation"), (0, "")])
+def test_a_bundle_without_a_score_is_to_be_evaluated_next(
+    held_out: int, option: str, bundle_path: Path, data_dir: Path
+) -> None:
+    """On held-out images, or on the test split where the network was trained on all others."""
+    runs = (replace(RUN, held_out=held_out),)
+    bundle = say_training(bundle_path, data_dir / "my bundles" / "mnist", runs=runs)
+    wrote, then = conclude_export(bundle)
+    assert f"wrote {bundle.path}" == wrote
+    assert f"next: python -m training evaluate '{bundle.path}'{option}" == then
 
 
 @pytest.mark.parametrize("split", ["test", "validation"])

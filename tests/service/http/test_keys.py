@@ -36,7 +36,15 @@ GUARDED = [
     "/models/static/",
     "/livez/",
 ]
-OPEN = {"/", "/livez", "/readyz", "/static", "/v2/health/live", "/v2/health/ready"}
+OPEN = {
+    "/",
+    "/documentation",
+    "/livez",
+    "/readyz",
+    "/static",
+    "/v2/health/live",
+    "/v2/health/ready",
+}
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +273,7 @@ def test_only_these_routes_are_open(administered: TestClient) -> None:
     app = administered.app
     assert isinstance(app, FastAPI)
     permissions = {getattr(one, "path", ""): vars(one).get("permission") for one in app.routes}
-    permissions["/static"] = StaticMount.permission
+    permissions |= dict.fromkeys(("/static", "/documentation"), StaticMount.permission)
     assert set(get_args(Permission)) == set(permissions.values())
     assert OPEN == {path for path, permission in permissions.items() if permission == "open"}
     document = administered.get("/openapi.json", headers={"X-API-Key": ADMIN}).json()

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import SecretStr
 
+from service.app import create_app
+from service.http import pages
 from service.http.middleware import PAGE_POLICY
 from service.http.pages import FOLDER
+from service.settings import Settings
 
 FILES = sorted(path.name for path in FOLDER.iterdir())
 KINDS = {".css": "text/css", ".js": "javascript", ".svg": "image/svg+xml", ".html": "text/html"}
@@ -17,6 +22,35 @@ def test_the_root_is_the_playground(client: TestClient) -> None:
     answer = client.get("/", follow_redirects=False)
     assert (200, PAGE_POLICY) == (answer.status_code, answer.headers["content-security-policy"])
     assert "<title>CapsNet playground</title>" in answer.text
+
+
+def test_the_documentation_is_served_where_it_was_built(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key, and with the scripts that its theme needs; the page links to it."""
+    monkeypatch.setattr(pages, "DOCUMENTATION", site)
+    client = TestClient(create_app(Settings(api_keys=(SecretStr("a-key-of-some-length"),))))
+    (link,) = re.findall(r'href="([^"]+)">Documentation<', client.get("/").text)
+    answer = client.get(link)
+    assert (200, "text/html") == (answer.status_code, answer.headers["content-type"][:9])
+    assert "<title>CapsNet service</title>" in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert PAGE_POLICY == policy.replace(" 'unsafe-inline'", "")
+
+
+def test_documentation_that_was_not_built_says_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is there; no restart is needed then."""
+    folder = tmp_path / "site"
+    monkeypatch.setattr(pages, "DOCUMENTATION", folder)
+    client = TestClient(create_app(Settings()))
+    answer = client.get("/documentation/index.html")
+    assert (404, "urn:capsnet:problem:not-found") == (answer.status_code, answer.json()["type"])
+    assert "`make docs`" in answer.json()["detail"]
+    folder.mkdir()
+    (folder / "index.html").write_text("<p>")
+    assert "<p>" == client.get("/documentation/index.html").text
 
 
 @pytest.mark.parametrize("name", FILES)
