@@ -25,7 +25,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve ray test ray-test test-cuda check docs generate docs-reference pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench-setup bench attack sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve ray test ray-test test-cuda check docs generate docs-reference pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench-setup bench attack lock sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -99,6 +99,9 @@ slow: $(VENV)/.dev ## Train on three folders of pictures and follow the tutorial
 release-check: $(VENV)/.dev ## Send the 10,000 test pictures over HTTP; expect evaluate's score.
 	@test -n "$$CAPSNET_DATA_DIR" || { echo "CAPSNET_DATA_DIR must name the data sets' folder"; exit 1; }
 	$(BIN)/python -m pytest -m release $(ARGS)
+
+lock: $(VENV)/.dev ## Write the digests of what images install; after a change of constraints.txt.
+	sh tools/lock.sh $(BIN)
 
 sbom: $(VENV)/.dev ## Write sbom-TARGET.cdx.json, what an image holds.
 	sh tools/sbom.sh $(BIN) $(TARGET)

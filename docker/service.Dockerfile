@@ -4,18 +4,17 @@ ARG BASE=docker.io/library/python:3.13-slim
 FROM ${BASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
-COPY pyproject.toml constraints.txt tools/requirements.py ./
 
 FROM build AS cpu-packages
-RUN python3 requirements.py service cpu otel > requirements.txt \
-    && python3 -m pip install --only-binary :all: --target /packages \
-        --constraint constraints.txt --requirement requirements.txt
+COPY docker/requirements-cpu.txt ./
+RUN python3 -m pip install --only-binary :all: --require-hashes --target /packages \
+        --requirement requirements-cpu.txt
 
 # CUDA's own libraries are in a layer of their own: gigabytes that change less often than the rest.
 FROM build AS gpu-packages
-RUN python3 requirements.py service gpu otel > requirements.txt \
-    && python3 -m pip install --only-binary :all: --target /packages \
-        --constraint constraints.txt --requirement requirements.txt \
+COPY docker/requirements-gpu.txt ./
+RUN python3 -m pip install --only-binary :all: --require-hashes --target /packages \
+        --requirement requirements-gpu.txt \
     && mkdir /cuda && mv /packages/nvidia /cuda/nvidia
 
 FROM build AS source
@@ -29,9 +28,9 @@ RUN python3 -m compileall -q --invalidation-mode unchecked-hash /app
 
 # The site that the page links to; what builds it stays out of the image.
 FROM build AS documentation
-RUN python3 requirements.py docs > requirements.txt \
-    && python3 -m pip install --only-binary :all: --target /mkdocs \
-        --constraint constraints.txt --requirement requirements.txt
+COPY docker/requirements-docs.txt ./
+RUN python3 -m pip install --only-binary :all: --require-hashes --target /mkdocs \
+        --requirement requirements-docs.txt
 COPY CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE README.md mkdocs.yml ./
 COPY benchmarks/README.md ./benchmarks/
 COPY tools/docs_site.py ./tools/

@@ -5,10 +5,9 @@ ARG BASE=docker.io/library/python:3.13-slim
 FROM ${BASE} AS packages
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
-COPY pyproject.toml constraints.txt tools/requirements.py ./
-RUN python3 requirements.py training cpu > requirements.txt \
-    && python3 -m pip install --only-binary :all: --target /packages \
-        --constraint constraints.txt --requirement requirements.txt
+COPY docker/requirements-training.txt ./
+RUN python3 -m pip install --only-binary :all: --require-hashes --target /packages \
+    --requirement requirements-training.txt
 
 FROM ${BASE} AS training
 LABEL org.opencontainers.image.title="CapsNet training" \

@@ -5,8 +5,7 @@ bin=$1 target=$2
 environment=$(mktemp -d)
 trap 'rm -rf "$environment"' EXIT
 "$bin/python" -m venv --without-pip "$environment/venv"
-"$bin/python" tools/requirements.py service "$target" otel >"$environment/requirements.txt"
 "$bin/python" -m pip --python "$environment/venv/bin/python" install --quiet \
-    --constraint constraints.txt --requirement "$environment/requirements.txt"
+    --only-binary :all: --require-hashes --requirement "docker/requirements-$target.txt"
 "$bin/cyclonedx-py" environment --pyproject pyproject.toml --output-reproducible \
     --output-file "sbom-$target.cdx.json" "$environment/venv/bin/python"

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ PROGRAMS = {
         "training.analysis.bundle",
     ],
 }
+EXTRAS = {
+    "cpu": ["service", "cpu", "otel"],
+    "gpu": ["service", "gpu", "otel"],
+    "training": ["training", "cpu"],
+    "docs": ["docs"],
+}
+"""What each image is to hold, as tools/lock.sh has it."""
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -54,10 +62,11 @@ def test_the_documentation_is_built_from_what_is_copied(tmp_path: Path) -> None:
     """`mkdocs build` misses no page and finds no broken link; the context has what is copied."""
     dockerfile = (ROOT / "docker" / "service.Dockerfile").read_text()
     stage = dockerfile.partition(" AS documentation\n")[2].partition("\nFROM ")[0]
-    context = (ROOT / ".dockerignore").read_text().splitlines()
+    context = [one for one in (ROOT / ".dockerignore").read_text().splitlines() if one[0] == "!"]
     for sources, target in re.findall(r"^COPY (.+) \./(\S*)$", stage, re.MULTILINE):
         for source in sources.split():
-            assert {f"!{source}", f"!{source.partition('/')[0]}"} & set(context), source
+            allowed = [one for one in context if fnmatch(f"!{source}", f"{one}*")]
+            assert allowed, source
             if (ROOT / source).is_dir():
                 shutil.copytree(ROOT / source, tmp_path / target)
             else:
@@ -73,3 +82,35 @@ def test_the_documentation_is_built_from_what_is_copied(tmp_path: Path) -> None:
     )
     assert (0, "") == (done.returncode, done.stderr)
     assert (tmp_path / "site" / "tutorial" / "first-digit.html").is_file()
+
+
+@pytest.mark.parametrize("target", EXTRAS)
+def test_what_images_install_is_pinned_by_digest(target: str) -> None:
+    """All of it, in the versions that everything here was run with; the list names no address."""
+    text = (ROOT / f"docker/requirements-{target}.txt").read_text().replace(" \\\n    ", " ")
+    entry = re.compile(r"(\S+==\S+)( ; [^-]+)?( --hash=sha256:[0-9a-f]{64})+")
+    entries = [entry.fullmatch(line) for line in text.splitlines()]
+    assert None not in entries
+    pinned = {_normal(one[1]) for one in entries if one}
+    constraints = map(_normal, (ROOT / "constraints.txt").read_text().split())
+    assert set() == pinned - set(constraints)
+    command = [sys.executable, "tools/requirements.py", *EXTRAS[target]]
+    wanted = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()
+    names = {_normal(re.split(r"[\[<>=; ]", one)[0]) for one in wanted}
+    assert set() == names - {one.partition("==")[0] for one in pinned}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_images_install_nothing_else(name: str) -> None:
+    """Every call of pip asks for digests, and takes wheels alone: nothing is run to build them."""
+    text = (ROOT / "docker" / f"{name}.Dockerfile").read_text().replace("\\\n", " ")
+    calls = re.findall(r"pip install.*", text)
+    assert calls
+    for call in calls:
+        assert {"--require-hashes", "--only-binary"} <= set(call.split())
+
+
+def _normal(requirement: str) -> str:
+    """`Name_of.package==version` as `name-of-package==version`."""
+    name, *version = requirement.partition("==")
+    return "".join([re.sub(r"[-_.]+", "-", name).lower(), *version])

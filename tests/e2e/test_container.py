@@ -26,6 +26,7 @@ def is_writable(folder):
     except OSError:
         return False
     return True
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(json.dumps({
     "user": os.getuid(),
     "group": os.getgid(),
@@ -33,8 +34,8 @@ print(json.dumps({
     "modules": [name for name in ("torch", "training", "model.capsnet")
                 if importlib.util.find_spec(name)],
     "compilers": [name for name in ("cc", "gcc", "clang", "nvcc") if shutil.which(name)],
-    "capabilities": int(next(line.split()[1] for line in open("/proc/self/status")
-                             if line.startswith("CapEff")), 16),
+    "capabilities": [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd")],
+    "may gain rights": status["NoNewPrivs"].strip() == "0",
 }))
 """
 
@@ -60,7 +61,8 @@ def test_nothing_to_spare(container: Container) -> None:
         "writable": ["/tmp"],  # noqa: S108  the container's own
         "modules": [],
         "compilers": [],
-        "capabilities": 0,
+        "capabilities": [0, 0, 0],
+        "may gain rights": False,
     }
     assert expected == json.loads(run_python(container, "-c", LOOK_AROUND))
 
