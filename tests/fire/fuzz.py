@@ -28,9 +28,7 @@ Body = tuple[str, dict[str, str], bytes]
 
 
 def fuzz(*, requests: int = 100_000, seed: int = 1) -> Table:
-    """So many requests in all: a twentieth by the document, which takes long to follow, and as many
-    broken files as broken bodies.
-    """
+    """Send so many requests: a twentieth by the document, as they take long to make."""
     columns = [
         "requests",
         "how many",
