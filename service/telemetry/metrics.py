@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import (
@@ -23,12 +24,17 @@ from prometheus_client.registry import Collector
 from service import VERSION
 from service.inference.batcher import BatchReport
 from service.inference.engine import Engine
-from service.processes.status import Status
+from service.processes.status import FOLDER, Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+_FILES = ("counter", "gauge_livemax", "gauge_livesum", "histogram")
+"""What prometheus_client calls those of a process."""
+_FILE_BYTES = 1 << 20
+"""As it makes them."""
 
 
 class Metrics:
@@ -136,7 +142,17 @@ def _children(
 
 
 def write_as(slot: int) -> None:
-    """Write this process's metrics as those of a slot: whoever has it next goes on with them."""
+    """Write this process's metrics as those of a slot: whoever has it next goes on with them.
+
+    Their files take their room on disk now. Writing to a hole of a mapped file ends the process by
+    SIGBUS, once the disk is full.
+
+    Raises:
+        OSError: there is no room.
+    """
+    for kind in _FILES:
+        with (Path(os.environ[FOLDER]) / f"{kind}_{slot}.db").open("ab") as file:
+            file.write(bytes(max(0, _FILE_BYTES - file.tell())))
     values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
 
 

@@ -118,6 +118,17 @@ def test_metrics_are_those_of_all_workers(start_service: Start, bundles: Path) -
         assert 8 == float(found[1])
 
 
+def test_metrics_take_their_room_at_the_start(
+    start_service: Start, bundles: Path, tmp_path: Path
+) -> None:
+    """Writing to a hole in a mapped file ends a process, once the disk is full."""
+    _, client = start_service(**few(bundles), TMPDIR=str(tmp_path))
+    classify(client)
+    files = [path.stat() for path in tmp_path.glob("capsnet-*/*.db")]
+    assert len(files) == 8
+    assert [] == [file for file in files if 512 * file.st_blocks < file.st_size]
+
+
 def test_all_workers_reload_or_none(start_service: Start, bundles: Path) -> None:
     """A refused reload leaves everything as it was, routing too; the next one is taken by all."""
     _, client = start_service(**few(bundles), CAPSNET_ADMIN_KEYS=json.dumps([KEY]))

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.anyio
 class Watched(Runtime):
     """The real network, on the batcher's thread alone; at the gate it waits until it is let.
 
-    An image of ones breaks it, and with one of twos the device is lost.
+    An image of ones breaks it, with one of twos the device is lost, and one of threes is answered
+    with NaN.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -48,7 +49,9 @@ class Watched(Runtime):
             raise DeviceLostError("the device fell off")
         if (images == 1).all(axis=(1, 2, 3)).any():
             raise RuntimeError("a bad image")
-        return super().encode(images)
+        found = super().encode(images)
+        found.presence[(images == 3).all(axis=(1, 2, 3))] = np.nan
+        return found
 
 
 @pytest.fixture
@@ -155,6 +158,13 @@ async def test_a_bad_image_fails_alone(engine: Engine, images: Floats) -> None:
     bad = np.ones_like(images[0])
     encodings = await ask(engine).encode(engine.manifests["mnist"], [images[0], bad, images[1]])
     assert [Encoding, RuntimeError, Encoding] == [type(one) for one in encodings]
+
+
+async def test_nan_is_no_answer(engine: Engine, images: Floats) -> None:
+    """Only who sent the image gets an error."""
+    odd = np.full_like(images[0], 3)
+    encodings = await ask(engine).encode(engine.manifests["mnist"], [images[0], odd, images[1]])
+    assert [Encoding, ArithmeticError, Encoding] == [type(one) for one in encodings]
 
 
 async def test_what_is_wrong_with_the_only_row_is_raised(engine: Engine) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.telemetry import logs
-from service.telemetry.logs import JsonFormatter
+from service.telemetry.logs import MOST_LINES, JsonFormatter, Lines
 
 
 def format_record(message: str, **more: object) -> dict[str, object]:
@@ -164,8 +165,24 @@ def test_warnings_are_events_and_those_of_pictures_are_none(
         ("Corrupt EXIF data", UserWarning, "PIL.TiffImagePlugin"),
     ):
         warnings.warn_explicit(message, category, "a.py", 1, module=module)
+    logging.root.handlers[0].flush()
     (line,) = capsys.readouterr().err.splitlines()
     assert "something is old" in json.loads(line)["message"]
+
+
+def test_nobody_waits_for_who_reads_the_log() -> None:
+    """Lines that find no room are dropped and counted; what waits is written when it is read."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream, os.fdopen(reading) as log:
+        handler, record = Lines(stream), logging.makeLogRecord({"msg": "x" * 99})
+        for _ in range(sent := MOST_LINES + 2_000):
+            handler.handle(record)
+        handler.flush()
+        written = dropped = 0
+        while written + dropped < sent:
+            number, _, rest = log.readline().partition(" lines were dropped: ")
+            written, dropped = (written, dropped + int(number)) if rest else (written + 1, dropped)
+        assert 0 < dropped < 2_000
 
 
 @pytest.mark.usefixtures("restored_logging")
@@ -173,4 +190,5 @@ def test_lines_carry_the_fields_of_the_process(capsys: pytest.CaptureFixture[str
     """Those of the event are kept beside them."""
     logs.configure("text", fields={"replica": "abc"})
     logs.ACCESS.info("hello", extra={"fields": {"rows": 3}})
+    logging.root.handlers[0].flush()
     assert capsys.readouterr().err.endswith("hello rows=3 replica=abc\n")
