@@ -1,4 +1,4 @@
-"""What training and serving share: the networks, the bundle, and how images are prepared.
+"""Shared by training and serving: the networks, bundles, and how images are prepared.
 
 In a notebook, numpy in and numpy out, under a name that leaves the variable `model` free:
 

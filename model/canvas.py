@@ -1,4 +1,4 @@
-"""What all drawings share: colours, Pillow's own font, images enlarged by whole pixels."""
+"""Drawing: colours, Pillow's own font, images enlarged by whole pixels."""
 
 from __future__ import annotations
 

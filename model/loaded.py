@@ -1,4 +1,4 @@
-"""A bundle for a notebook: it says what is wrong with what it is given, where `Runtime` trusts."""
+"""A bundle for a notebook: it checks its arguments, which `Runtime` does not."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image, UnidentifiedImageError
 
+from model.outputs import Encoding, Trace
 from model.preprocess import WHITE, Fit, Floats, Polarity
-from model.runtime import Encoding, NotOffered, Runtime, Trace
+from model.runtime import NotOffered, Runtime
 
 Picture: TypeAlias = (
     Image.Image | str | PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | NDArray[Any]
@@ -36,7 +37,7 @@ class Classification(NamedTuple):
 
 
 class LoadedBundle(Runtime):
-    """What `model.load` gives: a `Runtime` that checks shapes, types and ranges first."""
+    """The bundle that `model.load` returns: a `Runtime` that checks shapes, types and ranges."""
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -71,7 +72,7 @@ class LoadedBundle(Runtime):
         """
         return super().prepare(open_picture(picture), fit=fit, polarity=polarity)
 
-    def encode(self, images: ArrayLike) -> Encoding:
+    def encode(self, images: ArrayLike) -> Encoding[Floats]:
         """Class capsules of images (N, C, H, W), floats in [0, 1]; strokes are light on dark.
 
         Raises:
@@ -104,7 +105,7 @@ class LoadedBundle(Runtime):
             raise ValueError(f"classes are 0 to {manifest.num_classes - 1}, not {labels.tolist()}")
         return super().decode(numbers, labels.astype(np.int64))
 
-    def trace(self, images: ArrayLike) -> Trace:
+    def trace(self, images: ArrayLike) -> Trace[Floats]:
         """What routing did with images (N, C, H, W), floats in [0, 1].
 
         Raises:

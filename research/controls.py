@@ -64,7 +64,7 @@ class Head(Network):
         if poses:
             self.decoder = Decoder(config)
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Encode images (N, C, H, W) in [0, 1]."""
         if self.config.end == "poses":
             features = self._features(images).float()
@@ -103,12 +103,12 @@ class AgreementHead(AttentionCapsNet):
         super().__init__(config)
         self.prior.requires_grad = False  # has no part
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Encode images (N, C, H, W) in [0, 1]."""
-        capsules = self._primary(images)
+        capsules = self.primary_capsules(images)
         with torch.autocast(capsules.device.type, enabled=False):
             votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
-            poses = by_agreement.route(votes, iterations=self.config.routing_iterations)
+            poses = by_agreement.Routing(self.config.routing_iterations)(votes)
             return Encoding(length(poses), poses)
 
 

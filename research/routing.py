@@ -24,9 +24,9 @@ from model.capsnet.routing import em
 from model.capsnet.weights import load as load_network
 from model.interpret.routing_off import TITLES as _TITLES
 from model.interpret.routing_off import answers, routing_off
+from model.outputs import ClassTrace
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from model.runtime.runtime import ClassTrace
 from research.compare import lines
 from training.answers import Labelled, evaluating
 from training.data.datasets import DATASETS, load
@@ -158,7 +158,7 @@ def answer_all(runtime: Runtime, examples: Labelled, network: Network | None) ->
     return found
 
 
-def exchange(trace: ClassTrace, couplings: Floats) -> Floats:
+def exchange(trace: ClassTrace[Floats], couplings: Floats) -> Floats:
     """Lengths |sum_i c_ki u_ki| (N, K) of class capsules with other couplings (N, K, I).
 
     Before the squash, which keeps their order.
@@ -168,7 +168,7 @@ def exchange(trace: ClassTrace, couplings: Floats) -> Floats:
 
 
 @torch.inference_mode()
-def exchange_assignments(trace: ClassTrace, assignments: Floats, network: Any) -> Floats:
+def exchange_assignments(trace: ClassTrace[Floats], assignments: Floats, network: Any) -> Floats:
     """Activations (N, K) of matrix class capsules fitted with other assignments (N, K, I)."""
     classes, config = network.classes, network.config
     *_, fitted = em.iterate(

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from model.bundle.atomic_file import replacing
 from research.tables import SIDE_BY_SIDE, Row
+from research.transforms import TRANSFORMS, transform
 from training.answers import Labelled, is_wrong, measure_presence
-from training.data.datasets import DATASETS, Examples, choose, load, split_last
+from training.data.datasets import DATASETS, Examples, load, split_last
 from training.data.pairs import (
     EPOCH_PAIRS,
     PUBLISHED_PAIRS,
@@ -27,7 +28,6 @@ from training.data.pairs import (
     published_pairs,
     validation_pairs,
 )
-from training.data.transforms import TRANSFORMS, transform
 from training.device import device_name
 from training.provenance import TestRead, record_read
 from training.state import Plan, TrainingError
@@ -226,3 +226,22 @@ def _record(run: str, result: Result, bundles: Path) -> None:
         protocol=f"research row {result.key}: {', '.join((first, *others))}",
     )
     record_read(bundles, read)
+
+
+def choose(examples: Examples, count: int, *, seed: int) -> Examples:
+    """So many examples, as many of each class, in the order of the file.
+
+    Random numbers are outputs of numpy's PCG64, which stay the same for good.
+
+    Raises:
+        ValueError: the classes cannot share them equally.
+    """
+    classes = np.unique(examples.labels)
+    each, rest = divmod(count, len(classes))
+    chances = np.random.PCG64(seed).random_raw(len(examples.labels))
+    order = np.argsort(chances, kind="stable")
+    rows = [order[examples.labels[order] == label][:each] for label in classes]
+    chosen = np.sort(np.concatenate(rows))
+    if rest or len(chosen) != count or not each:
+        raise ValueError(f"{len(classes)} classes cannot share {count} examples equally")
+    return Examples(examples.images[chosen], examples.labels[chosen])

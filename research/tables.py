@@ -18,7 +18,7 @@ from model.capsnet.matrix import MatrixConfig
 from model.capsnet.shared import SharedConfig
 from model.capsnet.stem import Conv
 from research.controls import AgreementConfig, HeadConfig, PoseConfig
-from training.data.transforms import TRANSFORMS
+from research.transforms import TRANSFORMS
 from training.recipes import PRESETS, RECONSTRUCTION_TEXT, Recipe
 
 SIDE_BY_SIDE = "side by side"

@@ -27,7 +27,7 @@ from service.http.openapi import complete
 from service.http.pages import mounts, show_docs, show_openapi, show_page
 from service.http.rate import RateLimit
 from service.http.route import Route
-from service.inference.bundles import load_runtimes, settle_memory
+from service.inference.bundles import load_runtimes, trim_memory
 from service.inference.engine import Engine
 from service.inference.engine import open_engine as open_runtimes
 from service.inference.job import Admission
@@ -103,12 +103,12 @@ def create_app(
             log.debug("the bundles cannot be loaded", exc_info=True)
             health.fail(str(error))
             return
-        settle_memory()
+        trim_memory()
         use(loaded)
 
     def use(loaded: Engine) -> None:
         health.loaded = loaded
-        metrics.note_engine(loaded)
+        metrics.record_engine(loaded)
         has_bundles.set()
         log.info("ready: %s with %s", ", ".join(loaded.manifests), loaded.provider)
 
@@ -170,7 +170,7 @@ def create_app(
 
 def _swagger(app: FastAPI) -> list[BaseRoute]:
     """The files of Swagger UI. FastAPI's own document is left out: it serialises it each time."""
-    mounts = [one for one in app.router.routes if getattr(one, "path", "") != app.openapi_url]
+    mounts = [route for route in app.router.routes if getattr(route, "path", "") != app.openapi_url]
     for mount in mounts:
         mount.permission = "key"  # type: ignore[attr-defined]
     return mounts
@@ -223,7 +223,7 @@ async def open_here(
         cores, workers = settings.threads or cpu_quota(), max(1, settings.workers)
         return open_runtimes(
             load_runtimes(settings, strict=strict, workers=workers, folder=folder),
-            on_batch=metrics.note_batch,
+            on_batch=metrics.record_batch,
             on_lost=lambda error: health.fail(f"inference failed: {error}"),
             one_core=cores <= workers,
         )

@@ -51,22 +51,22 @@ class Problem(Exception):
 
 
 def unwrap(outcome: T | Exception) -> T:
-    """What one of several things became; what went wrong with it is raised."""
+    """Return a result; raise it if it is an exception."""
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
 def release(error: Error) -> Error:
-    """The same error, without the frames that it came through and the uploads that they hold.
+    """Drop an error's traceback and causes, whose frames would keep uploads in memory.
 
     Where a frame holds the error, only the garbage collector would free both, much later.
     """
-    one: BaseException | None = error
-    while one is not None:
-        before = one.__cause__ or one.__context__
-        one.__traceback__ = one.__cause__ = one.__context__ = None
-        one = before
+    link: BaseException | None = error
+    while link is not None:
+        before = link.__cause__ or link.__context__
+        link.__traceback__ = link.__cause__ = link.__context__ = None
+        link = before
     return error
 
 

@@ -24,7 +24,7 @@ class Health:
 
     @property
     def engine(self) -> Engine:
-        """What answers requests.
+        """The engine that computes requests.
 
         Raises:
             Closed: it is not loaded.
@@ -44,10 +44,10 @@ class Health:
         return self.loaded.backend.running_s if self.loaded else 0.0
 
     def fail(self, reason: str) -> None:
-        """Note why the process cannot answer any more; the first reason counts."""
+        """Record why the process cannot answer any more; the first reason is kept."""
         self.failure = self.failure or reason
 
     def check(self) -> None:
-        """Note an inference that hangs."""
+        """Record a failure if an inference hangs."""
         if self.running_s > self.batch_limit_s:
             self.fail(f"an inference takes longer than {self.batch_limit_s:g} s")

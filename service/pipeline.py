@@ -1,4 +1,4 @@
-"""One request from its uploads to what the networks say of them."""
+"""One request, from its uploads to the networks' outputs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.interpret.novelty import Novelty, measure_features, score_images
+from model.outputs import Encoding, Trace
 from model.preprocess import Floats, Prepared
-from model.runtime import ClassTrace, Encoding, LayerTrace, Trace
 from service.errors import InvalidParameter, NotOffered, Problem, UnknownModel, unwrap
 from service.inference.engine import Engine, Row
 from service.inference.job import Admission, Job
@@ -41,7 +41,7 @@ class Capsule(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """One image, and what the network says of it."""
+    """One image, and its presence and poses."""
 
     prepared: Prepared
     presence: Floats
@@ -91,7 +91,7 @@ class Pipeline:
         self._drawn = Job(self.job.arrived)
 
     def admit(self, rows: int) -> None:
-        """Let the job wait for so many rows, and to be drawn, before anything is decoded.
+        """Admit the job with its number of rows, and its drawing, before anything is decoded.
 
         Raises:
             QueueFull: see `Admission.admit`.
@@ -108,10 +108,10 @@ class Pipeline:
         if self.spend:
             self.spend(rows)
 
-    def note_drawing(self) -> None:
+    def record_drawing(self) -> None:
         """Count the response as drawn."""
         if self.drawing:
-            self.drawing.note(self._drawn, 1)
+            self.drawing.record_completed(self._drawn, 1)
 
     def release(self) -> None:
         """Give back what was admitted and not computed."""
@@ -142,33 +142,34 @@ class Pipeline:
         try:
             return await self.preparation.prepare(uploads, spec, deadline=self.job.deadline)
         finally:
-            timings.note("preprocess", time.monotonic() - began)
+            timings.record("preprocess", time.monotonic() - began)
 
     async def read(
         self, uploads: list[Upload], manifest: Manifest, spec: ImageSpec
     ) -> list[Encoded | Problem]:
         """Encode all uploads that can be read, as one batch; problems keep their places."""
         prepared = await self.prepare(uploads, spec)
-        images = [one.image for one in prepared if isinstance(one, Prepared)]
+        images = [picture.image for picture in prepared if isinstance(picture, Prepared)]
         encodings = iter(await self.encode(manifest, images) if images else ())
         return [
-            one if isinstance(one, Problem) else _encoded(one, next(encodings)) for one in prepared
+            picture if isinstance(picture, Problem) else _encoded(picture, next(encodings))
+            for picture in prepared
         ]
 
     async def encode(
         self, manifest: Manifest, images: Sequence[Floats]
-    ) -> list[Encoding | Exception]:
+    ) -> list[Encoding[Floats] | Exception]:
         """Presence (K,) and poses (K, D) of each image (C, H, W), or what went wrong with it."""
         rows = await self._compute(manifest, "encode", [(image,) for image in images])
         return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
 
-    async def encode_all(self, manifest: Manifest, images: Sequence[Floats]) -> Encoding:
+    async def encode_all(self, manifest: Manifest, images: Sequence[Floats]) -> Encoding[Floats]:
         """Presence (N, K) and poses (N, K, D); raises what went wrong with one of the images.
 
         Rows beyond the first _PART wait behind those that others sent meanwhile, so that nobody
         waits for all of a large request.
         """
-        rows: list[Encoding] = []
+        rows: list[Encoding[Floats]] = []
         for start in range(0, len(images), _PART):
             if start:
                 self.job.arrived = time.monotonic()
@@ -186,15 +187,14 @@ class Pipeline:
         rows = await self._compute(manifest, "decode", list(zip(poses, classes, strict=True)))
         return np.stack([image for (image,) in map(unwrap, rows)])
 
-    async def trace(self, manifest: Manifest, image: Floats) -> Trace:
+    async def trace(self, manifest: Manifest, image: Floats) -> Trace[Floats]:
         """What routing did with one image (C, H, W); no leading axis."""
         (row,) = await self._compute(manifest, "trace", [(image,)])
-        arrays = iter(unwrap(row))
-        classes = ClassTrace(*(next(arrays) for _ in ClassTrace._fields))
-        names = [layer.name for layer in manifest.layers[:-1]]
-        return Trace(classes, {name: LayerTrace(next(arrays), next(arrays)) for name in names})
+        return Trace.of(unwrap(row), manifest.layers)
 
-    async def judge(self, manifest: Manifest, images: Floats, encoding: Encoding) -> list[Novelty]:
+    async def score_novelty(
+        self, manifest: Manifest, images: Floats, encoding: Encoding[Floats]
+    ) -> list[Novelty]:
         """The novelty of N images (C, H, W), their longest capsules decoded as one batch.
 
         The bundle has a novelty rule.
@@ -212,11 +212,11 @@ class Pipeline:
         self, manifest: Manifest, graph: str, rows: Sequence[Row]
     ) -> list[Row | Exception]:
         results = await self.engine.submit((manifest.name, graph), rows, self.job)
-        self.admission.note(self.job, len(rows))
+        self.admission.record_completed(self.job, len(rows))
         return results
 
 
-def _encoded(prepared: Prepared, encoding: Encoding | Exception) -> Encoded | Problem:
+def _encoded(prepared: Prepared, encoding: Encoding[Floats] | Exception) -> Encoded | Problem:
     if isinstance(encoding, Exception):
         log.error("inference failed for one image", exc_info=encoding)
         return Problem("inference failed for this picture")

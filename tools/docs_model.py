@@ -38,7 +38,8 @@ def _fields(record: type) -> Iterator[tuple[str, ...]]:
             said = after.value if isinstance(after, ast.Expr) else None
             text = said.value if isinstance(said, ast.Constant) else ""
             name, kind = ast.unparse(field.target), ast.unparse(field.annotation)
-            yield f"`{name}`", f"`{kind}`", str(text)
+            plain = "Floats" if kind == "A" else kind.replace("[A]", "")  # here of numpy arrays
+            yield f"`{name}`", f"`{plain}`", str(text)
 
 
 def _sizes() -> Iterator[tuple[str, ...]]:

@@ -1,1 +1,1 @@
-"""Offline training: a recipe and data become a run, its network a bundle with scores and a card."""
+"""Offline training: a run trains a recipe's network; export makes it a bundle with a card."""

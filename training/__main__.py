@@ -290,7 +290,7 @@ def _recipe(preset: str, settings: list[str], *, folder: Path | None = None) -> 
 
 
 def _describe(trainer: Trainer) -> str:
-    """What is about to happen with a folder of pictures."""
+    """A summary of a run on a folder of pictures, before it starts."""
     plan = trainer.plan
     network = plan.recipe.network
     return (
@@ -304,7 +304,7 @@ def _describe(trainer: Trainer) -> str:
 def conclude(
     state: TrainingState, held_out: Examples | None, error_percent: float | None
 ) -> Iterator[str]:
-    """Sentences on a run that is complete, from its last error on held-out images.
+    """The conclusion of a complete run, from its last error on held-out images, as sentences.
 
     They say which weights were kept, and what to do where the network has hardly learnt anything.
     """

@@ -1,4 +1,4 @@
-"""What a network answers, and how often that is wrong. Needs torch and numpy alone."""
+"""A network's answers, and how often they are wrong. Needs torch and numpy alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def measure_presence(
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; each module then returns to its own mode."""
+    """Evaluation mode within the block; each module then returns to its own mode."""
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -67,7 +67,7 @@ def most_present(presence: Floats, count: int) -> NDArray[np.int64]:
 
 
 def answer(presence: Floats, labels: Labels) -> NDArray[np.int64]:
-    """The classes (N, C) that presence (N, K) says, in order: as many as labels give."""
+    """The C most present classes (N, C) of presence (N, K), in order, C as in labels."""
     return np.sort(most_present(presence, labels.reshape(len(labels), -1).shape[1]))
 
 
@@ -94,12 +94,13 @@ def error_percent(network: Network, examples: Labelled, device: torch.device) ->
 
 
 def find_wrong(examples: Labelled, presence: Floats) -> WrongAnswers:
-    """Those of N examples that presence (N, K) answers wrongly, in their order."""
+    """The wrongly answered of N examples with presence (N, K), in their order."""
     wrong = is_wrong(presence, examples.labels)
     labels = np.sort(examples.labels.reshape(len(presence), -1).astype(np.int64))[wrong]
     answers = answer(presence, examples.labels)[wrong]
     least = [
-        np.take_along_axis(presence[wrong], said, axis=1).min(axis=1) for said in (labels, answers)
+        np.take_along_axis(presence[wrong], classes, axis=1).min(axis=1)
+        for classes in (labels, answers)
     ]
     return WrongAnswers(examples.images[wrong], labels, answers, np.stack(least, axis=1))
 

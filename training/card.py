@@ -1,4 +1,4 @@
-"""The model card: what a bundle is, how it was trained, what it scores and where it ends."""
+"""The model card: a bundle's facts, training, scores and limits."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def describe_error(manifest: Manifest) -> str:
 
 
 def _seeds(metrics: Mapping[str, Any]) -> str:
-    """The mean of the test errors of networks that differ in their seed, if there are some."""
+    """The mean test error over seeds, if several were trained."""
     if not (seeds := metrics.get("seeds")):
         return ""
     mean, deviation = seeds["mean_percent"], seeds["deviation_percent"]
@@ -202,7 +202,7 @@ def _precision(run: Run) -> str:
 
 
 def _command(recipe: Recipe, runs: list[Run], count: int) -> str:
-    """What trains such a network again, as long as the preset is what it is.
+    """The command that trains such a network again with today's preset.
 
     Args:
         count: pictures in its folder, if it learnt from one.
@@ -229,7 +229,9 @@ def _command(recipe: Recipe, runs: list[Run], count: int) -> str:
 def _same_network(recipe: Recipe) -> Recipe | None:
     """The first preset of this network and data set: a run's own may have another name today."""
     wanted = recipe.network, recipe.dataset
-    return next((one for one in PRESETS.values() if (one.network, one.dataset) == wanted), None)
+    return next(
+        (preset for preset in PRESETS.values() if (preset.network, preset.dataset) == wanted), None
+    )
 
 
 def _shell(value: Any) -> str:
@@ -245,16 +247,19 @@ def _scores(manifest: Manifest) -> Iterator[str]:
             "IoU of masks | `count=auto` wrong for pairs, for single digits |"
         )
         rows = [
-            f"| {shift} | {one['error_percent']:.2f} % ({_range(one)}) | "
-            f"{one['digit_error_percent']:.2f} % | "
-            f"{one['squared_error']:.1f} | {one['mask_iou']:.3f} | "
-            f"{one['auto_pair_error_percent']:.1f} %, {one['auto_single_error_percent']:.1f} % |"
-            for shift, one in shifts.items()
+            f"| {shift} | {scores['error_percent']:.2f} % ({_range(scores)}) | "
+            f"{scores['digit_error_percent']:.2f} % | "
+            f"{scores['squared_error']:.1f} | {scores['mask_iou']:.3f} | "
+            f"{scores['auto_pair_error_percent']:.1f} %, "
+            f"{scores['auto_single_error_percent']:.1f} % |"
+            for shift, scores in shifts.items()
         ]
         yield "\n".join([head, "|---|---|---|---|---|---|", *rows])
     if reads := [TestRead(**read) for read in manifest.training.get("test_reads", ())]:
         times = "once" if len(reads) == 1 else f"{len(reads)} times"
-        rows = [f"| {one.date} | {one.version or 'unknown'} | {one.errors:,} |" for one in reads]
+        rows = [
+            f"| {read.date} | {read.version or 'unknown'} | {read.errors:,} |" for read in reads
+        ]
         yield f"The test split was read {times} by the runs that made this network:"
         yield "\n".join(["| date | version of the weights | wrong |", "|---|---|---|", *rows])
     if rounding:
@@ -272,13 +277,13 @@ def _range(scores: Mapping[str, Any]) -> str:
 
 
 def _dimensions(manifest: Manifest) -> str:
-    labels = sorted({one.label for one in manifest.pose_dimensions})
+    labels = sorted({dimension.label for dimension in manifest.pose_dimensions})
     head = " | ".join(manifest.class_names[label] for label in labels)
     rows = [
         " | ".join([f"| {dim}", *(_cell(manifest.meaning(label, dim)) for label in labels)]) + " |"
         for dim in range(manifest.class_dim)
     ]
-    named = sum(one.sign != 0 for one in manifest.pose_dimensions)
+    named = sum(dimension.sign != 0 for dimension in manifest.pose_dimensions)
     table = "\n".join([f"| | {head} |", "|---" * (len(labels) + 1) + "|", *rows])
     return f"""## Pose dimensions
 

@@ -58,7 +58,7 @@ def choose_device(name: str, *, threads: int = 0) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """CPU, or what the GPU is sold as."""
+    """CPU, or the GPU's model."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
@@ -84,7 +84,7 @@ def keep_freed_memory() -> bool:
 
 
 def convolution_precision(asked: str, device: torch.device) -> str:
-    """What convolutions are computed in, bfloat16 or float32.
+    """The type that convolutions are computed in, bfloat16 or float32.
 
     bfloat16 on a GPU, and on a CPU with instructions for it if it is asked for.
     """
@@ -101,7 +101,7 @@ class Processes:
 
     @property
     def leads(self) -> bool:
-        """Whether this process writes files, validates and tells how it goes."""
+        """Whether this process writes files, validates and shows progress."""
         return self.rank == 0
 
     def share(self, rows: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class Processes:
             tensor.copy_(total.view_as(tensor))
 
     def any(self, *flags: bool) -> list[bool]:
-        """For each flag whether it is up in some process; through the CPU, not the GPU's queue."""
+        """For each flag whether it is set in some process; through the CPU, not the GPU's queue."""
         if self.count == 1:
             return list(flags)
         raised = torch.tensor(flags, dtype=torch.int32)

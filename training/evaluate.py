@@ -58,7 +58,7 @@ THRESHOLDS = [step / 50 for step in range(10, 26)]
 
 @dataclass(frozen=True)
 class Scores:
-    """How a bundle answered a split."""
+    """A bundle's scores on a split."""
 
     split: ScoredSplit
     images: int
@@ -174,7 +174,7 @@ def held_out(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> E
 
 
 def learnt_from(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> LearningSet:
-    """What a bundle's network learnt from, and what `train` holds out.
+    """A bundle's training and held-out images.
 
     Args:
         folder: where the pictures are now, if the network was trained on a folder of them.
@@ -209,14 +209,14 @@ def recipe_of(bundle: Bundle) -> Recipe:
 
 
 def seen_or_not(manifest: Manifest) -> str:
-    """Whether the network was trained on what others hold out, as an ending of a sentence."""
+    """`trained on` or `not trained on`: of the images that are held out by default."""
     return "not trained on" if unseen_by(runs_of(manifest.training)) else "trained on"
 
 
 def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, which: str) -> Scores:
     """Answer every image once, with the class that is most present; `which` are they, in words."""
     presence = np.concatenate(
-        [runtime.encode(scale(examples.images[some])).presence for some in _slices(examples.labels)]
+        [runtime.encode(scale(examples.images[rows])).presence for rows in _slices(examples.labels)]
     )
     names = runtime.bundle.manifest.class_names
     counts = confusion(examples.labels, most_present(presence, 1)[:, 0], len(names))
@@ -279,10 +279,10 @@ def score_pairs(
         table.add_row(f"Sabour 2017, {name}", percent)
     keys = ["digit_error_percent", "squared_error", "mask_iou"]
     keys += ["auto_pair_error_percent", "auto_single_error_percent"]
-    for name, one in shifts.items():
-        low, high = one["interval_percent"]
-        cells = [f"{one['error_percent']:.2f}", f"{low:.2f} to {high:.2f}"]
-        table.add_row(f"this bundle, shift {name}", *cells, *(f"{one[key]:.2f}" for key in keys))
+    for name, scores in shifts.items():
+        low, high = scores["interval_percent"]
+        cells = [f"{scores['error_percent']:.2f}", f"{low:.2f} to {high:.2f}"]
+        table.add_row(f"this bundle, shift {name}", *cells, *(f"{scores[key]:.2f}" for key in keys))
     first = next(iter(shifts.values()))
     protocol = (
         f"{first['pairs']:,} fixed pairs of digits of {which}, for each shift, through this "
@@ -312,8 +312,8 @@ def find_missed(
         rows: (N, 6), as `PairDraw.draw` gives them.
     """
     size, parts = runtime.bundle.manifest.height, []
-    for some in _slices(rows):
-        pairs = make_pairs(digits, rows[some], size=size, shift_px=shift_px)
+    for part in _slices(rows):
+        pairs = make_pairs(digits, rows[part], size=size, shift_px=shift_px)
         parts.append(is_missed(runtime.encode(scale(pairs.images)).presence, pairs.labels))
     return np.concatenate(parts)
 
@@ -330,7 +330,7 @@ def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], Wrong
 
     All are means over digits.
     """
-    parts = [_measure(runtime, pairs.part(some)) for some in _slices(pairs.labels)]
+    parts = [_measure(runtime, pairs.part(rows)) for rows in _slices(pairs.labels)]
     values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     wrong = find_wrong(pairs, values.pop("presence"))
     means = {name: round(float(value.mean(dtype=np.float64)), 4) for name, value in values.items()}
@@ -345,9 +345,9 @@ def choose_threshold(network: Network, pairs: PairSet) -> float:
 
     parts = []
     with evaluating(network), torch.inference_mode():
-        for some in _slices(pairs.labels):
-            poses = network(torch.from_numpy(scale(pairs.images[some]))).poses.numpy()
-            parts.append(decode_each(decode, poses, pairs.labels[some]))
+        for rows in _slices(pairs.labels):
+            poses = network(torch.from_numpy(scale(pairs.images[rows]))).poses.numpy()
+            parts.append(decode_each(decode, poses, pairs.labels[rows]))
     decoded = np.concatenate(parts)
     images, layers = scale(pairs.images)[:, 0], scale(pairs.layers)
     overlaps = [
@@ -397,8 +397,10 @@ def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) ->
         decoded = (
             runtime.decode(capsules[classes], classes)[:, 0] if len(classes) else images[:0, 0]
         )
-        found = segment(image[0], lengths, classes, decoded, threshold=threshold, count="auto")
-        right.append(set(found.labels.tolist()) == set(expected.tolist()))
+        segmentation = segment(
+            image[0], lengths, classes, decoded, threshold=threshold, count="auto"
+        )
+        right.append(set(segmentation.labels.tolist()) == set(expected.tolist()))
     return np.array(right)
 
 

@@ -1,4 +1,4 @@
-"""From a run to a bundle: weights in 16 bits, graphs, a manifest, and a check of all of it."""
+"""Export a run as a bundle: weights in 16 bits, graphs and a manifest, checked for parity."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CPU = torch.device("cpu")
 
 
 def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -> Bundle:
-    """Export a run's network, find out what is inside it, and write its card.
+    """Export a run's network, analyse it, and write its card.
 
     An older bundle of that name is replaced at the end, when all is there.
 
@@ -107,7 +107,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
 
 
 def describe(network: Network, **facts: Any) -> Manifest:
-    """A manifest of what the network says and of other facts, `name` and `dataset` among them."""
+    """A manifest of the network's sizes and of other facts, `name` and `dataset` among them."""
     config, family = network.config, family_of(network.config)
     parts = {"decode": "decoder", "trace": "routing"}
     roles = [*network.encoders(), *(parts[offer] for offer in sorted(family.offers))]
@@ -198,7 +198,7 @@ def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:
     round_weights(network)
     rounded = measure_presence(network, validation.images, device=_CPU)
     moved = float(np.abs(rounded[:500] - presence[:500]).max())
-    before, after = (is_wrong(given, labels) for given in (presence, rounded))
+    before, after = (is_wrong(values, labels) for values in (presence, rounded))
     lost, won = int((after & ~before).sum()), int((before & ~after).sum())
     if not math.isfinite(moved) or lost - won > 2 * math.sqrt(lost + won):
         raise ExportError(f"in 16 bits {lost} right answers of {len(labels)} are lost, {won} won")
@@ -213,7 +213,7 @@ def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:
 
 
 def measure_half_precision(network: Network, folder: Path, validation: Labelled) -> dict[str, Any]:
-    """What the float16 encoder, where there is one, does to presence and answers.
+    """How the float16 encoder, where there is one, changes presence and answers.
 
     Measured with torch, whose float16 convolutions round their results on a CPU as on CUDA;
     onnxruntime's CPU provider computes much of the graph in float32.
@@ -254,24 +254,22 @@ def check_parity(network: Network, runtime: Runtime) -> None:
     images = images * (torch.rand(images.shape, generator=generator) < 0.2)
     with torch.inference_mode():
         encoding = network(images)
-        expected = [("encoder", one) for one in encoding]
+        expected = [("encoder", output) for output in encoding]
         classes = torch.arange(len(images)) % encoding.poses.shape[1]
         own = encoding.poses[torch.arange(len(images)), classes]
         if "decode" in offers:
             expected.append(("decoder", network.decode(own, classes)))
         if "trace" in offers:
-            trace = network.trace(images)
-            fields = (*trace.classes, *(field for layer in trace.hidden for field in layer))
-            expected += [("routing", field) for field in fields]
+            traced = network.trace(images).named()
+            expected += [(f"routing, {name}", array) for name, array in traced.items()]
     for count in PARITY_BATCHES:
         part = images[:count].numpy()
-        found = [*runtime.encode(part)]
+        actual = [*runtime.encode(part)]
         if "decode" in offers:
-            found.append(runtime.decode(own[:count].numpy(), classes[:count].numpy()))
+            actual.append(runtime.decode(own[:count].numpy(), classes[:count].numpy()))
         if "trace" in offers:
-            traced = runtime.trace(part)
-            found += [*traced.classes, *(one for layer in traced.hidden.values() for one in layer)]
-        for (graph, wanted), output in zip(expected, found, strict=True):
+            actual += runtime.trace(part).named().values()
+        for (graph, wanted), output in zip(expected, actual, strict=True):
             _compare(graph, output, wanted[:count].numpy(), PARITY_TOLERANCE)
     if runtime.bundle.manifest.any_size:
         wide = torch.cat((images[:2], images[2:4]), dim=3)  # two images side by side

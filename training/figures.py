@@ -77,13 +77,15 @@ def draw_roc(
 def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) -> None:
     """Draw the first MOST_WRONG: above each its label and presence, below, coloured, answers'."""
     shown = [np.asarray(part[:MOST_WRONG]) for part in wrong]
-    longest = max(len(_name(one, class_names)) for part in shown[1:3] for one in part)
+    longest = max(len(_name(classes, class_names)) for part in shown[1:3] for classes in part)
     columns = min(len(shown[0]), max(2, round(_WIDTH / max(0.75, 0.085 * (longest + 6)))))
     figure, axes = make_axes(math.ceil(len(shown[0]) / columns), columns, image=True)
-    for axis, image, label, said, (right, least) in zip(axes.flat, *shown, strict=False):
+    for axis, image, label, answer, (right, least) in zip(axes.flat, *shown, strict=False):
         show(axis, image / np.float32(255))
         axis.set_title(f"{_name(label, class_names)}  {right:.2f}", fontsize="small")
-        axis.set_xlabel(f"{_name(said, class_names)}  {least:.2f}", fontsize="small", color=ACCENT)
+        axis.set_xlabel(
+            f"{_name(answer, class_names)}  {least:.2f}", fontsize="small", color=ACCENT
+        )
     save(figure, target)
 
 
@@ -133,16 +135,16 @@ def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
         for axis, picture in zip(row, pictures, strict=True):
             show(axis, picture)
     for column, classes in enumerate(zip(pairs.labels, named, absent, strict=True)):
-        label, said, other = (_name(one, manifest.class_names) for one in classes)
+        label, answer, other = (_name(labels, manifest.class_names) for labels in classes)
         right = set(classes[0].tolist()) == set(classes[1].tolist())
         axes[0, column].set_title(label, fontsize="small")
-        axes[2, column].set_xlabel(said, color=INK if right else ACCENT)
+        axes[2, column].set_xlabel(answer, color=INK if right else ACCENT)
         axes[3, column].set_xlabel(other)
     save(figure, target, 256)
 
 
 def scale_by_logarithm(axes: Axes) -> None:
-    """Make the ordinate of what is plotted logarithmic, its ticks plain numbers such as 0.5."""
+    """Make the y-axis logarithmic, its ticks plain numbers such as 0.5."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415
 
     axes.set_yscale("log")
@@ -194,4 +196,4 @@ def _save_small(picture: Image.Image, target: Path, colours: int) -> None:
 
 def _name(classes: NDArray[np.int64], class_names: Sequence[str]) -> str:
     """Classes (C,) in words."""
-    return " + ".join(class_names[one] for one in classes)
+    return " + ".join(class_names[label] for label in classes)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from model.bundle import WEIGHTS, BundleError
 from model.bundle.manifest import ANY_SIZE
 from model.capsnet import Network, family_of
+from model.outputs import ClassTrace, Encoding, LayerTrace
 
 LARGE = 1024
 """Elements from which a weight is stored in 16 bits."""
@@ -38,7 +39,7 @@ class ExportError(BundleError):
 
 @torch.no_grad()
 def fold_norms(network: Network) -> None:
-    """Let convolutions do, in place, what the batch normalisation right after them does.
+    """Fold batch normalisation into the convolution right before it, in place.
 
     The normalisation stays and changes nothing, so that exported graphs leave it out, and weights
     still fit the network. A module lists its children in the order in which it uses them.
@@ -109,20 +110,20 @@ class FlatTrace(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """(N, C, H, W) to all fields of the class trace, then those of each hidden layer."""
         trace = self.network.trace(images)  # type: ignore[operator]
-        return (*trace.classes, *(field for layer in trace.hidden for field in layer))
+        return tuple(trace.named().values())
 
 
 def trace_names(network: Network) -> list[str]:
     """The outputs of `FlatTrace`."""
-    names = ["couplings", "logits", "trace_presence", "trace_poses", "input_presence", "votes"]
+    names = [f"trace_{name}" if name in Encoding._fields else name for name in ClassTrace._fields]
     for layer in network.layers[:-1]:
-        names += [f"{layer.name}.couplings", f"{layer.name}.presence"]
+        names += [f"{layer.name}.{name}" for name in LayerTrace._fields]
     return names
 
 
 def _save_weights(network: Network, path: Path) -> dict[str, Stored]:
     """Write every parameter and buffer, large parameters in 16 bits; where the latter lie."""
-    large = {name for name, one in network.named_parameters() if one.numel() >= LARGE}
+    large = {name for name, parameter in network.named_parameters() if parameter.numel() >= LARGE}
     tensors = {
         name: (tensor.half() if name in large else tensor).contiguous()
         for name, tensor in network.state_dict().items()

@@ -1,4 +1,4 @@
-"""What a run learns from: a published data set, or a folder of pictures by class."""
+"""A run's training images: a published data set, or a folder of pictures by class."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def load_published(recipe: Recipe, data_dir: Path) -> LearningSet:
 
 
 def for_pictures(recipe: Recipe, count: int) -> Recipe:
-    """The recipe as it suits so many pictures of any kind: no strokes to bend, no black around.
+    """The recipe for a folder of so many pictures of any kind: not bent, not padded with black.
 
     Few are learnt in smaller batches for at least _FEW_STEPS steps; warm-up and averaging of
     weights shorten with the run by themselves. The best weights on held-out images are kept.
@@ -142,7 +142,7 @@ def load_pictures(
         DatasetError: nothing can be learnt from the folder, or not by this network.
     """
     height, width, split = recipe.network.height, recipe.network.width, Pictures("", (), 0)
-    found = load_folder(
+    loaded = load_folder(
         folder,
         height=height,
         width=width,
@@ -151,7 +151,7 @@ def load_pictures(
         held_out=split.held_out,
         keep_size=keep_size,
     )
-    dataset = found.dataset
+    dataset = loaded.dataset
     if dataset.name in DATASETS:
         dataset = replace(dataset, name=f"{dataset.name}-folder")
     names, (channels, height, width) = dataset.class_names, dataset.image_shape
@@ -160,13 +160,13 @@ def load_pictures(
         fitting = fit_to(recipe, dataset.name, sizes)
     except ValueError as error:
         raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {error}") from error
-    count = len(found.training.labels) + len(found.validation.labels)
+    count = len(loaded.training.labels) + len(loaded.validation.labels)
     pictures = replace(split, folder=str(folder.resolve()), class_names=names, count=count)
-    return LearningSet(fitting, dataset, found.training, found.validation, pictures)
+    return LearningSet(fitting, dataset, loaded.training, loaded.validation, pictures)
 
 
 def fit_to(recipe: Recipe, dataset: str, sizes: NetworkConfig) -> Recipe:
-    """The recipe for a data set whose images and classes are those of other sizes.
+    """The recipe for a data set with the images and classes of `sizes`.
 
     Raises:
         ValueError: its network's layers do not fit such images.
@@ -177,7 +177,7 @@ def fit_to(recipe: Recipe, dataset: str, sizes: NetworkConfig) -> Recipe:
 
 
 def load_again(recipe: Recipe, pictures: Pictures | None, data_dir: Path) -> LearningSet:
-    """What a run with this recipe learnt from, divided as it was then.
+    """The training images of an earlier run with this recipe, split as they were then.
 
     Raises:
         DatasetError: it is not there any more, or is not the same.
@@ -185,7 +185,7 @@ def load_again(recipe: Recipe, pictures: Pictures | None, data_dir: Path) -> Lea
     if pictures is None:
         return load_published(recipe, data_dir)
     channels = recipe.network.channels
-    found = load_pictures(recipe, Path(pictures.folder), channels=channels, keep_size=False)
-    if found.pictures != pictures:
+    learnt = load_pictures(recipe, Path(pictures.folder), channels=channels, keep_size=False)
+    if learnt.pictures != pictures:
         raise DatasetError(f"{pictures.folder} has changed since the network was trained on it")
-    return found._replace(recipe=recipe)
+    return learnt._replace(recipe=recipe)

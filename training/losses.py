@@ -1,4 +1,4 @@
-"""What a network is trained to make small: named terms, each averaged over the batch."""
+"""Training losses: named terms, each averaged over the batch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def spread_margin(step: Tensor, steps: int) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, present: Tensor, *, multi_label: bool) -> Tensor:
-    """-ln of what a network says of the classes, from logits: it has a gradient however sure it is.
+    """Cross-entropy from logits, whose gradient does not vanish at probabilities of 0 or 1.
 
     Args:
         logits: (N, K), before softmax or sigmoid.
@@ -96,6 +96,6 @@ def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Te
 
 
 def total_loss(losses: Mapping[str, Tensor], recipe: Recipe) -> Tensor:
-    """What is minimised: every term, the reconstruction with its weight."""
+    """The sum of all terms, the reconstruction weighted."""
     weights = {"reconstruction": recipe.reconstruction_weight}
     return torch.stack([weights.get(name, 1.0) * loss for name, loss in losses.items()]).sum()

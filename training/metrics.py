@@ -1,4 +1,4 @@
-"""What a run measures of itself: mean losses and speed, kept in a file and shown."""
+"""A run's metrics: mean losses and speed, written to a file and shown."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class RunLog:
         self._progress.update(self._bar, completed=step)
 
     def add(self, **values: float) -> None:
-        """Append one line, `step` and `epoch` among its values, and show what matters of it.
+        """Append one line, `step` and `epoch` among its values, and show its main values.
 
         Only while the bar is shown.
         """

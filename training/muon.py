@@ -41,7 +41,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(groups, {"lr": 0.0, "momentum": momentum})
 
     def set_rates(self, *, convolutions: float, votes: float) -> None:
-        """What the next step of each kind of weight is multiplied by."""
+        """Set the learning rates of the next step."""
         for group in self.param_groups:
             group["lr"] = votes if group["sides"] else convolutions
 

@@ -1,4 +1,4 @@
-"""Chooses the training images that a bundle brings for `/neighbours`, and measures their poses."""
+"""Chooses a bundle's training images for `/neighbours`, and measures their poses."""
 
 from __future__ import annotations
 

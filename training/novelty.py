@@ -1,4 +1,4 @@
-"""Fits, from images like those of the training alone, the rule that scores how novel an image is.
+"""Fits the novelty rule on held-out training images alone.
 
 What it makes of images of other kinds is reported; of those, noise and clothes chose `RIDGE`.
 """

@@ -68,12 +68,12 @@ def runs_of(training: Mapping[str, Any]) -> list[Run]:
 
 
 def unseen_by(runs: Sequence[Run]) -> int:
-    """How many training examples of the last run's data set none of them saw."""
+    """How many examples of the last run's data set were held out in all runs."""
     return min(run.held_out for run in runs if run.dataset == runs[-1].dataset)
 
 
 def images_of(runs: Sequence[Run]) -> tuple[int, int]:
-    """Images that runs of the last one's task saw: in all, and different ones.
+    """Images seen by the runs of the last one's task: in all, and different ones.
 
     A seed gives the same shifts and the same pairs again, from the first on.
     """
@@ -84,7 +84,7 @@ def images_of(runs: Sequence[Run]) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class TestRead:
-    """One look of a run's network at a test split: choices made later are no longer blind."""
+    """One read of a test split by a run's network: choices made later are no longer blind."""
 
     __test__ = False  # for pytest, which would collect it
 

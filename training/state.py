@@ -1,4 +1,4 @@
-"""What a run is, what changes in it, and how that is kept: whole or not at all."""
+"""A run's plan, state and checkpoint, which is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Best:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Where a run stands: enough to continue it as if it had never stopped, and to export it."""
+    """The state of a run: enough to continue it as if it had never stopped, and to export it."""
 
     recipe: Recipe
     pictures: Pictures | None
@@ -130,7 +130,7 @@ class Checkpoint:
 
 
 def starting_point(source: Path) -> Checkpoint:
-    """What weights can be taken from: a run, by folder, or a bundle, by folder or shipped name.
+    """A source of weights: a run, by folder, or a bundle, by folder or shipped name.
 
     Raises:
         CheckpointError: neither is there, or it is corrupt.
@@ -235,7 +235,7 @@ class TrainingState:
 
     @property
     def result(self) -> Network:
-        """What is validated and exported: the network, or the average that the recipe asks for."""
+        """The network that is validated and exported: the trained one, or its running average."""
         return self.network if self._average is None else self._average.network
 
     def begin_step(self, rate: float) -> None:
@@ -352,9 +352,9 @@ class TrainingState:
         asked = (plan.recipe, plan.seed, plan.held_out, plan.pictures)
         if asked != (saved.recipe, run.seed, run.held_out, saved.pictures):
             others = [
-                one.name
-                for one in fields(Recipe)
-                if getattr(plan.recipe, one.name) != getattr(saved.recipe, one.name)
+                field.name
+                for field in fields(Recipe)
+                if getattr(plan.recipe, field.name) != getattr(saved.recipe, field.name)
             ]
             named = f" ({', '.join(others)})" if others else ""
             raise TrainingError(f"{path} was trained with another recipe{named}, seed or split")

@@ -1,4 +1,4 @@
-"""What a network is trained to do: name the class of an image, or both classes of a pair."""
+"""Training tasks: name the class of an image, or both classes of a pair."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Task(ABC):
 
     @abstractmethod
     def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
-        """Where batches come from."""
+        """The stream of batches."""
 
     @abstractmethod
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:

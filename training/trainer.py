@@ -242,10 +242,10 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
     """Within it, SIGTERM and SIGINT do not kill but make the yielded function say True."""
     received: list[int] = []
 
-    def note(signum: int, _frame: FrameType | None) -> None:
+    def record(signum: int, _frame: FrameType | None) -> None:
         received.append(signum)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, record) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield lambda: bool(received)
     finally:

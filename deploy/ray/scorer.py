@@ -132,7 +132,7 @@ class Scorer:
     def _judge(
         self,
         images: Floats,
-        encoding: Encoding,
+        encoding: Encoding[Floats],
         labels: NDArray[np.int64],
     ) -> list[Novelty]:
         rule = self._manifest.novelty

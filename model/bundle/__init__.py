@@ -5,7 +5,7 @@ encoder.batch.onnx  the same, faster for several images on a CPU (where that pay
 encoder.any-size.onnx  the same for larger images too (shared-weight capsules)
 encoder.fp16.onnx   the same, with convolutions and votes in float16: for CUDA (where that pays)
 decoder.onnx        poses float32 (M, D), classes int64 (M,)  ->  images float32 (M, C, H, W)
-routing.onnx        images  ->  what `model.capsnet.network.Trace` holds, one output for each field
+routing.onnx        images  ->  the arrays of `model.outputs.Trace`, in the order of its `named`
 weights.safetensors the weights of all of them, stored once, large ones in 16 bits
 novelty.npz         the poses of training images, to measure distances from (if it has poses)
 neighbours.npz      poses and thumbnails of training images, to find the nearest (if it has some)

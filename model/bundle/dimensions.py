@@ -1,4 +1,4 @@
-"""What a pose dimension was found to do to the decoded picture: the contract of a manifest's names.
+"""The effect of a pose dimension on the decoded picture: the names in a manifest.
 
 They are measured by training (`training.analysis.dimensions`) and shown by the service.
 """

@@ -75,7 +75,7 @@ class Bundle:
 
 
 def version_of(weights_digest: str) -> str:
-    """What a bundle's version is, from the SHA-256 of its weights."""
+    """A bundle's version, from the SHA-256 of its weights."""
     return weights_digest[:_VERSION_DIGITS]
 
 

@@ -164,9 +164,9 @@ class Manifest:
 
     def meaning(self, label: int, dim: int) -> PoseDimension | None:
         """What one dimension of a class's pose does, if that was measured."""
-        for one in self.pose_dimensions:
-            if (one.label, one.dim) == (label, dim):
-                return one
+        for dimension in self.pose_dimensions:
+            if (dimension.label, dimension.dim) == (label, dim):
+                return dimension
         return None
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
     }
     for name, kind in (("layers", Layer), ("pose_dimensions", PoseDimension)):
         if name in values:
-            typed[name] = tuple(kind(**one) for one in values[name])
+            typed[name] = tuple(kind(**entry) for entry in values[name])
     if values.get("novelty") is not None:
         _check_kinds(NoveltyRule, values["novelty"])
         typed["novelty"] = NoveltyRule.from_dict(values["novelty"])
@@ -231,12 +231,14 @@ def _check_kinds(kind: type, values: Any) -> None:
 def _entries(kind: type) -> type[BaseModel]:
     """The entries of a dataclass that are compared by their types; others have checks of theirs."""
     hints = get_type_hints(kind)
-    own = [one for one in fields(kind) if one.name not in ("novelty", "neighbours", "gaussians")]
+    own = [
+        entry for entry in fields(kind) if entry.name not in ("novelty", "neighbours", "gaussians")
+    ]
     entries: dict[str, Any] = {
-        one.name: (
-            hints[one.name],
-            ... if one.default is MISSING and one.default_factory is MISSING else None,
+        entry.name: (
+            hints[entry.name],
+            ... if entry.default is MISSING and entry.default_factory is MISSING else None,
         )
-        for one in own
+        for entry in own
     }
     return create_model(kind.__name__, __config__=ConfigDict(strict=True), **entries)

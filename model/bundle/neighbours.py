@@ -59,10 +59,10 @@ class PoseGallery:
         """
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                found = [arrays[name] for name in _FIELDS]
+                columns = [arrays[name] for name in _FIELDS]
         except (BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"it is no .npz file of {', '.join(_FIELDS)}") from error
-        return cls(*found)
+        return cls(*columns)
 
     def save(self, file: BinaryIO) -> None:
         """Write an .npz file."""
@@ -91,7 +91,7 @@ class PoseGallery:
 
 @dataclass(frozen=True)
 class NeighbourImages:
-    """What a manifest says of the training images in a bundle."""
+    """A manifest's entry on the training images in a bundle."""
 
     images: str
     """Which they are, in words."""
@@ -108,7 +108,9 @@ class NeighbourImages:
         Raises:
             TypeError: a key is unknown or missing, or a value no text.
         """
-        if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
+        if not isinstance(values, dict) or not all(
+            isinstance(text, str) for text in values.values()
+        ):
             raise TypeError("what is said of neighbours is an object of texts")
         return cls(**values)
 

@@ -1,4 +1,4 @@
-"""The novelty rule of a bundle, as its manifest and its file of Gaussians hold it.
+"""The novelty rule of a bundle, stored in its manifest and its file of Gaussians.
 
 `model.interpret.novelty` judges images by it.
 """

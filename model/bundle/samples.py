@@ -48,7 +48,7 @@ def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
         raise ValueError(f"{INDEX} cannot be read: {error}") from error
     if not isinstance(values, list) or len(values) > MOST_SAMPLES:
         raise ValueError(f"{INDEX} is no list of at most {MOST_SAMPLES} samples")
-    return tuple(_read_sample(folder, one, num_classes) for one in values)
+    return tuple(_read_sample(folder, entry, num_classes) for entry in values)
 
 
 def _read_sample(folder: Path, values: Any, num_classes: int) -> Sample:
@@ -56,7 +56,7 @@ def _read_sample(folder: Path, values: Any, num_classes: int) -> Sample:
     if not isinstance(values, dict) or values.keys() != {*texts, "label"}:
         raise ValueError(f"{INDEX}: a sample has {', '.join(sorted({*texts, 'label'}))}")
     file, label = values["file"], values["label"]
-    if not all(isinstance(values[one], str) for one in texts) or Path(file).name != file:
+    if not all(isinstance(values[key], str) for key in texts) or Path(file).name != file:
         raise ValueError(f"{INDEX}: {file!r} is no file of the folder, or has no words")
     if label is not None and (type(label) is not int or not 0 <= label < num_classes):
         raise ValueError(f"{INDEX}: {file}: {label!r} is no label of the network")

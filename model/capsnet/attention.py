@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import Decoder
-from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
+from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import attention
 from model.capsnet.squash import length, squash_exponential
 from model.capsnet.stem import (
@@ -24,6 +24,7 @@ from model.capsnet.stem import (
     out_channels,
 )
 from model.capsnet.votes import Votes
+from model.outputs import Encoding, Trace
 
 _SUM_STD = 0.4
 """W is sampled with this over sqrt(I) as standard deviation: the sum of the votes begins at the
@@ -125,20 +126,20 @@ class AttentionCapsNet(Network):
         """The class capsules are routed from the primary capsules, at once."""
         return (Layer("classes", 1, self.config.primary_types, *self.config.grid),)
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Encode images (N, C, H, W) in [0, 1]."""
-        capsules = self._primary(images)
+        capsules = self.primary_capsules(images)
         with torch.autocast(capsules.device.type, enabled=False):
             votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
             poses = self.routing(votes, self.prior)
             return Encoding(length(poses), poses)
 
-    def trace(self, images: Tensor) -> Trace:
+    def trace(self, images: Tensor) -> Trace[Tensor]:
         """Encode images (N, C, H, W) and keep the one iteration of routing."""
-        primary = self._primary(images)
+        primary = self.primary_capsules(images)
         return Trace(self.routing.trace(self.votes(primary), self.prior, length(primary)))
 
-    def _primary(self, images: Tensor) -> Tensor:
+    def primary_capsules(self, images: Tensor) -> Tensor:
         """(N, C, H, W) images to (N, I, primary_dim) capsules, squashed."""
         self._check(images)
         config = self.config

@@ -8,7 +8,8 @@ from typing import Annotated
 from pydantic import AliasChoices, Field
 from torch import Tensor, nn
 
-from model.capsnet.network import Encoding, Network, NetworkConfig
+from model.capsnet.network import Network, NetworkConfig
+from model.outputs import Encoding
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class BaselineCnn(Network):
         self.features = nn.Sequential(*layers, nn.Dropout(config.dropout))
         self.classes = nn.Linear(features, config.num_classes)
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Probabilities of images (N, C, H, W) in [0, 1]; poses have no numbers."""
         logits = self.logits(images)
         presence = logits.sigmoid() if self.config.multi_label else logits.softmax(dim=1)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import Decoder
-from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
+from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import by_agreement
 from model.capsnet.squash import length, squash
 from model.capsnet.stem import (
@@ -26,6 +26,7 @@ from model.capsnet.stem import (
 )
 from model.capsnet.votes import Votes
 from model.capsnet.winograd import WinogradConv2d
+from model.outputs import Encoding, Trace
 
 _SUM_STD = 1.7
 """W is sampled with 0.1 as standard deviation, as in the paper's code, or with this over sqrt(I)
@@ -131,7 +132,7 @@ class DynamicCapsNet(Network):
         config = self.config
         return (Layer("classes", config.routing_iterations, config.primary_types, *config.grid),)
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Encode images (N, C, H, W) in [0, 1]."""
         self._check(images)
         primary = self.primary(self.stem(images))
@@ -140,11 +141,12 @@ class DynamicCapsNet(Network):
             poses = self.routing(votes, self.class_bias)
             return Encoding(length(poses), poses)
 
-    def trace(self, images: Tensor) -> Trace:
+    def trace(self, images: Tensor) -> Trace[Tensor]:
         """Encode images (N, C, H, W) and keep every routing iteration."""
         self._check(images)
         primary = self.primary(self.stem(images))
-        return Trace(self.routing.trace(self.votes(primary), length(primary), self.class_bias))
+        votes = self.votes(primary)
+        return Trace(self.routing.trace(votes, length(primary), self.class_bias))
 
     def encoders(self) -> dict[str, nn.Module]:
         """The plain encoder; one for batches on a CPU; one in float16 for CUDA.

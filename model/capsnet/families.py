@@ -129,8 +129,8 @@ def read_config(kind: type[NetworkConfig], values: dict[str, Any]) -> NetworkCon
 def explain(error: ValidationError) -> str:
     """What is wrong with which setting, in a line."""
     reasons = []
-    for one in error.errors(include_url=False):
-        message = one["msg"].removeprefix("Value error, ")
-        name = ".".join(map(str, one["loc"]))
-        reasons.append(f"{name}={one['input']!r}: {message}" if name else message)
+    for fault in error.errors(include_url=False):
+        message = fault["msg"].removeprefix("Value error, ")
+        name = ".".join(map(str, fault["loc"]))
+        reasons.append(f"{name}={fault['input']!r}: {message}" if name else message)
     return "; ".join(reasons)

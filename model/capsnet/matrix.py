@@ -15,14 +15,7 @@ from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import Decoder
-from model.capsnet.network import (
-    ClassTrace,
-    Encoding,
-    LayerTrace,
-    Network,
-    NetworkConfig,
-    Trace,
-)
+from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import em
 from model.capsnet.routing.em import Parents, Windows
 from model.capsnet.stem import (
@@ -34,6 +27,7 @@ from model.capsnet.stem import (
     initialise,
     out_channels,
 )
+from model.outputs import ClassTrace, Encoding, LayerTrace, Trace
 
 SIDE = 4
 """Of a pose matrix."""
@@ -156,8 +150,8 @@ class ConvCapsules(nn.Module):
         total = per_child.index_select(1, self.cells.flatten())
         return (scores - total.reshape(-1, self.window_count, 1, self.inputs)).exp()
 
-    def trace(self, steps: list[Parents], activations: Tensor) -> LayerTrace:
-        """What went from type to type, and the parents' activations, by iteration."""
+    def trace(self, steps: list[Parents], activations: Tensor) -> LayerTrace[Tensor]:
+        """Couplings from type to type, and the parents' activations, by iteration."""
         cells = self.cells.flatten()
         active = activations.index_select(1, cells).reshape(-1, self.window_count, 1, self.inputs)
         shares = []
@@ -253,7 +247,7 @@ class MatrixCapsNet(Network):
             for name, count, grid in zip(names, types, config.grids, strict=True)
         )
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Encode images (N, C, H, W) in [0, 1]."""
         poses, activations = self._primary(images)
         with torch.autocast(images.device.type, enabled=False):
@@ -262,14 +256,14 @@ class MatrixCapsNet(Network):
             steps, _ = self.classes(poses, activations)
         return Encoding(steps[-1].activations, steps[-1].poses)
 
-    def trace(self, images: Tensor) -> Trace:
+    def trace(self, images: Tensor) -> Trace[Tensor]:
         """Encode images (N, C, H, W) and keep every iteration of every layer."""
         poses, activations = self._primary(images)
-        hidden = []
-        for layer in self.conv_caps:
+        hidden: dict[str, LayerTrace[Tensor]] = {}
+        for described, layer in zip(self.layers[:-1], self.conv_caps, strict=True):
             assert isinstance(layer, ConvCapsules)
             steps = layer(poses, activations)
-            hidden.append(layer.trace(steps, activations))
+            hidden[described.name] = layer.trace(steps, activations)
             poses, activations = _last(steps)
         steps, votes = self.classes(poses, activations)
         classes = ClassTrace(
@@ -280,7 +274,7 @@ class MatrixCapsNet(Network):
             input_presence=activations.transpose(1, 2).flatten(1),
             votes=votes,
         )
-        return Trace(classes, tuple(hidden))
+        return Trace(classes, hidden)
 
     def _primary(self, images: Tensor) -> tuple[Tensor, Tensor]:
         self._check(images)

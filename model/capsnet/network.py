@@ -1,15 +1,16 @@
-"""What every family of capsule networks has in common: its sizes, its outputs, its decoder."""
+"""What every family of capsule networks has in common: its sizes and its methods."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 from torch import Tensor, nn
 
 from model.bundle import Layer
+from model.outputs import Encoding, Trace
 
 
 @dataclass(frozen=True)
@@ -58,66 +59,10 @@ class NetworkConfig:
 def _numbers(value: Any) -> Iterator[float]:
     """All numbers in a setting, those of its convolutions too."""
     if isinstance(value, tuple):
-        for one in value:
-            yield from _numbers(one)
+        for item in value:
+            yield from _numbers(item)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield value
-
-
-class Encoding(NamedTuple):
-    """What an encoder says of N images."""
-
-    presence: Tensor
-    """(N, K): how present each class is, in [0, 1]: a capsule's length or activation."""
-    poses: Tensor
-    """(N, K, D): each class capsule."""
-
-
-def _shapes(record: tuple[Tensor, ...], names: tuple[str, ...]) -> str:
-    """A record of arrays as a line: thousands of numbers say nothing."""
-    fields = (f"{name}={tuple(value.shape)}" for name, value in zip(names, record, strict=True))
-    return f"{type(record).__name__}({', '.join(fields)})"
-
-
-class ClassTrace(NamedTuple):
-    """What routing did between the last layer of N images and their class capsules."""
-
-    couplings: Tensor
-    """c, (N, R, K, I): what each vote weighs in its class's sum, by iteration. The softmax of the
-    logits over classes; self-attention adds its learned B."""
-    logits: Tensor
-    """b, (N, R, K, I)."""
-    presence: Tensor
-    """(N, R, K): of the class capsules after each iteration."""
-    poses: Tensor
-    """(N, R, K, D)."""
-    input_presence: Tensor
-    """(N, I)."""
-    votes: Tensor
-    """(N, K, I, D)."""
-
-    def __repr__(self) -> str:
-        return _shapes(self, self._fields)
-
-
-class LayerTrace(NamedTuple):
-    """What routing did in a layer of convolutional capsules."""
-
-    couplings: Tensor
-    """(N, R, T', T): the share of each input type T that went to each output type T'."""
-    presence: Tensor
-    """(N, R, T', rows, columns): activations after each iteration."""
-
-    def __repr__(self) -> str:
-        return _shapes(self, self._fields)
-
-
-class Trace(NamedTuple):
-    """Everything that routing did with N images."""
-
-    classes: ClassTrace
-    hidden: tuple[LayerTrace, ...] = ()
-    """Layers before the last one, in order; they are named in `Network.layers`."""
 
 
 class Network(nn.Module):
@@ -131,7 +76,7 @@ class Network(nn.Module):
         """The layers whose input is routed; the last one feeds the class capsules."""
         return ()
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Encode images (N, C, H, W) in [0, 1]."""
         raise NotImplementedError
 
@@ -144,7 +89,7 @@ class Network(nn.Module):
         images: Tensor = self.decoder(poses, classes)
         return images
 
-    def trace(self, images: Tensor) -> Trace:
+    def trace(self, images: Tensor) -> Trace[Tensor]:
         """Encode images (N, C, H, W) and keep what routing did on the way."""
         raise NotImplementedError
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from model.bundle import Layer
 from model.capsnet.decoder import Decoder
-from model.capsnet.network import Encoding, Network, NetworkConfig, Trace
+from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import kmeans
 from model.capsnet.squash import length
 from model.capsnet.stem import (
@@ -27,6 +27,7 @@ from model.capsnet.stem import (
     out_channels,
 )
 from model.capsnet.votes import Votes
+from model.outputs import Encoding, Trace
 
 _SUM_STD = 0.04
 """W is sampled with this over sqrt(I) as standard deviation; primary capsules are not squashed, and
@@ -75,7 +76,7 @@ class SharedCapsNet(Network):
         """The class capsules are routed from the cells of the stem."""
         return (Layer("classes", self.config.routing_iterations, 1, *self.config.grid),)
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Encode images (N, C, H, W) in [0, 1], of any size that the convolutions fit."""
         votes = self.votes(self._inputs(images))
         with torch.autocast(votes.device.type, enabled=False):
@@ -86,7 +87,7 @@ class SharedCapsNet(Network):
         """One for images of the training's size, and one for those of any size."""
         return {"encoder": self, "encoder.any-size": self}
 
-    def trace(self, images: Tensor) -> Trace:
+    def trace(self, images: Tensor) -> Trace[Tensor]:
         """Encode images (N, C, H, W) and keep every iteration of routing."""
         inputs = self._inputs(images)
         return Trace(self.routing.trace(self.votes(inputs), length(inputs)))

@@ -56,7 +56,7 @@ def find_masks(image: Floats, reconstructions: Floats, *, threshold: float) -> M
     strokes = np.where(image >= INK, image, 0)[..., None, :, :]
     total = reconstructions.sum(axis=-3, keepdims=True)
     parts = strokes * reconstructions / np.maximum(total, FAINT)
-    return np.asarray((strokes > 0) & (_smooth(parts) >= threshold * _smooth(strokes)))
+    return np.asarray((strokes > 0) & (smooth(parts) >= threshold * smooth(strokes)))
 
 
 def share_ink(image: Floats, masks: Mask) -> Floats:
@@ -77,7 +77,7 @@ def colour(layers: Floats) -> Floats:
     return np.tensordot(colours, layers, axes=(0, 0)).clip(0, 1).astype(np.float32)
 
 
-def _smooth(images: Floats) -> Floats:
+def smooth(images: Floats) -> Floats:
     """Weighted means of each pixel (..., H, W) and its eight neighbours; dark beyond the edge."""
     before, own, after = _NEIGHBOURS
     around = np.pad(images, ((0, 0),) * (images.ndim - 2) + ((1, 1), (1, 1)))

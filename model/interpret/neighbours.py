@@ -1,4 +1,4 @@
-"""What does it look like to the network? Training images whose pose is nearest, and prototypes.
+"""Training images whose pose is nearest, and prototypes of a class.
 
 Poses are compared after whitening, so that each direction counts by how much the poses of the class
 vary along it: the Euclidean distance is then Mahalanobis's.
@@ -84,11 +84,11 @@ def find_prototypes(distances: Doubles, count: int) -> Prototypes:
     while (lower := float(distances[rows].min(axis=0).sum())) < total - 1e-9:
         total = lower
         groups = distances[rows].argmin(axis=0)
-        for place in range(len(rows)):
-            members = np.flatnonzero(groups == place)
+        for index in range(len(rows)):
+            members = np.flatnonzero(groups == index)
             if len(members):
                 within = distances[np.ix_(members, members)].sum(axis=0)
-                rows[place] = int(members[within.argmin()])
+                rows[index] = int(members[within.argmin()])
     groups = distances[rows].argmin(axis=0)
     shares = np.bincount(groups, minlength=len(rows)) / len(distances)
     order = np.argsort(-shares, kind="stable")

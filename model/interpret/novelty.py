@@ -84,8 +84,8 @@ def score_images(rule: NoveltyRule, features: Features) -> list[Novelty]:
     ranks = rank(rule, features)
     novel = (ranks.lowest < rule.threshold).tolist()
     scores = (
-        [None] * len(novel) if one is None else (1 - one).round(6).tolist()
-        for one in (ranks.lowest, *ranks)
+        [None] * len(novel) if ranked is None else (1 - ranked).round(6).tolist()
+        for ranked in (ranks.lowest, *ranks)
     )
     return list(map(Novelty, novel, *scores, features.error.astype(float).round(6).tolist()))
 

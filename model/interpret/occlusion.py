@@ -52,11 +52,11 @@ class Occlusion:
         """The mean change (H, W) at each pixel, over the places (M,) whose patch covers it."""
         size = self.tops[-1] + self.patch, self.lefts[-1] + self.patch
         total, count = np.zeros(size), np.zeros(size)
-        by_place = changes.reshape(self.shape)
+        by_position = changes.reshape(self.shape)
         for row, top in enumerate(self.tops):
             for column, left in enumerate(self.lefts):
                 area = np.s_[top : top + self.patch, left : left + self.patch]
-                total[area] += by_place[row, column]
+                total[area] += by_position[row, column]
                 count[area] += 1
         return np.asarray(total / count, np.float32)
 
@@ -78,7 +78,7 @@ def plan_occlusion(
         raise ValueError(f"a patch of {patch} pixels is larger than an image of {height}x{width}")
     if stride > patch:
         raise ValueError(f"with a stride of {stride} a patch of {patch} pixels leaves gaps")
-    tops, lefts = (_places(size - patch, stride) for size in (height, width))
+    tops, lefts = (_positions(size - patch, stride) for size in (height, width))
     if len(tops) * len(lefts) > MAX_PATCHES:
         raise ValueError(
             f"a patch of {patch} pixels has {len(tops) * len(lefts):,} places on an image of "
@@ -101,6 +101,6 @@ def is_altered(image: Floats, occluded: Floats) -> NDArray[np.bool_]:
     return np.asarray((occluded != image).any(axis=(1, 2, 3)))
 
 
-def _places(room: int, stride: int) -> tuple[int, ...]:
+def _positions(room: int, stride: int) -> tuple[int, ...]:
     """0, stride, ... and `room`."""
     return (*range(0, room, stride), room)

@@ -1,4 +1,4 @@
-"""What routing did, as figures: who agreed, how much, and where on the image.
+"""Measures of a routing trace: who agreed, how much, and where on the image.
 
 Notation (Sabour et al., 2017, section 2 and procedure 1): input capsule i votes u_ik for class
 capsule k, its vote has the weight c_ik (the coupling), and v_k is the pose that the votes add up
@@ -110,15 +110,15 @@ def entropy(logits: Floats, input_presence: Floats) -> Floats:
 
 def on_grid(values: Floats, layer: Layer) -> Floats:
     """Sum over capsule types: (..., I) to (..., rows, columns), rows from the top."""
-    return np.asarray(_places(values, layer).sum(axis=-3))
+    return np.asarray(_by_cell(values, layer).sum(axis=-3))
 
 
 def by_type(values: Floats, layer: Layer) -> Floats:
     """Sum over the grid: (..., I) to (..., T)."""
-    return np.asarray(_places(values, layer).sum(axis=(-2, -1)))
+    return np.asarray(_by_cell(values, layer).sum(axis=(-2, -1)))
 
 
-def _places(values: Floats, layer: Layer) -> Floats:
+def _by_cell(values: Floats, layer: Layer) -> Floats:
     return values.reshape(*values.shape[:-1], layer.types, layer.rows, layer.columns)
 
 

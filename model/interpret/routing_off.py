@@ -13,11 +13,12 @@ they were. Axes: N images, R iterations, K classes, I input capsules, D numbers 
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from model.outputs import ClassTrace
 from model.preprocess import Floats
 
 Variant = Literal["routed", "uniform", "one-iteration", "no-bias"]
@@ -34,27 +35,7 @@ _TOLERANCE = 1e-3
 """How far presence computed again may lie from the network's own."""
 
 
-class ClassTrace(Protocol):
-    """What `Runtime.trace(images).classes` gives; see there."""
-
-    @property
-    def couplings(self) -> Floats:
-        """(N, R, K, I)."""
-
-    @property
-    def logits(self) -> Floats:
-        """(N, R, K, I)."""
-
-    @property
-    def presence(self) -> Floats:
-        """(N, R, K)."""
-
-    @property
-    def votes(self) -> Floats:
-        """(N, K, I, D)."""
-
-
-def routing_off(trace: ClassTrace, *, activated: bool) -> dict[Variant, Floats]:
+def routing_off(trace: ClassTrace[Floats], *, activated: bool) -> dict[Variant, Floats]:
     """Presence (N, K) of each variant that the network has, `routed` first.
 
     Args:
@@ -90,7 +71,7 @@ def answers(presence: Floats, count: int) -> NDArray[np.int64]:
     return np.sort(np.argsort(-presence, axis=1, kind="stable")[:, :count], axis=1)
 
 
-def _after(trace: ClassTrace, iteration: int, *, activated: bool) -> Floats:
+def _after(trace: ClassTrace[Floats], iteration: int, *, activated: bool) -> Floats:
     """Presence (N, K) of a network that routes for so many iterations and no more.
 
     EM routing scales the logits of activations up from iteration to iteration: those of an earlier

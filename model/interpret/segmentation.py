@@ -84,8 +84,8 @@ def _explaining(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
         return []
     least = EXPLAINED * np.square(image).sum()
     seen, indices = np.zeros_like(image), []
-    for index, (length, one) in enumerate(zip(lengths, decoded, strict=True)):
-        both = np.minimum(seen + one, 1)
+    for index, (length, reconstruction) in enumerate(zip(lengths, decoded, strict=True)):
+        both = np.minimum(seen + reconstruction, 1)
         gain = np.square(image - seen).sum() - np.square(image - both).sum()
         if length * gain > least:
             seen = both

@@ -1,15 +1,13 @@
 """From a picture as people have it to the image that the network was trained on.
 
 The only copy: evaluation and serving come through here, and training scales its batches by the
-same number on its own device. numpy and Pillow alone. `picture` tells the way; each step has a
-module of its own.
+same number on its own device. numpy and Pillow alone. `picture` has the steps in order.
 """
 
 from model.preprocess.crop import crop
 from model.preprocess.picture import Fit, PreprocessError, prepare
 from model.preprocess.pixels import WHITE, Floats, scale
-from model.preprocess.polarity import Polarity
-from model.preprocess.prepared import Box, Prepared
+from model.preprocess.prepared import Box, Polarity, Prepared
 from model.preprocess.strokes import fit_strokes
 
 __all__ = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from model.preprocess.orientation import turn_upright
-from model.preprocess.pixels import Floats, to_floats
+from model.preprocess.pixels import Floats, to_floats, turn_upright
 
 
 def crop(picture: Image.Image, channels: int, height: int, width: int) -> Floats:

@@ -1,20 +1,18 @@
-"""The way of one picture."""
+"""From one picture to the image that the network takes."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 from PIL import Image
 
+from model.bundle import PreprocessRule
 from model.preprocess.crop import crop, scale_whole
-from model.preprocess.grey import to_grey
-from model.preprocess.orientation import turn_upright
-from model.preprocess.pixels import Floats, resize
-from model.preprocess.polarity import Polarity, border_polarity
-from model.preprocess.prepared import Prepared
+from model.preprocess.pixels import Floats, median, resize, to_floats, turn_upright
+from model.preprocess.prepared import FoundPolarity, Polarity, Prepared
 from model.preprocess.strokes import fit_strokes
 
-Rule = Literal["digit", "pair", "stretch", "crop"]
 Fit = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 
 
@@ -30,7 +28,7 @@ def prepare(
     picture: Image.Image,
     shape: tuple[int, int, int],
     *,
-    rule: Rule = "digit",
+    rule: PreprocessRule = "digit",
     fit: Fit = "auto",
     polarity: Polarity = "auto",
     any_size: bool = False,
@@ -83,3 +81,33 @@ def _is_larger(picture: Image.Image, width: int, height: int) -> bool:
     pixels = picture.width * picture.height
     covers = picture.width >= width and picture.height >= height
     return covers and pixels <= MOST_TIMES * width * height
+
+
+def to_grey(picture: Image.Image) -> Floats:
+    """Any mode to (H, W) luminance in [0, 1]; transparency is laid on a ground that suits it."""
+    if picture.mode.startswith("I"):
+        return (np.asarray(picture, np.float32) / 65535).clip(0, 1)
+    if picture.has_transparency_data:
+        return _flatten(picture.convert("RGBA"))
+    return to_floats(picture if picture.mode == "L" else picture.convert("L"))
+
+
+def _flatten(picture: Image.Image) -> Floats:
+    """RGBA to (H, W): strokes are laid on what contrasts with them, paper on more of the same.
+
+    Where most of the picture is opaque it is paper, cut out or with a margin.
+    """
+    grey = to_floats(picture.convert("RGB").convert("L"))
+    alpha = to_floats(picture.getchannel("A"))
+    covered = float(alpha.sum())
+    if covered > alpha.size / 2:
+        ground = float(np.median(grey[alpha > 0.5]))
+    else:
+        ground = float(covered > 0 and float((grey * alpha).sum()) / covered < 0.5)
+    return np.asarray(grey * alpha + (1 - alpha) * ground, np.float32)
+
+
+def border_polarity(grey: Floats) -> FoundPolarity:
+    """The polarity of a picture (H, W) in [0, 1] whose border is ground."""
+    border = np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1]))
+    return "light-on-dark" if median(border) <= 0.5 else "dark-on-light"

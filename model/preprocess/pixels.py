@@ -1,15 +1,27 @@
-"""Pixels as bytes and as floats, and pictures in other sizes."""
+"""Pixels as bytes and as floats; pictures upright, and in other sizes."""
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image, ImageOps
 
 Floats = NDArray[np.float32]
 
 WHITE = 255
 """The pixel value that becomes 1.0."""
+_EXIF_FAULTS = (
+    ArithmeticError,
+    LookupError,
+    OSError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What Pillow raises over damaged EXIF data."""
 
 
 def scale(pixels: NDArray[np.uint8]) -> Floats:
@@ -44,3 +56,19 @@ def shrink(grey: Floats, longest: int) -> Floats:
     factor = min(1.0, longest / max(grey.shape))
     height, width = (max(1, round(side * factor)) for side in grey.shape)
     return resize(grey, height, width)
+
+
+def median(values: NDArray[np.floating]) -> float:
+    """The median of one or more values (N,), equal to numpy's to the last bit."""
+    ordered, middle = np.sort(values), len(values) // 2
+    return float((ordered[-1 - middle] + ordered[middle]) / 2)
+
+
+def turn_upright(picture: Image.Image) -> Image.Image:
+    """Rotate a picture as its EXIF says; one whose EXIF is damaged stays as it came."""
+    try:
+        if picture.getexif().get(ExifTags.Base.Orientation, 1) == 1:
+            return picture
+        return ImageOps.exif_transpose(picture)
+    except _EXIF_FAULTS:
+        return picture

@@ -1,4 +1,4 @@
-"""What preparing a picture gives."""
+"""A prepared picture: its image, and how it was made."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from model.preprocess.pixels import Floats
-from model.preprocess.polarity import FoundPolarity
+
+FoundPolarity = Literal["light-on-dark", "dark-on-light"]
+Polarity = Literal["auto", "light-on-dark", "dark-on-light"]
 
 
 class Box(NamedTuple):

@@ -9,8 +9,7 @@ from PIL import ImageFilter
 
 from model.preprocess.ink import find_ink
 from model.preprocess.pixels import Floats, resize, shrink, to_floats, to_image
-from model.preprocess.polarity import Polarity
-from model.preprocess.prepared import Box, Prepared
+from model.preprocess.prepared import Box, Polarity, Prepared
 
 StrokeRule = Literal["digit", "pair"]
 

@@ -1,15 +1,8 @@
 """onnxruntime: one bundle on one device, numpy in, numpy out."""
 
+from model.outputs import ClassTrace, Encoding, LayerTrace, Trace
 from model.runtime.cuda import CudaOptions, DeviceError, DeviceLostError
-from model.runtime.runtime import (
-    ClassTrace,
-    Device,
-    Encoding,
-    LayerTrace,
-    NotOffered,
-    Runtime,
-    Trace,
-)
+from model.runtime.runtime import Device, NotOffered, Runtime
 from model.runtime.sessions import Array
 
 __all__ = [

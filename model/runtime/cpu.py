@@ -54,12 +54,12 @@ class CpuDevice:
         Raises:
             BundleError: onnxruntime cannot load it or run it.
         """
-        one = _measured(graph, 1)
+        one_thread = _measured(graph, 1)
         most = self.lone_threads if lone else self.threads
-        if most == 1 or one.row_s <= QUICK_S:
-            return one
+        if most == 1 or one_thread.row_s <= QUICK_S:
+            return one_thread
         all_threads = _measured(graph, most)
-        return FasterSession([one, all_threads]) if lone else all_threads
+        return FasterSession([one_thread, all_threads]) if lone else all_threads
 
 
 class FasterSession:
@@ -78,7 +78,7 @@ class FasterSession:
     ) -> None:
         self._sessions = sessions
         self._clock = clock
-        self._seconds = [deque([one.row_s], _REMEMBERED) for one in sessions]
+        self._seconds = [deque([session.row_s], _REMEMBERED) for session in sessions]
         self._runs = 0
 
     @property
@@ -149,8 +149,8 @@ def _seconds_of_a_row(graph: Path, session: InferenceSession) -> float:
     overdue.start()
     try:
         inputs = {
-            one.name: np.zeros((1, *one.shape[1:]), DTYPES[one.type])
-            for one in session.get_inputs()
+            entry.name: np.zeros((1, *entry.shape[1:]), DTYPES[entry.type])
+            for entry in session.get_inputs()
         }
         for _ in range(4):
             began = time.perf_counter()

@@ -27,7 +27,7 @@ PROVIDER = "CUDAExecutionProvider"
 _ARENA_STRATEGIES = {"as-requested": "kSameAsRequested", "power-of-two": "kNextPowerOfTwo"}
 
 
-_one_thread = threading.Lock()
+capture_lock = threading.Lock()
 """Held by whoever calls CUDA: while one thread captures a graph, calls of all others would fail."""
 
 
@@ -81,11 +81,11 @@ class CudaDevice:
             raise DeviceError("this onnxruntime has no CUDA provider; install the gpu extra")
         find_driver()
         onnxruntime.preload_dlls(directory="")
-        self._options = options
-        self._place = ("cuda", options.device_id)
-        self._bucketed: list[BucketedSession] = []
+        self.options = options
+        self.location = ("cuda", options.device_id)
+        self.bucketed: list[BucketedSession] = []
         with _calling_cuda():
-            self._touchstone = OrtValue.ortvalue_from_numpy(np.ones(1), *self._place)
+            self._touchstone = OrtValue.ortvalue_from_numpy(np.ones(1), *self.location)
 
     def open_bucketed(self, graph: Path, *, max_rows: int) -> BucketedSession:
         """Load a graph whose batches are padded to buckets, each captured as a CUDA graph.
@@ -94,10 +94,10 @@ class CudaDevice:
             DeviceError: it does not load on CUDA.
             BundleError: it does not load on the CPU either.
         """
-        session = self._load(graph, graphs=self._options.graphs)
+        session = self.load_session(graph, graphs=self.options.graphs)
         with _calling_cuda():
-            bucketed = BucketedSession(session, Buckets(max_rows), device=self._place)
-        self._bucketed.append(bucketed)
+            bucketed = BucketedSession(session, Buckets(max_rows), device=self.location)
+        self.bucketed.append(bucketed)
         return bucketed
 
     def open(self, graph: Path) -> PlainSession:
@@ -107,7 +107,7 @@ class CudaDevice:
             DeviceError: it does not load on CUDA.
             BundleError: it does not load on the CPU either.
         """
-        return PlainSession(self._load(graph, graphs=False))
+        return PlainSession(self.load_session(graph, graphs=False))
 
     def warm_up(self) -> None:
         """Run every bucket of every graph, on the thread that will use them.
@@ -115,7 +115,7 @@ class CudaDevice:
         Raises:
             DeviceError: that does not work, or not on CUDA.
         """
-        for session in self._bucketed:
+        for session in self.bucketed:
             with _calling_cuda():
                 session.warm_up()
             if session.provider != PROVIDER:
@@ -127,22 +127,23 @@ class CudaDevice:
         Raises:
             DeviceLostError: the device is gone; every further call would fail too.
         """
-        with _one_thread:
+        with capture_lock:
             try:
                 return session.run(**inputs)
             except Exception as error:
-                if self._is_lost():
+                if self.is_lost():
                     raise DeviceLostError(str(error)) from error
                 raise
 
-    def _load(self, graph: Path, *, graphs: bool) -> InferenceSession:
+    def load_session(self, graph: Path, *, graphs: bool) -> InferenceSession:
+        """Load a graph, perhaps to be captured as CUDA graphs; the errors are those of `open`."""
         options = SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = 1
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         try:
-            with _one_thread:
-                provider = (PROVIDER, self._options.for_provider(graphs=graphs))
+            with capture_lock:
+                provider = (PROVIDER, self.options.for_provider(graphs=graphs))
                 session = load(graph, options, [provider])
         except BundleError as error:
             cpu.open_session(graph)  # is the graph at fault, or CUDA?
@@ -151,7 +152,7 @@ class CudaDevice:
             raise DeviceError("onnxruntime could not start its CUDA provider; its log says why")
         return session
 
-    def _is_lost(self) -> bool:
+    def is_lost(self) -> bool:
         """Whether the device answers no more, as after an illegal address or when it went away.
 
         CUDA then refuses every further call of the process, so a copy to the device and back says
@@ -181,7 +182,7 @@ def find_driver() -> None:
 def _calling_cuda() -> Iterator[None]:
     """Call CUDA; whatever onnxruntime raises here, the device cannot be used."""
     try:
-        with _one_thread:
+        with capture_lock:
             yield
     except Exception as error:
         raise DeviceError(" ".join(str(error).split())) from error  # onnxruntime's has lines

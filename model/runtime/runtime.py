@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from PIL import Image
 
 from model.bundle import Bundle
 from model.bundle.manifest import ANY_SIZE, GraphRole
+from model.outputs import Encoding, Trace
 from model.preprocess import Fit, Floats, Polarity, prepare
 from model.runtime.cpu import CpuDevice, open_session
 from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
@@ -32,63 +33,6 @@ log = logging.getLogger(__name__)
 
 class NotOffered(Exception):
     """The network of a bundle cannot do what was asked of it."""
-
-
-class Encoding(NamedTuple):
-    """What the encoder says of N images."""
-
-    presence: Floats
-    """(N, K): how present each class is, in [0, 1]."""
-    poses: Floats
-    """(N, K, D)."""
-
-
-def _shapes(record: tuple[Floats, ...], names: tuple[str, ...]) -> str:
-    """A record of arrays as a line: thousands of numbers say nothing."""
-    fields = (f"{name}={value.shape}" for name, value in zip(names, record, strict=True))
-    return f"{type(record).__name__}({', '.join(fields)})"
-
-
-class ClassTrace(NamedTuple):
-    """What routing did between N images' last layer and their class capsules, in R iterations."""
-
-    couplings: Floats
-    """(N, R, K, I): what each vote weighs in its class's sum. The softmax of the logits over K;
-    self-attention adds its learned B."""
-    logits: Floats
-    """(N, R, K, I)."""
-    presence: Floats
-    """(N, R, K)."""
-    poses: Floats
-    """(N, R, K, D)."""
-    input_presence: Floats
-    """(N, I)."""
-    votes: Floats
-    """(N, K, I, D)."""
-
-    def __repr__(self) -> str:
-        return _shapes(self, self._fields)
-
-
-class LayerTrace(NamedTuple):
-    """What routing did in a layer of convolutional capsules."""
-
-    couplings: Floats
-    """(N, R, T', T): the share of each input type T that went to each output type T'."""
-    presence: Floats
-    """(N, R, T', rows, columns)."""
-
-    def __repr__(self) -> str:
-        return _shapes(self, self._fields)
-
-
-class Trace(NamedTuple):
-    """Everything that routing did with N images."""
-
-    classes: ClassTrace
-    """Of the last layer, from I input capsules to the classes."""
-    hidden: dict[str, LayerTrace]
-    """By name of the layer, those before the last one."""
 
 
 class Runtime:
@@ -129,7 +73,7 @@ class Runtime:
         self._cpu = CpuDevice(threads, lone_threads)
         self._any_size = self._open(ANY_SIZE, lambda graph: PlainSession(open_session(graph)))
         self._cuda_options = cuda or CudaOptions()
-        self._cuda: CudaDevice | None = None
+        self.cuda: CudaDevice | None = None
         self._strict = device == "cuda"
         if device == "cpu":
             self._use_cpu()
@@ -157,11 +101,11 @@ class Runtime:
         Raises:
             DeviceError: CUDA was asked for and does not work after all.
         """
-        if self._cuda:
+        if self.cuda:
             with self._falling_back():
-                self._cuda.warm_up()
+                self.cuda.warm_up()
 
-    def encode(self, images: Floats) -> Encoding:
+    def encode(self, images: Floats) -> Encoding[Floats]:
         """Class capsules of images (N, C, H, W), float32 in [0, 1]; strokes are light on dark.
 
         Where the bundle takes any size, images that are not the network's are encoded on the CPU.
@@ -181,7 +125,7 @@ class Runtime:
         (images,) = self._run(self._decoder, poses=poses, classes=classes)
         return np.asarray(images)
 
-    def trace(self, images: Floats) -> Trace:
+    def trace(self, images: Floats) -> Trace[Floats]:
         """What routing did with images (N, C, H, W).
 
         Raises:
@@ -189,12 +133,7 @@ class Runtime:
         """
         if self._routing is None:
             raise NotOffered(f"{self.bundle.manifest.name} has no routing")
-        outputs = self._run(self._routing, images=images)
-        count = len(ClassTrace._fields)
-        hidden = iter(outputs[count:])
-        names = [layer.name for layer in self.bundle.manifest.layers[:-1]]
-        layers = {name: LayerTrace(next(hidden), next(hidden)) for name in names}
-        return Trace(ClassTrace(*outputs[:count]), layers)
+        return Trace.of(self._run(self._routing, images=images), self.bundle.manifest.layers)
 
     def prepare(
         self,
@@ -225,9 +164,9 @@ class Runtime:
         """Which of the bundle's graphs encodes a batch of so many rows on this device."""
         graphs = self.bundle.manifest.graphs
         wanted: GraphRole = "encoder"
-        if self._cuda is not None and self._cuda_options.precision == "half":
+        if self.cuda is not None and self._cuda_options.precision == "half":
             wanted = "encoder.fp16"
-        elif self._cuda is None and rows >= BATCH_ROWS:
+        elif self.cuda is None and rows >= BATCH_ROWS:
             wanted = "encoder.batch"
         return wanted if wanted in graphs else "encoder"
 
@@ -241,7 +180,7 @@ class Runtime:
 
     def _use_cpu(self) -> None:
         """Batches run as they come."""
-        self._cuda, cpu = None, self._cpu
+        self.cuda, cpu = None, self._cpu
         roles = self._encoder_roles()
         self._encoders: dict[GraphRole, Session] = {
             role: cpu.open(self.bundle.graph(role), lone=role == "encoder" and len(roles) > 1)
@@ -252,7 +191,7 @@ class Runtime:
 
     def _use_cuda(self) -> None:
         """Batches are padded to buckets, and buckets are captured as CUDA graphs."""
-        cuda = self._cuda = CudaDevice(self._cuda_options)
+        cuda = self.cuda = CudaDevice(self._cuda_options)
         encode = partial(cuda.open_bucketed, max_rows=self.max_encode_rows)
         self._encoders = {role: encode(self.bundle.graph(role)) for role in self._encoder_roles()}
         decode = partial(cuda.open_bucketed, max_rows=self.max_decode_rows)
@@ -270,7 +209,7 @@ class Runtime:
         return self._encoders[self.encoder_role(min(rows, self.max_encode_rows))]
 
     def _run(self, session: Session, **inputs: Array) -> list[Array]:
-        return self._cuda.run(session, **inputs) if self._cuda else session.run(**inputs)
+        return self.cuda.run(session, **inputs) if self.cuda else session.run(**inputs)
 
     @contextmanager
     def _falling_back(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""How batches run through an onnxruntime session: as they come, or padded to fixed sizes."""
+"""onnxruntime sessions whose batches run as they come, or padded to fixed sizes."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class PlainSession:
     """Batches run as they come: what suits the CPU, where padding would only cost."""
 
     def __init__(self, session: InferenceSession, row_s: float = math.inf) -> None:
-        self._session = session
+        self.session = session
         self.row_s = row_s
 
     @property
     def provider(self) -> str:
         """The onnxruntime provider in use."""
-        return str(self._session.get_providers()[0])
+        return str(self.session.get_providers()[0])
 
     def run(self, **inputs: Array) -> list[Array]:
         """All outputs."""
-        outputs: list[Array] = self._session.run(None, inputs)
+        outputs: list[Array] = self.session.run(None, inputs)
         return outputs
 
     def padding(self, rows: int) -> int:
@@ -175,11 +175,11 @@ class _Slot:
     def stage(self, inputs: dict[str, Array]) -> None:
         """Copy rows to the device, and zeros after them."""
         for name, (staged, bound) in self._inputs.items():
-            given = inputs[name]
-            if given.shape[1:] != staged.shape[1:]:
-                raise ValueError(f"{name} has rows of {given.shape[1:]}, not {staged.shape[1:]}")
-            staged[: len(given)] = given
-            staged[len(given) :] = 0
+            rows = inputs[name]
+            if rows.shape[1:] != staged.shape[1:]:
+                raise ValueError(f"{name} has rows of {rows.shape[1:]}, not {staged.shape[1:]}")
+            staged[: len(rows)] = rows
+            staged[len(rows) :] = 0
             bound.update_inplace(staged)
 
     def run(self) -> list[Array]:

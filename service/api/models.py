@@ -65,7 +65,9 @@ async def list_models(request: Request) -> ModelsAnswer:
 async def show_model(request: Request, query: ModelQuery) -> dict[str, Any]:
     """Show a model's manifest, its pose dimensions in words."""
     manifest = request.pipeline.manifest(query.name)
-    dimensions = [{**asdict(one), "effect": one.effect} for one in manifest.pose_dimensions]
+    dimensions = [
+        {**asdict(dimension), "effect": dimension.effect} for dimension in manifest.pose_dimensions
+    ]
     return {**manifest.to_dict(), "pose_dimensions": dimensions}
 
 
@@ -105,13 +107,13 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
     models = [
         ModelSummary.model_validate(
             {
-                **vars(one),
-                "any_size": one.any_size,
-                "family_title": one.family_title or one.family,
+                **vars(manifest),
+                "any_size": manifest.any_size,
+                "family_title": manifest.family_title or manifest.family,
                 "default": name == settings.default_model,
             }
         )
-        for name, one in sorted(engine.manifests.items())
+        for name, manifest in sorted(engine.manifests.items())
     ]
     limits = Limits(images=settings.max_pictures, body_bytes=settings.max_body_bytes)
     return ModelsAnswer(provider=engine.provider, limits=limits, models=models)

@@ -20,7 +20,7 @@ Distance = Annotated[int, Field(ge=-2 * MAX_SHIFT_PX, le=2 * MAX_SHIFT_PX)]
 _SPEC = ImageSpec((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
 
 
-class PlaceQuery(Query):
+class OffsetQuery(Query):
     """How two digits lie in one image."""
 
     dx: Distance = Field(4, description="Pixels by which the second digit lies right of the first.")
@@ -28,11 +28,11 @@ class PlaceQuery(Query):
     scale: Scale = 1
 
 
-class OverlayQuery(FitQuery, PlaceQuery):
+class OverlayQuery(FitQuery, OffsetQuery):
     """Of `POST /overlay`."""
 
 
-class OverlaySamplesQuery(PlaceQuery):
+class OverlaySamplesQuery(OffsetQuery):
     """Of `GET /overlay`."""
 
     first: Label = Field(description="A sample digit.", examples=[3])
@@ -56,7 +56,7 @@ async def overlay_samples(request: Request, query: OverlaySamplesQuery) -> Pictu
 
 
 async def _overlay(
-    request: Request, uploads: list[Upload], place: PlaceQuery, spec: ImageSpec
+    request: Request, uploads: list[Upload], place: OffsetQuery, spec: ImageSpec
 ) -> Picture:
     request.pipeline.admit(len(uploads))
     first, second = map(unwrap, await request.pipeline.prepare(uploads, spec))

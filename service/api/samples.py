@@ -63,7 +63,7 @@ async def list_samples(request: Request, query: ModelQuery) -> SamplesAnswer:
 
     They are the bundle's own or, where it has none, those of its data set.
     """
-    samples = [SampleReport.model_validate(one) for one in _samples(request, query.name)]
+    samples = [SampleReport.model_validate(sample) for sample in _samples(request, query.name)]
     return SamplesAnswer(model=query.name, samples=samples)
 
 
@@ -73,7 +73,7 @@ async def show_sample_of(request: Request, query: SampleFileQuery) -> Picture:
     Raises:
         InvalidParameter: there is none of that name.
     """
-    samples = {one.file: one.png for one in _samples(request, query.name)}
+    samples = {sample.file: sample.png for sample in _samples(request, query.name)}
     if query.file not in samples:
         known = ", ".join(samples) or "none"
         raise InvalidParameter(f"no sample {query.file!r}; samples: {known}", parameter="file")

@@ -57,7 +57,7 @@ _MOUNTED = "app_root_path"
 
 
 def cross_origin(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """Let pages of other origins ask, if there are any."""
+    """Answer CORS requests of the allowed origins, if there are any."""
     if not origins:
         return app
     return CORSMiddleware(
@@ -71,7 +71,7 @@ def cross_origin(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
 
 @dataclass
 class Middleware:
-    """Takes a request from its id to its line in the log, and answers errors.
+    """Gives each request an id, limits, headers and a line in the log, and answers errors.
 
     HEAD is answered as GET without the body (RFC 9110, section 9.3.2), and `/v1/...` as `/...`.
     """
@@ -145,7 +145,7 @@ class Middleware:
     def _headers(
         self, start: Message, request_id: str, seconds: dict[str, float]
     ) -> list[tuple[bytes, bytes]]:
-        """Those of an answer, and what every one has."""
+        """An answer's own headers, with those that every answer has."""
         own = dict(start.get("headers", ()))
         timing = ", ".join([f"{stage};dur={1e3 * s:.2f}" for stage, s in seconds.items()])
         headers = [
@@ -166,7 +166,7 @@ class Middleware:
             route = scope["root_path"].removeprefix(scope[_MOUNTED])
         else:
             route = getattr(scope.get("route"), "path", _UNKNOWN)
-        self.metrics.note_request(method, route, status, seconds)
+        self.metrics.record_request(method, route, status, seconds)
         refused = status in _REFUSED
         quiet = _MOUNTED in scope and status < 400
         level = logging.WARNING if refused else logging.DEBUG if quiet else logging.INFO
@@ -180,7 +180,7 @@ class Middleware:
 
 
 def _address(scope: Scope) -> str:
-    """Where a request comes from; a trusted proxy's word counts (uvicorn)."""
+    """The client's address, as a trusted proxy forwards it (uvicorn)."""
     return str((scope.get("client") or ("unknown",))[0])
 
 

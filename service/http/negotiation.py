@@ -34,15 +34,15 @@ def _choose(accept: str | None, offers: tuple[str, ...]) -> str:
         media_range, *parameters = (piece.strip() for piece in part.split(";"))
         pairs = (parameter.partition("=") for parameter in parameters)
         quality = next((value.strip() for name, _, value in pairs if name.strip() == "q"), "1")
-        liking = float(quality) if _QUALITY.fullmatch(quality) else 0.0
-        ranges[media_range] = max(liking, ranges.get(media_range, 0.0))
+        weight = float(quality) if _QUALITY.fullmatch(quality) else 0.0
+        ranges[media_range] = max(weight, ranges.get(media_range, 0.0))
 
-    def like(offer: str) -> float:
+    def quality_of(offer: str) -> float:
         """How much the most specific range that covers an offer likes it."""
         patterns = (offer, f"{offer.partition('/')[0]}/*", "*/*")
         return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)
 
-    best = max(offers, key=like)
-    if not like(best):
+    best = max(offers, key=quality_of)
+    if not quality_of(best):
         raise NotAcceptable(f"this route answers with {' or '.join(offers)}, not with {accept}")
     return best

@@ -48,9 +48,9 @@ def image_body(*, least: int = 1, most: int = 1, example: str = "/samples/7.png"
     if least > 1:
         return json_body(images, **form)
     raw = {"schema": _FILE, "examples": {"sample": {"externalValue": example}}}
-    one = _object("image", _ENCODED)
+    image = _object("image", _ENCODED)
     kinds = ("image/*", "application/octet-stream")
-    return json_body({"oneOf": [one, images]}, **form, **dict.fromkeys(kinds, raw))
+    return json_body({"oneOf": [image, images]}, **form, **dict.fromkeys(kinds, raw))
 
 
 def png_answer(description: str) -> dict[int | str, Json]:
@@ -68,7 +68,7 @@ def complete(
     """
     plain = app.openapi
     known: list[type[Problem]] = [Problem, *Problem.__subclasses__()]
-    known.sort(key=lambda one: one.status)
+    known.sort(key=lambda problem: problem.status)
 
     @cache
     def openapi() -> Json:
@@ -80,8 +80,8 @@ def complete(
                 _add_examples(operation, examples.get(operation["operationId"], {}))
                 del operation["responses"]["4XX"]
                 declared = problems[operation["operationId"]]
-                kinds = [one for one in known if one in declared]
-                for status, of_status in groupby(kinds, lambda one: one.status):
+                kinds = [problem for problem in known if problem in declared]
+                for status, of_status in groupby(kinds, lambda problem: problem.status):
                     response = _problem_response(list(of_status), examples["problems"])
                     name = "-or-".join(response["content"][MEDIA_TYPE]["examples"])
                     shared[name] = response
@@ -110,7 +110,7 @@ def _correct_parameters(path: str, operation: Json) -> None:
             parameter.update({"in": "path", "required": True})
         schema = parameter["schema"]
         if {"type": "null"} in schema.get("anyOf", ()):
-            (kind,) = (one for one in schema.pop("anyOf") if one != {"type": "null"})
+            (kind,) = (option for option in schema.pop("anyOf") if option != {"type": "null"})
             schema.update(kind)
 
 
@@ -128,14 +128,14 @@ def _problem_response(problems: list[type[Problem]], examples: Json) -> Json:
     content = {
         "schema": {"$ref": "#/components/schemas/ProblemDetails"},
         "examples": {
-            one.slug: {
-                "summary": one.title,
-                "value": {**one(**examples[one.slug]).to_dict(), "request_id": "7c1d0f"},
+            problem.slug: {
+                "summary": problem.title,
+                "value": {**problem(**examples[problem.slug]).to_dict(), "request_id": "7c1d0f"},
             }
-            for one in problems
+            for problem in problems
         },
     }
-    titles = " or ".join(one.title for one in problems)
+    titles = " or ".join(problem.title for problem in problems)
     response: Json = {"description": f"{titles}.", "content": {MEDIA_TYPE: content}}
     if {Busy, RateLimited, Unavailable} & set(problems):
         response["headers"] = {"Retry-After": _RETRY_AFTER}

@@ -64,7 +64,7 @@ def respond(scope: Scope, error: Exception, metrics: Metrics) -> JSONResponse:
         problem = Problem("The failure was logged under this request's id.")
     release(error)
     if isinstance(problem, _REJECTIONS) and getattr(scope.get("route"), "path", "") not in PROBES:
-        metrics.note_rejection(problem.slug)
+        metrics.record_rejection(problem.slug)
     return to_response(problem, scope, request_id)
 
 
@@ -108,7 +108,7 @@ def _unrouted(error: HTTPException, scope: Scope) -> Problem:
     """What is wrong where no route has this path, or none of its routes this method."""
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         return NotFound("no such route")
-    fitting = [one for one in scope["app"].routes if one.matches(scope)[0] != Match.NONE]
+    fitting = [route for route in scope["app"].routes if route.matches(scope)[0] != Match.NONE]
     methods = {method for route in fitting for method in getattr(route, "methods", ())}
     if "GET" in methods or not methods:  # a folder of files has none
         methods |= {"GET", "HEAD"}

@@ -1,4 +1,4 @@
-"""HTTP/1.1 by uvicorn, for clients that offer something newer, and not for ones that stall."""
+"""HTTP/1.1 by uvicorn: offers to upgrade are ignored, and stalled connections end."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Picture(Response):
 
 @dataclass(frozen=True)
 class DeferredJson(Generic[Answer]):
-    """JSON that is formed when it is sent."""
+    """JSON that is serialised when it is sent."""
 
     answer: Callable[[], Answer]
     large: bool = field(default=False, kw_only=True)
@@ -266,11 +266,11 @@ def _read(model: type[Query], request: Request) -> Query:
     Raises:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
-    given = request.query_params
-    for name in given.keys() & (model.of_path | request.path_params.keys()):
+    query = request.query_params
+    for name in query.keys() & (model.of_path | request.path_params.keys()):
         raise InvalidParameter(f"unknown parameter {name}", parameter=name)
-    values: dict[str, Any] = {model.former.get(name, name): one for name, one in given.items()}
-    lists = {name: given.getlist(name) for name in model.lists & values.keys()}
+    values: dict[str, Any] = {model.former.get(name, name): text for name, text in query.items()}
+    lists = {name: query.getlist(name) for name in model.lists & values.keys()}
     try:
         return model.model_validate({**values, **lists, **request.path_params})
     except ValidationError as error:
@@ -309,11 +309,11 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
                 f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
             )
             raise Unavailable(text, retry_after_s=1) from error
-        request.pipeline.note_drawing()
+        request.pipeline.record_drawing()
         return Picture(drawn, headers=headers)
     if answer.large:
         response = await asyncio.to_thread(lambda: _to_json(answer.answer(), headers))
-        request.pipeline.admission.note(request.pipeline.job, RESPONSE_COST_ROWS)
+        request.pipeline.admission.record_completed(request.pipeline.job, RESPONSE_COST_ROWS)
         return response
     return _to_json(answer.answer(), headers)
 

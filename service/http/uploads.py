@@ -81,9 +81,9 @@ def _read_form(header: str, body: bytes, max_pictures: int) -> list[Upload]:
     parts = read_form(header, body, max_parts=max_pictures + _MORE_FIELDS)
     names = {part.name for part in parts}
     if names != {FILE_FIELD}:
-        found = ", ".join(sorted(map(repr, names))) or "none"
+        fields = ", ".join(sorted(map(repr, names))) or "none"
         raise MalformedRequest(
-            f"the form's picture field is {FILE_FIELD!r} (repeatable); found {found}",
+            f"the form's picture field is {FILE_FIELD!r} (repeatable); found {fields}",
             parameter=FILE_FIELD,
         )
     return [_file(part) for part in parts]

@@ -157,7 +157,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Closed("the service is shutting down")
-            insort(self._queues[key], call, key=lambda one: one.job.arrived)
+            insort(self._queues[key], call, key=lambda queued: queued.job.arrived)
         loop.call_soon(self._run_here)  # after the rows that come at the same time
         return call.future
 
@@ -204,7 +204,7 @@ class Batcher:
             self._die(error, [])
 
     def _run_next(self) -> bool:
-        """Wait for a batch and run it; whether there may be another."""
+        """Wait for a batch, run it, and return whether there may be another."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._running_since is None and (self._closed or self._has_calls)
@@ -229,7 +229,7 @@ class Batcher:
         return seconds <= QUICK_S
 
     def _run_here(self) -> None:
-        """Compute what waits on this thread if that is quick; else wake the other, if it rests."""
+        """Compute waiting rows on this thread if that is quick; else wake the inference thread."""
         with self._changed:
             if self._running_since is not None or not self._has_calls:
                 return
@@ -279,7 +279,7 @@ class Batcher:
         return rows
 
     def _expected_s(self, key: Hashable, rows: int) -> float:
-        """Seconds of a batch: fewer rows than the last had take less, more are not known to."""
+        """Expected seconds of a batch: the last one's, scaled down if it has fewer rows."""
         seconds, last_rows = self._last[key]
         return seconds * min(1.0, rows / last_rows)
 
@@ -327,7 +327,7 @@ class Batcher:
             log.exception("a batch was not counted")
 
     def _die(self, error: Exception, batch: list[_Row]) -> None:
-        """Take no more rows, and answer all that are here."""
+        """Close the batcher after an error, and answer all waiting calls with `Closed`."""
         with self._changed:
             self._closed = True
             left = [call for call, _ in batch] + [call for _, call in self._waiting]
@@ -339,7 +339,7 @@ class Batcher:
 
 
 def _deliver(outcomes: list[_Outcome]) -> None:
-    """Settle futures on the threads of their loops, those of one loop at once."""
+    """Resolve futures on the threads of their loops, those of one loop at once."""
     try:
         here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
     except RuntimeError:  # the inference thread
@@ -347,16 +347,16 @@ def _deliver(outcomes: list[_Outcome]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for call, outcome in outcomes:
         by_loop.setdefault(call.future.get_loop(), []).append((call, outcome))
-    for loop, settled in by_loop.items():
+    for loop, resolved in by_loop.items():
         if loop is here:
-            _settle(settled)
+            _resolve_futures(resolved)
             continue
         with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
-            loop.call_soon_threadsafe(_settle, settled)
+            loop.call_soon_threadsafe(_resolve_futures, resolved)
 
 
-def _settle(settled: list[_Outcome]) -> None:
-    for call, outcome in settled:
+def _resolve_futures(resolved: list[_Outcome]) -> None:
+    for call, outcome in resolved:
         if call.future.done():
             continue
         if isinstance(outcome, Exception):

@@ -78,8 +78,8 @@ def load_runtimes(
     return runtimes
 
 
-def settle_memory() -> None:
-    """Give back what loading needed, and let the garbage collector pass over what stays.
+def trim_memory() -> None:
+    """Return freed memory to the system, and exempt what stays from garbage collection.
 
     With hundreds of requests in flight it would go through all of it again and again.
     """

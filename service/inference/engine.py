@@ -14,7 +14,6 @@ import numpy as np
 
 from model.bundle import Manifest
 from model.bundle.samples import Sample
-from model.preprocess import Floats
 from model.runtime import Array, DeviceLostError, Runtime
 from service.inference.batcher import Batcher, BatchReport, Results, Runner, RunnerLost
 from service.inference.job import Job
@@ -52,8 +51,8 @@ class Loaded(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Which bundles these are: the same of all that would answer alike."""
-        manifests = {name: one.to_dict() for name, one in self.manifests.items()}
+        """A digest of the manifests: equal where the answers are."""
+        manifests = {name: manifest.to_dict() for name, manifest in self.manifests.items()}
         return hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
 
 
@@ -68,7 +67,7 @@ class Engine:
         return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.backend!r})"
 
     async def submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> list[Row | Exception]:
-        """Wait for the results of some rows, in order, or what was raised for each alone.
+        """Wait for the results of some rows, in order; a row that failed gives its exception.
 
         Raises:
             Closed, DeadlineExceeded: see `Batcher.submit`.
@@ -77,10 +76,10 @@ class Engine:
         try:
             results = await self.backend.submit(key, rows, job)
         except BaseException:  # too late, or its client has left
-            timings.note("queue", time.monotonic() - began)
+            timings.record("queue", time.monotonic() - began)
             raise
-        timings.note("queue", results.waited_s, ended_s_ago=results.computed_s)
-        timings.note("compute", results.computed_s)
+        timings.record("queue", results.waited_s, ended_s_ago=results.computed_s)
+        timings.record("compute", results.computed_s)
         return results.rows
 
 
@@ -149,8 +148,4 @@ def _decode(runtime: Runtime) -> Callable[..., Sequence[Array]]:
 
 
 def _trace(runtime: Runtime) -> Callable[..., Sequence[Array]]:
-    def trace(images: Floats) -> list[Array]:
-        classes, hidden = runtime.trace(images)
-        return [*classes, *(array for layer in hidden.values() for array in layer)]
-
-    return trace
+    return lambda images: [*runtime.trace(images).named().values()]

@@ -35,7 +35,7 @@ class Closed(Exception):
 
 @dataclass(eq=False)
 class Job:
-    """One request. All its rows keep the place in every queue that its arrival gives them."""
+    """One request. In every queue its rows are ordered by its arrival."""
 
     arrived: float
     """Seconds of `time.monotonic`."""
@@ -58,7 +58,7 @@ class Admission:
     """
 
     def __init__(self, limit: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit
+        self.limit = limit
         self._clock = clock
         self.waiting = 0
         """Rows of admitted jobs without a result."""
@@ -67,7 +67,7 @@ class Admission:
         """When the last result came, or the first row after there were none."""
 
     def __repr__(self) -> str:
-        return f"Admission({self.waiting} of {self._limit} rows, {self.rate:.0f} rows/s)"
+        return f"Admission({self.waiting} of {self.limit} rows, {self.rate:.0f} rows/s)"
 
     @property
     def rate(self) -> float:
@@ -93,16 +93,16 @@ class Admission:
         job.waiting = 0
 
     def _check(self, job: Job) -> None:
-        """The admission rule: a place within the limit, and time enough to wait for it."""
-        if job.cost > self._limit:
-            raise ValueError(f"no job may cost {job.cost}, more than the limit of {self._limit}")
+        """Admit a job that fits the limit and can wait for its turn before its deadline."""
+        if job.cost > self.limit:
+            raise ValueError(f"no job may cost {job.cost}, more than the limit of {self.limit}")
         wait_s = self.waiting / self.rate if self.rate else 0.0
         exceeds_deadline = wait_s >= job.deadline - self._clock()
-        if exceeds_deadline or self.waiting + job.cost > self._limit:
+        if exceeds_deadline or self.waiting + job.cost > self.limit:
             wait_s = min(wait_s or _UNKNOWN_S, LONGEST_RETRY_S / _JITTER)
             raise QueueFull(wait_s * random.uniform(1, _JITTER))  # noqa: S311
 
-    def note(self, job: Job, rows: int) -> None:
+    def record_completed(self, job: Job, rows: int) -> None:
         """Count rows of a job as computed."""
         now = self._clock()
         self._rows = _MEMORY * self._rows + rows

@@ -6,8 +6,7 @@ the network, and `preparation` has this done in processes that can be killed.
 
 from service.pictures.decode import decode
 from service.pictures.header import FORMATS
-from service.pictures.spec import ImageSpec, is_quick
-from service.pictures.upload import SAMPLES, Upload, encode_png
+from service.pictures.spec import SAMPLES, ImageSpec, Upload, encode_png, is_quick
 
 __all__ = [
     "FORMATS",

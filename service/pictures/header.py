@@ -104,11 +104,11 @@ def is_plain_png(content: bytes) -> bool:
 
 def _chunks(content: bytes) -> Iterator[tuple[bytes, int]]:
     """The kind of each chunk of a PNG, and where it ends."""
-    place = len(_PNG)
-    while place + 8 <= len(content):
-        length, kind = struct.unpack_from(">I4s", content, place)
-        place += 12 + length
-        yield kind, place
+    offset = len(_PNG)
+    while offset + 8 <= len(content):
+        length, kind = struct.unpack_from(">I4s", content, offset)
+        offset += 12 + length
+        yield kind, offset
 
 
 def _png(content: bytes) -> tuple[int, int]:
@@ -118,19 +118,19 @@ def _png(content: bytes) -> tuple[int, int]:
 
 def _jpeg(content: bytes) -> tuple[int, int]:
     """From the segments before the first scan, as many as there may be."""
-    place, size = 2, None
+    offset, size = 2, None
     for _ in range(MAX_SEGMENTS):
-        marker = _MARKER.match(content, place)
+        marker = _MARKER.match(content, offset)
         if marker is None:
             raise _corrupt()
-        (kind,), place = marker[1], marker.end()
+        (kind,), offset = marker[1], marker.end()
         if kind == _SCAN and size:
             return size
         if kind in _SIZES:
-            height, width = struct.unpack_from(">HH", content, place + 3)
+            height, width = struct.unpack_from(">HH", content, offset + 3)
             size = width, height
         if kind not in _BARE:
-            place += struct.unpack_from(">H", content, place)[0]
+            offset += struct.unpack_from(">H", content, offset)[0]
     raise UnreadablePicture(f"a JPEG may have {MAX_SEGMENTS} segments, this one has more")
 
 

@@ -12,8 +12,7 @@ from PIL import Image
 from model.preprocess import Prepared
 from service.errors import Problem, TooLarge, UnreadablePicture
 from service.pictures.header import check_size, read_header
-from service.pictures.spec import ImageSpec, decode_and_fit, is_quick
-from service.pictures.upload import Upload
+from service.pictures.spec import ImageSpec, Upload, decode_and_fit, is_quick
 from service.pool.pool import Crashed, Pool, Template
 
 _LARGE = 1_000_000
@@ -42,11 +41,11 @@ class Preparation:
         self._largest = max(max_pixels, _LARGE)
         self._processes = processes
         memory_bytes = _MEMORY_BYTES + _MEMORY_BYTES_PER_PIXEL * max_pixels
-        self._template = Template("service.pictures.spec", memory_bytes=memory_bytes)
+        self.template = Template("service.pictures.spec", memory_bytes=memory_bytes)
         large, limit = max(1, processes // 2), _MOST_WAITING * self._largest
-        self._large = Pool(self._template, processes=large, limit=limit)
+        self.large = Pool(self.template, processes=large, limit=limit)
         small, limit = max(1, processes - large), _MOST_WAITING * _LARGE
-        self._small = Pool(self._template, processes=small, limit=limit)
+        self.small = Pool(self.template, processes=small, limit=limit)
 
     def start(self) -> None:
         """Start the process that forks the others, and load Pillow's formats, before files come.
@@ -54,7 +53,7 @@ class Preparation:
         Later a worker may have no descriptor left for either.
         """
         Image.preinit()
-        self._template.start()
+        self.template.start()
 
     def check(self, uploads: Sequence[Upload], spec: ImageSpec) -> list[Upload]:
         """The uploads, with the problem in place of each that its header already rules out."""
@@ -81,7 +80,7 @@ class Preparation:
         if weights == [0]:
             return [await self._prepare(uploads[0], spec, 0)]
         most = _MOST_TOGETHER * self._largest
-        if sum(one for one in weights if isinstance(one, int) and one > _LARGE) > most:
+        if sum(weight for weight in weights if isinstance(weight, int) and weight > _LARGE) > most:
             raise TooLarge(f"the large pictures of a request may have {most:,} pixels together")
         turns = asyncio.Semaphore(self._processes)
 
@@ -91,11 +90,15 @@ class Preparation:
                     await asyncio.sleep(0)  # others are served between quick ones
                 return await self._prepare(upload, spec, weight)
 
-        with ExitStack() as places:
-            for pool in (self._small, self._large):
-                costs = [one for one in weights if isinstance(one, int) and self._pool(one) is pool]
+        with ExitStack() as reservations:
+            for pool in (self.small, self.large):
+                costs = [
+                    weight
+                    for weight in weights
+                    if isinstance(weight, int) and self._pool(weight) is pool
+                ]
                 if costs:
-                    places.enter_context(pool.place(costs, deadline))
+                    reservations.enter_context(pool.reserve(costs, deadline))
             pairs = zip(uploads, weights, strict=True)
             tasks = [asyncio.ensure_future(prepare_in_turn(*pair)) for pair in pairs]
             try:
@@ -106,17 +109,17 @@ class Preparation:
 
     def close(self) -> None:
         """End the processes."""
-        self._small.close()
-        self._large.close()
+        self.small.close()
+        self.large.close()
 
     def _pool(self, weight: int) -> Pool | None:
-        """Where a file of this weight is decoded; None: here."""
+        """The pool that decodes a file of this weight; None: the event loop does."""
         if not weight:
             return None
-        return self._large if weight > _LARGE else self._small
+        return self.large if weight > _LARGE else self.small
 
     def _weigh(self, upload: Upload, spec: ImageSpec) -> int | Problem:
-        """What a file costs, in pixels, by its header and its length; zero if it is quick."""
+        """The cost of a file in pixels, from its header and length; zero if it is quick."""
         if isinstance(upload, Problem):
             return upload
         if is_quick(upload, spec):

@@ -1,26 +1,32 @@
-"""Images for the network, from files."""
+"""Uploaded files to images for the network, and images to PNG files."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
-from model.preprocess import Fit, Polarity, Prepared, PreprocessError, prepare
-from model.preprocess.picture import Rule
+from model.bundle import PreprocessRule
+from model.canvas import enlarge, png
+from model.preprocess import Fit, Floats, Polarity, Prepared, PreprocessError, prepare
 from service.errors import InvalidParameter, Problem, release
 from service.pictures.decode import decode
 from service.pictures.header import is_plain_png
 
+SAMPLES = Path(__file__).parent.parent / "samples"
+"""One real digit of each class, 28x28 greyscale PNG; folders of other data sets' pictures."""
+Upload = bytes | Problem
+"""The bytes of an image file, or why this one of several could not be taken."""
 _FEW_BYTES = 4096
 
 
 class ImageSpec(NamedTuple):
-    """What images files are made into, and how; see `model.preprocess.prepare`."""
+    """The image that a file is made into, and how; see `model.preprocess.prepare`."""
 
     shape: tuple[int, int, int]
     """(C, H, W)."""
-    rule: Rule
+    rule: PreprocessRule
     fit: Fit = "auto"
     polarity: Polarity = "auto"
     any_size: bool = False
@@ -53,3 +59,8 @@ def is_quick(content: bytes, spec: ImageSpec) -> bool:
         return False
     width, height = struct.unpack_from(">II", content, 16)
     return bool((height, width) == spec.shape[1:])
+
+
+def encode_png(image: Floats, *, scale: int = 1) -> bytes:
+    """An image (C, H, W) in [0, 1] as a PNG, each pixel enlarged to `scale` squared."""
+    return png(enlarge(image, scale))

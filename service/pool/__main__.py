@@ -32,7 +32,7 @@ _OUT_OF_MEMORY = Path("/proc/self/oom_score_adj")
 
 
 def main() -> None:
-    """Fork and kill as the pool says, and end with it."""
+    """Fork and kill processes at the pool's request, and end with it."""
     for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sent, signal.SIG_IGN)  # they are the service's to answer: it may be draining
     _, own, memory_bytes, *modules = sys.argv
@@ -74,7 +74,7 @@ def _kill(pid: int) -> int:
 
 
 def _work(connection: socket.socket, memory_bytes: int) -> None:
-    """Say that this process runs, and do tasks one after the other.
+    """Report that this process runs, and do tasks one after the other.
 
     It ends when the pool closes its connection.
     """

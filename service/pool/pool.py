@@ -150,13 +150,13 @@ class Pool:
 
     def __init__(self, template: Template, *, processes: int, limit: int) -> None:
         self.admission = Admission(limit)
-        self._template = template
+        self.template = template
         self._turns = asyncio.Semaphore(processes)
-        self._idle: list[Child] = []
+        self.idle: list[Child] = []
 
     @contextmanager
-    def place(self, costs: Sequence[int], deadline: float) -> Iterator[None]:
-        """A place for a job of several tasks, of which one waits or runs at a time.
+    def reserve(self, costs: Sequence[int], deadline: float) -> Iterator[None]:
+        """Admit a job of several tasks, of which one waits or runs at a time.
 
         Raises:
             QueueFull: see `Admission.admit`.
@@ -165,7 +165,7 @@ class Pool:
         self.admission.admit(job)
         try:
             yield
-            self.admission.note(job, sum(costs))
+            self.admission.record_completed(job, sum(costs))
         finally:
             self.admission.release(job)
 
@@ -188,18 +188,18 @@ class Pool:
             except ConnectionError as lost:
                 raise await self._explain(child) from lost
             except BaseException:
-                self._template.kill(child)
+                self.template.kill(child)
                 raise
-            self._idle.append(child)
+            self.idle.append(child)
         if error:
             raise error
         return result  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """End the processes, also those of other pools of this template."""
-        self._template.close()
-        while self._idle:
-            self._idle.pop().connection.close()
+        self.template.close()
+        while self.idle:
+            self.idle.pop().connection.close()
 
     async def _explain(self, child: Child) -> Exception:
         """Why a process ended before it had a result.
@@ -207,10 +207,10 @@ class Pool:
         No task sends SIGKILL: a machine without memory does.
         """
         if not child.is_ready:
-            self._template.kill(child)
+            self.template.kill(child)
             return Closed(_NO_PROCESS)
         try:
-            status = await self._template.end(child)
+            status = await self.template.end(child)
         except OSError:  # or no descriptor is left to ask
             return Closed("the processes that decode and draw were lost")
         if status == -signal.SIGKILL:
@@ -219,13 +219,13 @@ class Pool:
 
     def _take(self) -> Child:
         """A process that waits for a task, or a new one."""
-        while self._idle:
-            child = self._idle.pop()
-            if child.parent == self._template.pid and child.runs():
+        while self.idle:
+            child = self.idle.pop()
+            if child.parent == self.template.pid and child.runs():
                 return child
-            self._template.kill(child)
+            self.template.kill(child)
         try:
-            return self._template.fork()
+            return self.template.fork()
         except OSError as error:  # no descriptors or no memory, whatever the task
             raise Closed(_NO_PROCESS) from error
 

@@ -1,4 +1,4 @@
-"""What the supervisor needs of the settings, read by a process that ends.
+"""The settings that the supervisor needs, read by a short-lived process.
 
 Settings need pydantic and onnxruntime: 45 MB that the supervisor does without.
 """
@@ -46,7 +46,7 @@ class Options(NamedTuple):
 
 
 def _write(writing: int) -> None:
-    """Read the settings, say what is wrong with them, and end this process."""
+    """Read the settings, report what is wrong with them, and end this process."""
     for sig in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sig, signal.SIG_DFL)
     from service.settings import Settings, SettingsError  # noqa: PLC0415  not in the supervisor

@@ -38,7 +38,7 @@ class Server(uvicorn.Server):
     Args:
         app: what it serves.
         settings: of this process.
-        tell: tells the supervisor why this process ends.
+        send_status: tells the supervisor why this process ends.
         others_answer: whether other workers can answer.
     """
 
@@ -46,7 +46,7 @@ class Server(uvicorn.Server):
         self,
         app: FastAPI,
         settings: Settings,
-        tell: Callable[[str], None],
+        send_status: Callable[[str], None],
         others_answer: Callable[[], bool],
     ) -> None:
         config = uvicorn.Config(
@@ -61,7 +61,7 @@ class Server(uvicorn.Server):
             timeout_keep_alive=KEEP_ALIVE_S,
         )
         super().__init__(config)
-        self._settings, self._tell = settings, tell
+        self._settings, self._send_status = settings, send_status
         self._others_answer, self._accepts = others_answer, False
         self._app, self._health = app, app.state.health
         self._listeners: list[socket.socket] = []
@@ -80,7 +80,7 @@ class Server(uvicorn.Server):
         await super().serve(sockets)
         failure = self._health.failure
         if failure:
-            self._tell(failure)
+            self._send_status(failure)
         if self._is_orphan:  # nobody else removes what the supervisor has left
             shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
         logging.shutdown()
@@ -98,7 +98,7 @@ class Server(uvicorn.Server):
             asyncio.get_running_loop(),
             self._health,
             heartbeat_timeout_s=self._settings.heartbeat_timeout_s,
-            tell=self._tell,
+            send_status=self._send_status,
             leave=self._leave,
         ).start()
         await super().startup(sockets=[])
@@ -132,7 +132,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _listen(self) -> None:
-        """Begin or cease to accept connections."""
+        """Start or stop accepting connections."""
         accepts = self.is_ready or not self._others_answer()
         if accepts != self._accepts:
             self._accepts = accepts
@@ -143,7 +143,7 @@ class Server(uvicorn.Server):
                     asyncio.get_running_loop().remove_reader(listener)
 
     def _accept(self, listener: socket.socket) -> bool:
-        """Accept a connection; whether one waited."""
+        """Accept a connection, and return whether there was one."""
         loop = asyncio.get_running_loop()
         try:
             connection, _ = listener.accept()

@@ -89,7 +89,7 @@ class Snapshots:
         return digest
 
     def use(self, digest: str) -> None:
-        """Have all workers serve a copy, and remove all but this and the one before."""
+        """Make a copy current, for all workers to serve; keep it and the one before."""
         kept = {digest, self.current}
         replace_text(self._current, digest)
         for path in self._snapshots.iterdir():

@@ -1,4 +1,4 @@
-"""What the processes of one service tell each other, in files of a folder of its own."""
+"""What the processes of one service share, as files in a folder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Status:
         self._workers = workers
 
     def report(self, slot: int, digest: str) -> None:
-        """Say that this worker answers with some bundles."""
+        """Record which bundles this worker serves."""
         replace_text(self.folder / f"serving-{slot}", f"{os.getpid()} {digest}")
 
     def clear(self, slot: int) -> None:
@@ -60,7 +60,7 @@ class Status:
         return workers
 
     def count_ends(self, restarted: int, killed: int) -> None:
-        """Say how many workers were started in place of another, and how many of these hung."""
+        """Record how many workers were replaced, and how many of those hung."""
         replace_text(self.folder / "ends", f"{restarted} {killed}")
 
     @property

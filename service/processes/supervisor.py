@@ -76,8 +76,8 @@ class Process(multiprocess.Process):
         self.child_conn.recv()
         self.child_conn.send(self.server.is_ready)
 
-    def tick(self) -> None:
-        """Read what the worker says, and ask it again."""
+    def poll(self) -> None:
+        """Read the worker's messages, and send it a ping."""
         self.silent_s += _TICK_S
         self.ready_s += _TICK_S * self.can_answer
         self.read()
@@ -86,7 +86,7 @@ class Process(multiprocess.Process):
             self.was_asked = True
 
     def read(self) -> None:
-        """Read what the worker says."""
+        """Read the worker's messages."""
         while self.parent_conn.poll():
             message = self.parent_conn.recv()
             if isinstance(message, str):
@@ -161,7 +161,7 @@ class Supervisor(multiprocess.Multiprocess):
     def _watch(self, slot: int) -> None:
         process = self.processes[slot]
         if process.ended_at is None:
-            process.tick()
+            process.poll()
             if process.process.is_alive():
                 self._check(process)
                 return
@@ -185,7 +185,7 @@ class Supervisor(multiprocess.Multiprocess):
             self._killed += 1
 
     def _bury(self, process: Process) -> None:
-        """Note the end of a worker, and decide whether the service has failed."""
+        """Record the end of a worker, and decide whether the service has failed."""
         process.join()
         process.read()
         if process.was_ready:
@@ -197,8 +197,10 @@ class Supervisor(multiprocess.Multiprocess):
         self._killed += process.exitcode == HUNG
         reason = process.reason or f"it ended with code {process.exitcode}"
         log.error("worker %s: %s; another starts in %g s", process.pid, reason, _wait_s(process))
-        hopeless = [one for one in self.processes if one.refused or one.failures >= _STARTS]
-        if self._unready_s is None and len(hopeless) == len(self.processes):
+        failed = [
+            process for process in self.processes if process.refused or process.failures >= _STARTS
+        ]
+        if self._unready_s is None and len(failed) == len(self.processes):
             self._fail(reason)
 
     def _fail(self, reason: str) -> None:
@@ -243,7 +245,7 @@ class Supervisor(multiprocess.Multiprocess):
                 process.process.terminate()
 
     def join_all(self) -> None:
-        """Wait for the drain within its limits; a second signal ends it at once, and well."""
+        """Wait for the drain within its limits; a second signal ends it at once, with code 0."""
         options, waited_s = self._options, 0.0
         limit_s = options.drain_grace_s + options.drain_timeout_s + _MARGIN_S
         while any(process.process.is_alive() for process in self.processes):
@@ -270,10 +272,10 @@ def _listen(host: str, port: int) -> list[socket.socket]:
         OSError: the port is taken.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return [
             socket.create_server(address[:2], family=family, backlog=2048)
-            for family, _, _, _, address in found
+            for family, _, _, _, address in addresses
         ]
     except OSError as error:
         raise OSError(f"cannot listen on {host}:{port}: {error}") from error

@@ -18,7 +18,7 @@ from service.api.models import summarise
 from service.app import create_app, open_here
 from service.health import Health
 from service.http.keys import Access
-from service.inference.bundles import NothingToServe, ReloadRefused, settle_memory
+from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Backend, Engine
 from service.processes.server import Server
 from service.processes.snapshots import LockHeld, Snapshots
@@ -34,23 +34,23 @@ _REPORTS_POLL_S = 0.05
 """How often a reload looks whether all workers serve the new bundles."""
 
 
-def create_server(workers: int, slot: int, tell: Callable[[str | bool], None]) -> Server:
+def create_server(workers: int, slot: int, send_status: Callable[[str | bool], None]) -> Server:
     """The server of one worker.
 
     Args:
         workers: how many there are.
         slot: which of them this is.
-        tell: tells the supervisor that this process is ready, or why it ends.
+        send_status: tells the supervisor that this process is ready, or why it ends.
     """
     write_as(slot)
     try:
         settings = Settings.from_environment().model_copy(update={"workers": workers})
         logs.configure(settings.log_format, access_log=settings.access_log)
-        worker = Worker(settings, slot, Path(os.environ[FOLDER]), lambda: tell(True))
+        worker = Worker(settings, slot, Path(os.environ[FOLDER]), lambda: send_status(True))
     except SettingsError as error:
-        tell(str(error))
+        send_status(str(error))
         sys.exit(1)
-    return Server(worker.app, settings, tell, worker.others_answer)
+    return Server(worker.app, settings, send_status, worker.others_answer)
 
 
 class Worker:
@@ -136,7 +136,7 @@ class Worker:
                     return
 
     async def _reload(self, *, requested: bool = False) -> dict[str, Any]:
-        """Have all workers serve the bundles on disk, once they are loaded here; what they are.
+        """Load the bundles on disk, have all workers serve them, and return their summary.
 
         Args:
             requested: by a signal to the supervisor; one worker takes the request.
@@ -192,4 +192,4 @@ class Worker:
         """End an engine; its sessions are in cycles, which were frozen when they were loaded."""
         backend.close(0)
         gc.unfreeze()
-        self._loop.call_later(_POLL_S, settle_memory)
+        self._loop.call_later(_POLL_S, trim_memory)

@@ -1,4 +1,4 @@
-"""What Prometheus reads at `/metrics`. Every metric is described in docs/reference/metrics.md."""
+"""The metrics at `/metrics`. Every one is described in docs/reference/metrics.md."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Metrics:
         # Opens the last files now: an inference must not fail because no descriptor is left.
         self._refusals("busy"), self._stages("compute")
 
-    def note_engine(self, engine: Engine) -> None:
-        """Say what is loaded now."""
+    def record_engine(self, engine: Engine) -> None:
+        """Record which bundles are loaded."""
         if self._provider:
             self._provider.set(0)
         self._provider = self._providers(engine.provider, ",".join(sorted(engine.manifests)))
@@ -93,7 +93,7 @@ class Metrics:
         self._in_flight.dec()
         self._waiting.set(self._waiting_rows())
 
-    def note_request(
+    def record_request(
         self, method: str, route: str, status: int, seconds: Mapping[str, float]
     ) -> None:
         """Count a request.
@@ -111,11 +111,11 @@ class Metrics:
             if stage != "total":
                 self._stages(stage).observe(spent)
 
-    def note_rejection(self, reason: str) -> None:
-        """Count a request that was not taken or not answered in time."""
+    def record_rejection(self, reason: str) -> None:
+        """Count a request that was refused or not answered in time."""
         self._refusals(reason).inc()
 
-    def note_batch(self, report: BatchReport) -> None:
+    def record_batch(self, report: BatchReport) -> None:
         """Count an inference. Called on the inference thread."""
         model, graph = report.key
         self._batch_rows(model, graph).observe(report.rows)
@@ -185,10 +185,10 @@ class _Processes(Collector):
         pids = [worker.pid for worker in self._status.serving] if self._status else [os.getpid()]
         families: dict[str, Metric] = {}
         for pid in map(str, pids):
-            for one in ProcessCollector(pid=partial(str, pid), registry=None).collect():
+            for metric in ProcessCollector(pid=partial(str, pid), registry=None).collect():
                 family = families.setdefault(
-                    one.name, Metric(one.name, one.documentation, one.type)
+                    metric.name, Metric(metric.name, metric.documentation, metric.type)
                 )
-                for sample in one.samples:
+                for sample in metric.samples:
                     family.add_sample(sample.name, {"pid": pid}, sample.value)
         yield from families.values()

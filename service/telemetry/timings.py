@@ -19,7 +19,7 @@ def collect() -> dict[str, float]:
     return seconds
 
 
-def note(stage: str, seconds: float, *, ended_s_ago: float = 0) -> None:
+def record(stage: str, seconds: float, *, ended_s_ago: float = 0) -> None:
     """Add to a stage of the request that this task works for, if any, and to its trace."""
     collected = _current.get()
     if collected is not None:

@@ -115,12 +115,12 @@ def _answer(
     *,
     poses: bool,
 ) -> ClassifyAnswer:
-    judged = iter(novelty)
+    novelties = iter(novelty)
     predictions = [
-        FailedPrediction(problem=ProblemDetails(**one.to_dict()))
-        if isinstance(one, Problem)
-        else _predict(manifest, one, next(judged), poses=poses)
-        for one in encoded
+        FailedPrediction(problem=ProblemDetails(**entry.to_dict()))
+        if isinstance(entry, Problem)
+        else _predict(manifest, entry, next(novelties), poses=poses)
+        for entry in encoded
     ]
     return ClassifyAnswer(**answer_fields(manifest, predictions=predictions))
 
@@ -145,13 +145,13 @@ async def _judge(
     request: Request, manifest: Manifest, encoded: list[Encoded | Problem]
 ) -> list[Novelty]:
     """The novelty of each image that could be read."""
-    images = [one for one in encoded if isinstance(one, Encoded)]
+    images = [entry for entry in encoded if isinstance(entry, Encoded)]
     if not images:
         return []
     prepared, presence, poses = zip(*images, strict=True)
     encoding = Encoding(np.stack(presence), np.stack(poses))
-    return await request.pipeline.judge(
-        manifest, np.stack([one.image for one in prepared]), encoding
+    return await request.pipeline.score_novelty(
+        manifest, np.stack([picture.image for picture in prepared]), encoding
     )
 
 

@@ -97,7 +97,7 @@ async def morph(request: Request, query: MorphQuery) -> SlowJsonOrPng[MorphAnswe
         raise InvalidParameter("send two images of one class", parameter=FILE_FIELD)
     request.pipeline.admit(2 + 2 * query.steps + RESPONSE_COST_ROWS)
     read = await request.pipeline.read(uploads, manifest, query.spec(manifest))
-    first, second = (unwrap(one) for one in read)
+    first, second = (unwrap(result) for result in read)
     label = _shared_label(manifest, first, second, query.target)
     start, end = first.capsule(label), second.capsule(label)
     poses = interpolate(start.pose, end.pose, query.steps)
@@ -129,7 +129,7 @@ def _shared_label(manifest: Manifest, first: Encoded, second: Encoded, target: i
     """
     if target is not None:
         return target
-    labels = [one.capsule().label for one in (first, second)]
+    labels = [image.capsule().label for image in (first, second)]
     if labels[0] != labels[1]:
         names = " and ".join(repr(manifest.class_names[label]) for label in labels)
         raise InvalidParameter(

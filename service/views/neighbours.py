@@ -91,22 +91,22 @@ async def neighbours(request: Request, query: NeighboursQuery) -> SlowJsonOrPng[
     them: the network does not compare images. Prototypes are medoids of the class's poses.
     """
     manifest = request.pipeline.manifest(query.model, needs="neighbours")
-    said = manifest.neighbours
-    assert said
-    assert said.gallery
+    described = manifest.neighbours
+    assert described
+    assert described.gallery
     further = query.count + PROTOTYPES + RESPONSE_COST_ROWS
     capsule = await query.read_capsule(request, manifest, further=further)
-    of_class = said.gallery.of_class(capsule.label)
+    of_class = described.gallery.of_class(capsule.label)
     if not len(of_class):
         name = manifest.class_names[capsule.label]
         raise NotOffered(f"{manifest.name!r} has no training images of {name!r}")
-    found = await asyncio.to_thread(_find, said.gallery, capsule, query.count)
+    found = await asyncio.to_thread(_find, described.gallery, capsule, query.count)
     rows = of_class[np.concatenate((found.nearest.rows, found.prototypes.rows))]
-    if said.gallery.sheet.size:
+    if described.gallery.sheet.size:
         shape = manifest.image_shape
-        images = scale(await asyncio.to_thread(said.gallery.thumbnails, rows, shape))
+        images = scale(await asyncio.to_thread(described.gallery.thumbnails, rows, shape))
     else:
-        poses = said.gallery.poses[rows].astype(np.float32)
+        poses = described.gallery.poses[rows].astype(np.float32)
         images = await request.pipeline.decode(manifest, poses, capsule.label)
     count = len(found.nearest.rows)
     near = zip(found.nearest.distances, images[:count], strict=True)
@@ -114,10 +114,10 @@ async def neighbours(request: Request, query: NeighboursQuery) -> SlowJsonOrPng[
     fields = answer_fields(
         manifest,
         capsule,
-        images=said.images,
-        licence=said.licence,
-        source=said.source,
-        drawn=not said.gallery.sheet.size,
+        images=described.images,
+        licence=described.licence,
+        source=described.source,
+        drawn=not described.gallery.sheet.size,
         typical_distance=found.typical,
         neighbours=[{"distance": distance, "image": image} for distance, image in near],
         prototypes=[

@@ -73,13 +73,13 @@ async def rivals(request: Request, query: RivalsQuery) -> SlowJsonOrPng[RivalsAn
     order = rank_rivals(encoded.presence[labels], errors)
     classes = [
         Rival(
-            label=labels[place],
-            class_name=manifest.class_names[labels[place]],
-            length=encoded.presence[labels[place]],
-            error=errors[place],
-            reconstruction=decoded[place],
+            label=labels[row],
+            class_name=manifest.class_names[labels[row]],
+            length=encoded.presence[labels[row]],
+            error=errors[row],
+            reconstruction=decoded[row],
         )
-        for place in order
+        for row in order
     ]
     best = int(labels[errors.argmin()])
     fields = answer_fields(manifest, capsule, input=seen, classes=classes, best_drawn=best)
@@ -90,8 +90,8 @@ async def rivals(request: Request, query: RivalsQuery) -> SlowJsonOrPng[RivalsAn
 def draw_rivals(manifest: Manifest, image: Floats, decoded: Floats, classes: list[Rival]) -> bytes:
     """The image (C, H, W), and what each class drew (N, C, H, W), as a PNG."""
     titles = [
-        f"{one.class_name}: {manifest.presence} {one.length:.2f}\nmisses {one.error:.2f}"
-        for one in classes
+        f"{rival.class_name}: {manifest.presence} {rival.length:.2f}\nmisses {rival.error:.2f}"
+        for rival in classes
     ]
     shown = list(zip(["the image\n", *titles], [image, *decoded], strict=True))
     columns = min(_IN_A_ROW, len(shown))

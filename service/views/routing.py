@@ -130,7 +130,7 @@ class _Routed(NamedTuple):
 
     capsule: Capsule
     """After the last iteration."""
-    trace: Trace
+    trace: Trace[Floats]
     """Of this image alone: no leading axis."""
     agreement: Agreement
     votes: Projection
@@ -160,7 +160,9 @@ async def routing(request: Request, query: RoutingQuery) -> SlowJsonOrPng[Routin
     return SlowJsonOrPng(answer, manifest, draw, large=True)
 
 
-def _find(manifest: Manifest, prepared: Prepared, trace: Trace, target: int | None) -> _Routed:
+def _find(
+    manifest: Manifest, prepared: Prepared, trace: Trace[Floats], target: int | None
+) -> _Routed:
     classes, activated = trace.classes, manifest.presence == "activation"
     capsule = Encoded(prepared, classes.presence[-1], classes.poses[-1]).capsule(target)
     agreement = trace_agreement(

@@ -85,7 +85,7 @@ async def routing_off(request: Request, query: RoutingOffQuery) -> SlowJsonOrPng
     return SlowJsonOrPng(partial(RoutingOffAnswer, **fields), manifest, draw, large=True)
 
 
-def _find_variants(manifest: Manifest, trace: ClassTrace) -> list[RoutingVariant]:
+def _find_variants(manifest: Manifest, trace: ClassTrace[Floats]) -> list[RoutingVariant]:
     """Of the trace of one image, which has no leading axis.
 
     Raises:
@@ -93,11 +93,11 @@ def _find_variants(manifest: Manifest, trace: ClassTrace) -> list[RoutingVariant
     """
     batch = ClassTrace(*(field[None] for field in trace))
     try:
-        found = switch_off(batch, activated=manifest.presence == "activation")
+        variants = switch_off(batch, activated=manifest.presence == "activation")
     except ValueError as error:
         raise NotOffered(f"{manifest.name!r}: {error}") from error
     count = 1 if manifest.mask_threshold is None else 2
-    labels = {name: answers(presence, count)[0].tolist() for name, presence in found.items()}
+    labels = {name: answers(presence, count)[0].tolist() for name, presence in variants.items()}
     return [
         RoutingVariant(
             name=name,
@@ -107,7 +107,7 @@ def _find_variants(manifest: Manifest, trace: ClassTrace) -> list[RoutingVariant
             lengths=presence[0],
             changed=labels[name] != labels["routed"],
         )
-        for name, presence in found.items()
+        for name, presence in variants.items()
     ]
 
 
@@ -123,10 +123,10 @@ def draw_routing_off(manifest: Manifest, image: Floats, variants: list[RoutingVa
         left, right = figure.subplots(1, 2, width_ratios=(1, 4))
         left.imshow(enlarge(image, 1).convert("RGB"), interpolation="nearest")
         left.set(xticks=[], yticks=[])
-        for place, variant in enumerate(variants):
-            at = np.arange(len(shown)) + (place - (len(variants) - 1) / 2) * width
+        for column, variant in enumerate(variants):
+            at = np.arange(len(shown)) + (column - (len(variants) - 1) / 2) * width
             text = f"{variant.title}: {', '.join(variant.class_names)}"
-            lengths = presence[place, shown]
+            lengths = presence[column, shown]
             right.bar(at, lengths, width, color=_COLOURS[variant.name], label=text)
         turn = 0 if max(map(len, names)) < _SHORT else 30
         right.set_xticks(np.arange(len(shown)), names, rotation=turn)

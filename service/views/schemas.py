@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from model.bundle import Manifest
 from model.bundle.dimensions import DimensionName
 from model.preprocess import Fit, Floats, Polarity
-from model.preprocess.polarity import FoundPolarity
+from model.preprocess.prepared import FoundPolarity
 from service.errors import unwrap
 from service.http.route import Query, Request
 from service.http.uploads import read_picture

@@ -86,10 +86,10 @@ async def segment_image(request: Request, query: SegmentQuery) -> JsonOrPng[Segm
             "class_name": manifest.class_names[label],
             "length": encoded.presence[label],
             "mask": mask[None].astype(np.float32),
-            "reconstruction": one[None],
+            "reconstruction": reconstruction[None],
             "ink_share": share,
         }
-        for label, mask, one, share in zip(*segmentation[:4], strict=True)
+        for label, mask, reconstruction, share in zip(*segmentation[:4], strict=True)
     ]
     fit, ink = encoded.prepared, segmentation.explained_ink
     answer = partial(
@@ -102,7 +102,9 @@ async def segment_image(request: Request, query: SegmentQuery) -> JsonOrPng[Segm
 def _manifest(pipeline: Pipeline, model: str | None) -> tuple[Manifest, float]:
     """The bundle for overlapping digits that was asked for or the first by name; its threshold."""
     suited = sorted(
-        name for name, one in pipeline.engine.manifests.items() if one.mask_threshold is not None
+        name
+        for name, manifest in pipeline.engine.manifests.items()
+        if manifest.mask_threshold is not None
     )
     if not (model or suited):
         raise UnknownModel("no model for overlapping digits is loaded", parameter="model")

@@ -23,10 +23,10 @@ DASHBOARD = MONITORING / "grafana" / "dashboards" / "capsnet.json"
 def exposed() -> set[str]:
     """Names of all series that the service exposes once it has answered something."""
     metrics = Metrics()
-    metrics.note_engine(SimpleNamespace(provider="CPU", manifests=["mnist"]))  # type: ignore[arg-type]
-    metrics.note_request("POST", "/classify", 200, {"queue": 0.1, "total": 0.1})
-    metrics.note_rejection("busy")
-    metrics.note_batch(BatchReport(("mnist", "encode"), 1, 0.1))
+    metrics.record_engine(SimpleNamespace(provider="CPU", manifests=["mnist"]))  # type: ignore[arg-type]
+    metrics.record_request("POST", "/classify", 200, {"queue": 0.1, "total": 0.1})
+    metrics.record_rejection("busy")
+    metrics.record_batch(BatchReport(("mnist", "encode"), 1, 0.1))
     families = text_string_to_metric_families(metrics.render().decode())
     return {sample.name for family in families for sample in family.samples}
 

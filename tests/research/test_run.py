@@ -11,6 +11,7 @@ import torch
 from research.run import (
     Result,
     Sets,
+    choose,
     load_sets,
     make_plan,
     make_test_sets,
@@ -20,10 +21,10 @@ from research.run import (
     write_results,
 )
 from research.tables import SIDE_BY_SIDE, Row
+from research.transforms import TRANSFORMS, transform
 from training.answers import error_percent
 from training.data.datasets import DATASETS, Dataset, Examples
 from training.data.pairs import PairSet, validation_pairs
-from training.data.transforms import TRANSFORMS, transform
 from training.provenance import TEST_READS
 from training.state import TrainingError
 from training.trainer import Trainer
@@ -166,3 +167,37 @@ def test_a_file_of_something_else_is_refused(content: str, tmp_path: Path) -> No
 def test_results_that_differ_are_kept_apart(results: list[Result], change: dict[str, str]) -> None:
     """By row, seed, budget and split."""
     assert results[0].key != replace(results[0], **change).key  # type: ignore[arg-type]
+
+
+def digits_of(counts: dict[int, int]) -> Examples:
+    """So many images of each label; the first pixel is the image's number."""
+    labels = np.repeat(list(counts), list(counts.values()))
+    images = np.zeros((len(labels), 1, 2, 2), np.uint8)
+    images[:, 0, 0, 0] = np.arange(len(labels))
+    return Examples(images, labels)
+
+
+def test_chosen_examples_are_as_many_of_each_class() -> None:
+    """However many there are to choose from, and none is taken twice."""
+    chosen = choose(digits_of({0: 50, 1: 20, 2: 30}), 30, seed=1)
+    assert [10, 10, 10] == np.bincount(chosen.labels).tolist()
+    assert 30 == len(set(chosen.images[:, 0, 0, 0].tolist()))
+
+
+def test_the_seed_chooses() -> None:
+    """The same ones for the same seed, others for another; fewer are among more."""
+    digits = digits_of({0: 50, 1: 50})
+    first, again, other, more = (
+        set(choose(digits, count, seed=seed).images[:, 0, 0, 0].tolist())
+        for seed, count in ((1, 20), (1, 20), (2, 20), (1, 40))
+    )
+    assert first == again
+    assert first != other
+    assert first < more
+
+
+@pytest.mark.parametrize("count", [0, 7, 42])
+def test_classes_share_equally_or_not_at_all(count: int) -> None:
+    """An odd count, none, or more than the rarest class has is refused."""
+    with pytest.raises(ValueError, match="equally"):
+        choose(digits_of({0: 50, 1: 20}), count, seed=1)

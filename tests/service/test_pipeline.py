@@ -74,7 +74,7 @@ def test_a_drawing_that_would_be_late_is_refused_at_once(inspect: Open) -> None:
     drawing = Admission(8, clock=clock)
     drawing.admit(first := Job(now))
     clock.now = now
-    drawing.note(first, 1)  # a hundred seconds for each
+    drawing.record_completed(first, 1)  # a hundred seconds for each
     drawing.admit(Job(now))
     pipeline = inspect()
     pipeline.drawing = drawing

@@ -129,7 +129,7 @@ def test_parity_refuses_another_routing(
 class Leaning(BaselineCnn):
     """Its answer to an image depends on the images beside it."""
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Presence less the batch's mean."""
         presence, poses = super().forward(images)
         return Encoding((presence - presence.mean(dim=0)).abs(), poses)

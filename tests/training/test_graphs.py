@@ -181,7 +181,7 @@ def bad(kind: type[BaselineCnn]) -> BaselineCnn:
 class Scattering(BaselineCnn):
     """It puts its answer together in a way that CUDA graphs cannot capture."""
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """The most present class alone."""
         presence, poses = super().forward(images)
         places = presence.argmax(dim=1, keepdim=True)
@@ -191,7 +191,7 @@ class Scattering(BaselineCnn):
 class Measuring(BaselineCnn):
     """It computes with the number of images."""
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Zeros for each image are added."""
         presence, poses = super().forward(images)
         return Encoding(presence + torch.zeros(images.shape[0], 10), poses)
@@ -204,7 +204,7 @@ class Hoarding(BaselineCnn):
         super().__init__(config)
         self.register_buffer("table", torch.rand(10, 6000), persistent=False)
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Presence by way of the constant."""
         presence, poses = super().forward(images)
         return Encoding((presence @ self.table).clamp(0, 1)[:, :10], poses)
@@ -240,7 +240,7 @@ class Namesake(Network):
         self.hidden = nn.Linear(28 * 28, 160)
         self.decoder = Decoder(config)
 
-    def forward(self, images: Tensor) -> Encoding:
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
         """One linear layer to class capsules."""
         poses = squash(self.hidden(images.flatten(1)).reshape(-1, 10, 16))
         return Encoding(length(poses), poses)

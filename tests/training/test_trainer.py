@@ -159,20 +159,15 @@ def test_the_schedule_sets_the_rate(make_trainer: MakeTrainer, tiny: Recipe) -> 
     assert expected == [line["learning_rate"] for line in metrics(trainer)]
 
 
-def test_validation_ends_each_epoch(make_trainer: MakeTrainer, bars: Examples) -> None:
-    """With a validation split there is a line with its error after each epoch."""
+@pytest.mark.parametrize(("every", "expected"), [(None, [3, 6]), (4, [4, 6])])
+def test_validation_ends_each_epoch(
+    every: int | None, expected: list[int], make_trainer: MakeTrainer, bars: Examples
+) -> None:
+    """Or comes every so many steps, and after the last one."""
     trainer = make_trainer(validation=bars)
-    trainer.run()
+    trainer.run(validate_every=every)
     steps = [line["step"] for line in metrics(trainer) if "validation_error_percent" in line]
-    assert [3, 6] == steps
-
-
-def test_validation_may_be_more_frequent(make_trainer: MakeTrainer, bars: Examples) -> None:
-    """Every so many steps, and after the last one."""
-    trainer = make_trainer(validation=bars)
-    trainer.run(validate_every=4)
-    steps = [line["step"] for line in metrics(trainer) if "validation_error_percent" in line]
-    assert [4, 6] == steps
+    assert expected == steps
 
 
 def test_validation_changes_nothing(

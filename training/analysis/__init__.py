@@ -1,1 +1,1 @@
-"""What is found out about finished bundles."""
+"""Analysis of finished bundles."""

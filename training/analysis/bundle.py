@@ -1,4 +1,4 @@
-"""What is found out about a finished bundle, and written into its manifest, card and pictures.
+"""Analysis of a finished bundle, written into its manifest, card and figures.
 
 Everything is measured on held-out training images, never on a test split.
 """
@@ -39,7 +39,7 @@ _ROUTED, _BATCH = 256, 8
 
 
 def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
-    """All that the bundle offers: pose dimensions, routing, masks or novelty, and neighbours.
+    """Analyse pose dimensions, routing, masks or novelty, and neighbours, where they apply.
 
     Writes the card.
 
@@ -79,13 +79,13 @@ def analyse_neighbours(
     if not bundle.manifest.class_dim:
         raise BundleError(f"{bundle.path}: the network has no poses to compare")
     learnt = learnt_from(bundle, data_dir, folder=folder)
-    said = choose_images(bundle, learnt, own_images=own_images)
-    assert said.gallery
+    neighbours = choose_images(bundle, learnt, own_images=own_images)
+    assert neighbours.gallery
     with replacing(bundle.path / NEIGHBOURS) as file:
-        said.gallery.save(file)
+        neighbours.gallery.save(file)
     digests = {**bundle.manifest.sha256, NEIGHBOURS: digest(bundle.path / NEIGHBOURS, bundle.path)}
     offers = tuple(dict.fromkeys((*bundle.manifest.offers, "neighbours")))
-    return _record(bundle, neighbours=said, offers=offers, sha256=digests)
+    return _record(bundle, neighbours=neighbours, offers=offers, sha256=digests)
 
 
 def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
@@ -94,7 +94,7 @@ def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
     if bundle.manifest.preprocess != "crop":
         bundle = _record(bundle, pose_dimensions=name_dimensions(runtime, images))
     manifest = bundle.manifest
-    named = Counter(one.label for one in manifest.pose_dimensions if one.sign)
+    named = Counter(dimension.label for dimension in manifest.pose_dimensions if dimension.sign)
     labels = sorted(np.unique(images.labels).tolist(), key=lambda label: -named[label])
     draw_sweeps(runtime, manifest, images, sorted(labels[:_SWEPT]), bundle.path / SWEEP)
     return bundle
@@ -177,7 +177,7 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
 
 
 def _centre(examples: Examples, bundle: Bundle) -> Examples:
-    """Images in the middle of the network's own, perhaps larger, black ones."""
+    """Images, padded with black to the network's size."""
     margins = [
         (room // 2, room - room // 2)
         for room in np.subtract(bundle.manifest.image_shape, examples.images.shape[1:]).tolist()
@@ -186,7 +186,7 @@ def _centre(examples: Examples, bundle: Bundle) -> Examples:
 
 
 def _record(bundle: Bundle, **findings: Any) -> Bundle:
-    """Write findings into the manifest; those in other weights are forgotten."""
+    """Write findings into the manifest; findings about other weights are removed."""
     manifest, version = bundle.manifest, bundle.manifest.version
     if manifest.analysed_version != version:
         offers = tuple(offer for offer in manifest.offers if offer != "neighbours")

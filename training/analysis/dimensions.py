@@ -120,7 +120,7 @@ def name_dimension(naming: Floats, confirming: Floats, *, label: int, dim: int) 
 
 
 def examine(sweeps: Floats) -> Effect:
-    """What a dimension does to digits.
+    """The effect of a dimension on digits.
 
     The change of a picture p is its central difference q = p(0.1) - p(-0.1). A tangent t explains
     (q . t)^2 / (|q|^2 |t|^2) of it. The measures' slopes over the whole sweep are least-squares.
@@ -156,12 +156,12 @@ def decode_sweeps(runtime: Runtime, images: np.ndarray, label: int) -> Floats:
         (N, D, S, H, W).
     """
     batches = (images[start : start + _BATCH] for start in range(0, len(images), _BATCH))
-    poses = np.concatenate([runtime.encode(scale(one)).poses[:, label] for one in batches])
+    poses = np.concatenate([runtime.encode(scale(batch)).poses[:, label] for batch in batches])
     count, dims = poses.shape
     moves = np.eye(dims, dtype=np.float32)[:, None] * DELTAS[:, None]  # (D, S, D)
     moved = (poses[:, None, None] + moves).reshape(count, -1, dims)
     classes = np.full(moved.shape[1], label, np.int64)
-    drawn = np.stack([runtime.decode(one, classes)[:, 0] for one in moved])
+    drawn = np.stack([runtime.decode(poses, classes)[:, 0] for poses in moved])
     return drawn.reshape(count, dims, len(DELTAS), *drawn.shape[-2:])
 
 

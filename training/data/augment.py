@@ -126,7 +126,7 @@ class RowStream(ABC):
         return self.make(self.rows(step))
 
     def rows(self, step: int) -> Tensor:
-        """What decides the batch of this step: a row (R,) for each image."""
+        """The rows (B, R) of the batch of this step, one for each image."""
         count = self._recipe.batch_size
         epoch, offset = divmod(step * count, self._size)
         parts = []
@@ -148,7 +148,7 @@ class RowStream(ABC):
 
 
 class BatchStream(RowStream):
-    """Every example once an epoch, in an order and augmented as only the seed decides.
+    """Every example once an epoch; the seed alone decides order and augmentation.
 
     Images are mirrored, distorted, moved and partly erased, in this order.
     """
@@ -205,7 +205,7 @@ class BatchStream(RowStream):
         return torch.cat(columns, dim=1)
 
     def _alternate(self, order: Tensor, epoch: int) -> Tensor:
-        """Which images are mirrored: those that were not in the epoch before."""
+        """Mirror flags (N, 1): an image is mirrored if it was not in the epoch before."""
         first = torch.randint(0, 2, (len(order),), generator=self._generator(-1))
         return ((first + epoch) % 2)[order, None]
 

@@ -54,7 +54,7 @@ class Examples(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A data set as the rest of the program needs to know it."""
+    """A data set: its classes, image shape and source."""
 
     name: str
     kind: str
@@ -115,25 +115,6 @@ def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
         Examples(examples.images[:cut], examples.labels[:cut]),
         Examples(examples.images[cut:], examples.labels[cut:]),
     )
-
-
-def choose(examples: Examples, count: int, *, seed: int) -> Examples:
-    """So many examples, as many of each class, in the order of the file.
-
-    Random numbers are outputs of numpy's PCG64, which stay the same for good.
-
-    Raises:
-        ValueError: the classes cannot share them equally.
-    """
-    classes = np.unique(examples.labels)
-    each, rest = divmod(count, len(classes))
-    chances = np.random.PCG64(seed).random_raw(len(examples.labels))
-    order = np.argsort(chances, kind="stable")
-    rows = [order[examples.labels[order] == label][:each] for label in classes]
-    chosen = np.sort(np.concatenate(rows))
-    if rest or len(chosen) != count or not each:
-        raise ValueError(f"{len(classes)} classes cannot share {count} examples equally")
-    return Examples(examples.images[chosen], examples.labels[chosen])
 
 
 def digest(*arrays: NDArray[np.integer]) -> str:

@@ -15,7 +15,7 @@ from PIL import Image
 from rich.progress import track
 
 from model.preprocess import crop
-from model.preprocess.orientation import turn_upright
+from model.preprocess.pixels import turn_upright
 from training.data.datasets import Dataset, Examples
 from training.data.source import DatasetError
 
@@ -75,7 +75,9 @@ def load_folder(
         raise DatasetError(f"images have 1 channel or 3, not {channels}")
     classes = _find(folder, least=2 if held_out else 1)
     files = [file for pictures in classes.values() for file in pictures]
-    headers = _each(files, lambda one: (turn_upright(one).size, one.mode), "looking", load=False)
+    headers = _each(
+        files, lambda picture: (turn_upright(picture).size, picture.mode), "looking", load=False
+    )
     sizes = {size for size, _ in headers}
     most_px = FEW_KEPT_PX if len(files) < SMALL_FOLDER else KEPT_PX
     if keep_size and len(sizes) == 1 and max(headers[0][0]) <= most_px:
@@ -125,9 +127,9 @@ def _find(folder: Path, *, least: int) -> dict[str, list[Path]]:
         if path.is_dir() and not path.name.startswith(".")
     }
     if len(classes) < 2:
-        found = f"only one, {next(iter(classes))}" if classes else "none"
+        present = f"only one, {next(iter(classes))}" if classes else "none"
         raise DatasetError(
-            f"{folder} needs a folder for each of at least two classes, and has {found}"
+            f"{folder} needs a folder for each of at least two classes, and has {present}"
         )
     if empty := [name for name, files in classes.items() if not files]:
         raise DatasetError(f"{folder} has no pictures ({', '.join(FORMATS)}) in {_list(empty)}")
@@ -203,7 +205,7 @@ def held_out_mask(files: Sequence[Path], share: float = 0.1, seed: int = 0) -> l
 
 
 def _name(folder: Path) -> str:
-    """As a data set may be called."""
+    """The folder's name as the name of a data set."""
     return "-".join(re.findall(r"[a-z0-9]+", folder.resolve().name.lower())) or "pictures"
 
 

@@ -31,7 +31,7 @@ _BAR = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), Transfe
 
 
 class DatasetError(Exception):
-    """A data set is missing, or is not what it should be."""
+    """A data set is missing, or is not the published one."""
 
 
 class DownloadError(Exception):
@@ -131,7 +131,7 @@ class Source:
 
 
 def _on_disk(directory: Path, file: File) -> Path | None:
-    """Where the file is, compressed or not."""
+    """The path of the file, compressed or not, if it is there."""
     paths = (directory / f"{file.name}.gz", directory / file.name)
     return next((path for path in paths if path.exists()), None)
 

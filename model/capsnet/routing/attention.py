@@ -6,10 +6,10 @@ import math
 
 from torch import Tensor, nn
 
-from model.capsnet.network import ClassTrace
 from model.capsnet.routing.by_agreement import agree, total, weigh
 from model.capsnet.squash import length, squash_exponential
 from model.capsnet.votes import FactoredVotes
+from model.outputs import ClassTrace
 
 
 class Couplings(nn.Module):
@@ -21,56 +21,43 @@ class Couplings(nn.Module):
 
 
 class Routing(nn.Module):
-    """Self-attention routing as a module, so that a hook or a subclass reaches its couplings."""
+    """Self-attention routing. It is a module so that a hook or a subclass reaches its couplings."""
 
     def __init__(self) -> None:
         super().__init__()
         self.couplings = Couplings()
 
     def forward(self, votes: Tensor | FactoredVotes, coupling_bias: Tensor) -> Tensor:
-        """Class capsules (N, K, D): see `route`."""
+        """Class capsules v_k = squash(sum_i (C_ki + B_ki) u_ki), C the softmax of A over k.
+
+        Args:
+            votes: u, (N, K, I, D), or their factors.
+            coupling_bias: B, (K, I): learned, the same for every image. It is added after the
+                softmax, so couplings may be negative and need not sum to one.
+
+        Returns:
+            (N, K, D).
+        """
         return squash_exponential(weigh(votes, self.couplings(attend(votes), coupling_bias)))
 
-    def trace(self, votes: Tensor, coupling_bias: Tensor, input_presence: Tensor) -> ClassTrace:
-        """The one iteration: see `trace`."""
+    def trace(
+        self, votes: Tensor, coupling_bias: Tensor, input_presence: Tensor
+    ) -> ClassTrace[Tensor]:
+        """The same with its one iteration kept; the presence of the inputs (N, I) is passed on."""
         logits = attend(votes)
-        return _trace(logits, self.couplings(logits, coupling_bias), votes, input_presence)
+        couplings = self.couplings(logits, coupling_bias)
+        poses = squash_exponential(weigh(votes, couplings))
+        return ClassTrace(
+            couplings=couplings.unsqueeze(1),
+            logits=logits.unsqueeze(1),
+            presence=length(poses).unsqueeze(1),
+            poses=poses.unsqueeze(1),
+            input_presence=input_presence,
+            votes=votes,
+        )
 
 
 def attend(votes: Tensor | FactoredVotes) -> Tensor:
     """Logits A_ki = u_ki . sum_j u_kj / sqrt(D), (N, K, I), of votes or their factors."""
     sums = total(votes)
     return agree(votes, sums) / math.sqrt(sums.shape[-1])
-
-
-def route(votes: Tensor | FactoredVotes, coupling_bias: Tensor) -> Tensor:
-    """Class capsules v_k = squash(sum_i (C_ki + B_ki) u_ki), where C is the softmax of A over k.
-
-    Args:
-        votes: u, (N, K, I, D), or their factors.
-        coupling_bias: B, (K, I): learned, the same for every image. It is added after the softmax,
-            so couplings may be negative and need not sum to one.
-
-    Returns:
-        (N, K, D).
-    """
-    couplings = attend(votes).softmax(dim=1) + coupling_bias
-    return squash_exponential(weigh(votes, couplings))
-
-
-def trace(votes: Tensor, coupling_bias: Tensor, input_presence: Tensor) -> ClassTrace:
-    """The same as `route`, with its one iteration kept; `input_presence` (N, I) is passed on."""
-    logits = attend(votes)
-    return _trace(logits, logits.softmax(dim=1) + coupling_bias, votes, input_presence)
-
-
-def _trace(logits: Tensor, couplings: Tensor, votes: Tensor, input_presence: Tensor) -> ClassTrace:
-    poses = squash_exponential(weigh(votes, couplings))
-    return ClassTrace(
-        couplings=couplings.unsqueeze(1),
-        logits=logits.unsqueeze(1),
-        presence=length(poses).unsqueeze(1),
-        poses=poses.unsqueeze(1),
-        input_presence=input_presence,
-        votes=votes,
-    )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from model.capsnet.network import ClassTrace
 from model.capsnet.squash import length, squash
 from model.capsnet.votes import FactoredVotes
-
-Couple = Callable[[Tensor], Tensor]
-"""Logits (N, K, I) to couplings (N, K, I)."""
+from model.outputs import ClassTrace
 
 
 class Routing(nn.Module):
-    """Routing by agreement as a module, so that a hook or a subclass reaches its couplings.
+    """Routing by agreement. It is a module so that a hook or a subclass reaches its couplings.
+
+    Gradients flow through all iterations.
 
     Args:
         iterations: R, at least one; may be changed later.
@@ -31,14 +30,32 @@ class Routing(nn.Module):
         1 / K."""
 
     def forward(self, votes: Tensor | FactoredVotes, bias: Tensor | None = None) -> Tensor:
-        """Class capsules (N, K, D): see `route`."""
-        *_, last = iterate(votes, bias, self.iterations, self.couplings)
+        """Class capsules (N, K, D).
+
+        Args:
+            votes: (N, K, I, D), or their factors.
+            bias: (K, D), added before the squash.
+        """
+        *_, last = self.iterate(votes, bias)
         return last.poses
 
-    def trace(self, votes: Tensor, input_presence: Tensor, bias: Tensor | None) -> ClassTrace:
-        """Every iteration: see `trace`."""
-        steps = iterate(votes, bias, self.iterations, self.couplings)
-        return _trace(list(steps), votes, input_presence)
+    def trace(
+        self, votes: Tensor, input_presence: Tensor, bias: Tensor | None
+    ) -> ClassTrace[Tensor]:
+        """The same with every iteration kept; the presence of the inputs (N, I) is passed on."""
+        return stack_steps(list(self.iterate(votes, bias)), votes, input_presence)
+
+    def iterate(self, votes: Tensor | FactoredVotes, bias: Tensor | None) -> Iterator[Step]:
+        """Route votes (N, K, I, D), or their factors, iteration by iteration."""
+        logits: Tensor | None = None
+        for step in range(self.iterations):
+            couplings = None if logits is None else self.couplings(logits)
+            sums = weigh(votes, couplings)
+            poses = squash(sums if bias is None else sums + bias)
+            yield Step(logits, couplings, poses)
+            if step < self.iterations - 1:
+                agreement = agree(votes, poses)
+                logits = agreement if logits is None else logits + agreement
 
 
 class Step(NamedTuple):
@@ -52,60 +69,13 @@ class Step(NamedTuple):
     """v, (N, K, D)."""
 
 
-def couple(logits: Tensor) -> Tensor:
-    """The softmax over classes."""
-    return logits.softmax(dim=1)
-
-
-def iterate(
-    votes: Tensor | FactoredVotes,
-    bias: Tensor | None,
-    iterations: int,
-    couple: Couple = couple,
-) -> Iterator[Step]:
-    """Route by agreement, iteration by iteration.
-
-    Args:
-        votes: (N, K, I, D), or their factors.
-        bias: (K, D), added before the squash.
-        iterations: how often couplings are computed, at least one.
-        couple: logits to couplings.
-    """
-    logits: Tensor | None = None
-    for step in range(iterations):
-        couplings = None if logits is None else couple(logits)
-        sums = weigh(votes, couplings)
-        poses = squash(sums if bias is None else sums + bias)
-        yield Step(logits, couplings, poses)
-        if step < iterations - 1:
-            agreement = agree(votes, poses)
-            logits = agreement if logits is None else logits + agreement
-
-
-def route(votes: Tensor | FactoredVotes, *, iterations: int, bias: Tensor | None = None) -> Tensor:
-    """Class capsules (N, K, D) from votes (N, K, I, D); gradients flow through all iterations."""
-    *_, last = iterate(votes, bias, iterations)
-    return last.poses
-
-
-def trace(
-    votes: Tensor, input_presence: Tensor, *, iterations: int, bias: Tensor | None = None
-) -> ClassTrace:
-    """The same routing as `route`, with every intermediate kept.
-
-    Args:
-        votes: (N, K, I, D).
-        input_presence: (N, I), passed on.
-        iterations: R, at least one.
-        bias: (K, D), added before the squash.
-    """
-    return _trace(list(iterate(votes, bias, iterations)), votes, input_presence)
-
-
-def _trace(steps: list[Step], votes: Tensor, input_presence: Tensor) -> ClassTrace:
+def stack_steps(steps: list[Step], votes: Tensor, input_presence: Tensor) -> ClassTrace[Tensor]:
+    """All iterations as one trace."""
     zeros = votes[..., 0] * 0  # (N, K, I); zeros_like would put a Shape node into the graph
     logits = [zeros if step.logits is None else step.logits for step in steps]
-    couplings = [couple(zeros) if step.couplings is None else step.couplings for step in steps]
+    couplings = [
+        zeros.softmax(dim=1) if step.couplings is None else step.couplings for step in steps
+    ]
     poses = torch.stack([step.poses for step in steps], dim=1)
     return ClassTrace(
         couplings=torch.stack(couplings, dim=1),

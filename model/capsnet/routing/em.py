@@ -26,7 +26,7 @@ Share = Callable[[Tensor], Tensor]
 
 
 class Parents(NamedTuple):
-    """What one iteration says of the parents."""
+    """The parents after one iteration."""
 
     assignments: Tensor
     """R, (..., C, I): the share of child i that parent c was fitted to."""
@@ -108,11 +108,6 @@ def _times(left: Tensor, right: Tensor, *, dim: int) -> Tensor:
     return torch.matmul(left, right.transpose(-1, -2)).squeeze(-1)
 
 
-def share_among_all(scores: Tensor) -> Tensor:
-    """A softmax over parents (..., C, I) that all see every child."""
-    return scores.softmax(dim=-2)
-
-
 class Windows:
     """Which child sits where in the windows of convolutional capsules, and who shares it.
 
@@ -129,7 +124,7 @@ class Windows:
         slots: list[list[int]] = [[] for _ in range(grid.size)]
         for slot, cell in enumerate(self.cells.ravel().tolist()):
             slots[cell].append(slot)
-        most = max(len(some) for some in slots)
+        most = max(len(of_cell) for of_cell in slots)
         empty = self.cells.size  # a slot of its own, which holds minus infinity
-        self.slots = np.array([some + [empty] * (most - len(some)) for some in slots])
+        self.slots = np.array([of_cell + [empty] * (most - len(of_cell)) for of_cell in slots])
         """(cells, M): the slots (window and place) in which each cell sits."""

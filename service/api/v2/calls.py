@@ -122,27 +122,27 @@ def _query(name: str, version: str) -> NetworkQuery:
 
 
 def _make_work(message: Any, network: Network) -> Work:
-    """What a message asks of a network; values are raw bytes or lists.
+    """The work of a message to a network; values are raw bytes or lists.
 
     Raises:
         Problem: a tensor is not one of the network's.
     """
     raw = list(message.raw_input_contents)
-    tensors = raw or [_contents(one, network) for one in message.inputs]
+    tensors = raw or [_contents(tensor, network) for tensor in message.inputs]
     sizes = [len(content) for content in tensors[: len(message.inputs)]]
     sizes += [0] * (len(message.inputs) - len(sizes))
     inputs = [
         {
-            "name": one.name,
-            "datatype": one.datatype,
-            "shape": list(one.shape),
-            "parameters": {**_parameters(one), "binary_data_size": size},
+            "name": tensor.name,
+            "datatype": tensor.datatype,
+            "shape": list(tensor.shape),
+            "parameters": {**_parameters(tensor), "binary_data_size": size},
         }
-        for one, size in zip(message.inputs, sizes, strict=True)
+        for tensor, size in zip(message.inputs, sizes, strict=True)
     ]
     outputs = [
-        {"name": one.name, "parameters": {**_parameters(one), "binary_data": True}}
-        for one in message.outputs
+        {"name": tensor.name, "parameters": {**_parameters(tensor), "binary_data": True}}
+        for tensor in message.outputs
     ]
     try:
         request = InferRequest.model_validate(
@@ -160,7 +160,10 @@ def _make_work(message: Any, network: Network) -> Work:
 
 
 def _parameters(message: Any) -> dict[str, Any]:
-    kinds = {name: one.WhichOneof("parameter_choice") for name, one in message.parameters.items()}
+    kinds = {
+        name: parameter.WhichOneof("parameter_choice")
+        for name, parameter in message.parameters.items()
+    }
     if empty := [name for name, kind in kinds.items() if kind is None]:
         raise InvalidParameter(f"the parameter {empty[0][:64]!r} has no value", parameter=empty[0])
     return {name: getattr(message.parameters[name], kind) for name, kind in kinds.items()}
@@ -170,7 +173,7 @@ def _contents(tensor: Any, network: Network) -> bytes:
     """The values of a tensor, as they would be as raw bytes; none of a datatype that none has."""
     if tensor.datatype == "BYTES":
         elements = tensor.contents.bytes_contents
-        return b"".join(LENGTH.pack(len(one)) + one for one in elements)
+        return b"".join(LENGTH.pack(len(element)) + element for element in elements)
     field, dtype = _CONTENTS.get(tensor.datatype, ("", ""))
     values = getattr(tensor.contents, field) if field else ()
     if len(values) > network.max_values:

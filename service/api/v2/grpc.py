@@ -201,7 +201,7 @@ async def _ask(app: ASGIApp, scope: Scope, context: Any) -> Answer:
     return Answer(start["status"], headers, b"".join(parts))
 
 
-def _client(peer: str) -> tuple[str, int]:
+def client_address(peer: str) -> tuple[str, int]:
     """The address, by which bodies are counted, and port of `ipv4:127.0.0.1:1234`."""
     address, _, port = peer.partition(":")[2].rpartition(":")
     return unquote(address).strip("[]"), int(port) if port.isdecimal() else 0
@@ -225,7 +225,7 @@ def _scope(context: Any, path: str) -> Scope:
         "headers": [
             (name.lower().encode(), value.encode()) for name, value in {**limit, **metadata}.items()
         ],
-        "client": _client(context.peer()),
+        "client": client_address(context.peer()),
         "server": None,
         "extensions": {ARRIVES_WHOLE: {}},
     }

@@ -68,22 +68,24 @@ def messages() -> dict[str, Any]:
         for kind, type_, field, number in _FIELD.findall(fields):
             if kind == "choice " and not message.oneof_decl:
                 message.oneof_decl.add(name="parameter_choice")
-            one = message.field.add(name=field, number=int(number))
-            one.label = one.LABEL_REPEATED if kind in ("repeated ", "map ") else one.LABEL_OPTIONAL
+            added = message.field.add(name=field, number=int(number))
+            added.label = (
+                added.LABEL_REPEATED if kind in ("repeated ", "map ") else added.LABEL_OPTIONAL
+            )
             if kind == "map ":
                 entry = message.nested_type.add(name=f"{field.capitalize()}Entry")
                 entry.options.map_entry = True
-                entry.field.add(name="key", number=1, label=1, type=one.TYPE_STRING)
+                entry.field.add(name="key", number=1, label=1, type=added.TYPE_STRING)
                 _set_type(entry.field.add(name="value", number=2, label=1), type_)
-                _set_type(one, f"{name}.{entry.name}")
+                _set_type(added, f"{name}.{entry.name}")
                 continue
             if kind == "choice ":
-                one.oneof_index = 0
-            _set_type(one, type_)
+                added.oneof_index = 0
+            _set_type(added, type_)
     pool = DescriptorPool()
     pool.Add(file)
     classes = GetMessageClassesForFiles([file.name], pool)
-    return {name.removeprefix(f"{PACKAGE}."): one for name, one in classes.items()}
+    return {name.removeprefix(f"{PACKAGE}."): message for name, message in classes.items()}
 
 
 def _set_type(field: FieldDescriptorProto, type_: str) -> None:

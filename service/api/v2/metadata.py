@@ -1,4 +1,4 @@
-"""What a client asks before it infers: health, metadata, configuration."""
+"""Health, metadata and configuration of the protocol."""
 
 from __future__ import annotations
 

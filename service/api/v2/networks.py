@@ -1,4 +1,4 @@
-"""What a loaded bundle is in the protocol: up to three networks, each with inputs and outputs."""
+"""A loaded bundle in the protocol: up to three networks, each with inputs and outputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Network(ABC):
 
     @property
     def name(self) -> str:
-        """What the protocol calls it."""
+        """Its name in the protocol."""
         return self.manifest.name + self.suffix
 
     @property
@@ -48,15 +48,15 @@ class Network(ABC):
     @property
     @abstractmethod
     def inputs(self) -> list[TensorSpec]:
-        """What it takes."""
+        """Its input tensors."""
 
     @property
     @abstractmethod
     def outputs(self) -> list[TensorSpec]:
-        """What it gives."""
+        """Its output tensors."""
 
     def cost(self, rows: int, wanted: set[str]) -> int:
-        """Rows that are computed for so many rows of the inputs."""
+        """Rows to admit for so many rows of the inputs."""
         del wanted
         return rows
 
@@ -101,10 +101,10 @@ class Encoder(Network):
         labels = encoding.presence.argmax(axis=1)
         outputs: Tensors = {**encoding._asdict(), "label": labels[:, None]}
         if "class_name" in wanted:
-            outputs["class_name"] = [self.manifest.class_names[one].encode() for one in labels]
+            outputs["class_name"] = [self.manifest.class_names[label].encode() for label in labels]
         if "novelty" in wanted:
-            novelty = await pipeline.judge(self.manifest, images, encoding)
-            outputs["novelty"] = np.array([[one.score] for one in novelty], np.float32)
+            novelty = await pipeline.score_novelty(self.manifest, images, encoding)
+            outputs["novelty"] = np.array([[novel.score] for novel in novelty], np.float32)
         return outputs
 
 
@@ -150,7 +150,7 @@ class Routing(Network):
 
     @property
     def outputs(self) -> list[TensorSpec]:
-        """The arrays of `model.runtime.Trace`; those of hidden layers after the layer's name."""
+        """The arrays of `model.outputs.Trace`, by their names there."""
         *hidden, last = self.manifest.layers
         steps, classes = last.iterations, self.manifest.num_classes
         votes, dim = last.capsules, self.manifest.class_dim
@@ -173,12 +173,7 @@ class Routing(Network):
         del wanted
         (image,) = await _read_images(pipeline, self.manifest, inputs)
         trace = await pipeline.trace(self.manifest, image)
-        hidden = {
-            f"{name}.{part}": array
-            for name, layer in trace.hidden.items()
-            for part, array in layer._asdict().items()
-        }
-        return {name: array[None] for name, array in {**trace.classes._asdict(), **hidden}.items()}
+        return {name: array[None] for name, array in trace.named().items()}
 
 
 def _image_inputs(manifest: Manifest) -> list[TensorSpec]:
@@ -189,7 +184,7 @@ def _image_inputs(manifest: Manifest) -> list[TensorSpec]:
 
 
 async def _read_images(pipeline: Pipeline, manifest: Manifest, inputs: Tensors) -> Floats:
-    """Images (N, C, H, W), as they came or out of the files.
+    """Images (N, C, H, W), given as a tensor or decoded from files.
 
     Raises:
         InvalidParameter: there are none, or both.
@@ -201,5 +196,5 @@ async def _read_images(pipeline: Pipeline, manifest: Manifest, inputs: Tensors) 
         case {"image": list() as files} if len(inputs) == 1:
             spec = ImageSpec(manifest.image_shape, manifest.preprocess)
             prepared = await pipeline.prepare([*files], spec)
-            return np.stack([unwrap(one).image for one in prepared])
+            return np.stack([unwrap(picture).image for picture in prepared])
     raise InvalidParameter("send either images or image", parameter="images")

@@ -98,7 +98,7 @@ class Work:
 
 
 async def read_work(request: Request, network: Network) -> Work:
-    """What a request asks of a network.
+    """Read and check a request to a network.
 
     Raises:
         Problem: the body cannot be inflated or parsed, or a tensor is not one of the network's.
@@ -113,7 +113,7 @@ async def read_work(request: Request, network: Network) -> Work:
 
 
 async def _read_body(request: Request) -> bytes:
-    """The body, inflated; it counts as what it became."""
+    """The body, inflated; its inflated size counts in the budget."""
     body, encoding = await request.body(), request.headers.get("content-encoding", "identity")
     if encoding == "identity":
         return body
@@ -195,21 +195,21 @@ def _read_inputs(
     specs = {spec.name: spec for spec in network.inputs}
     tensors: Tensors = {}
     counts: set[int] = set()
-    for one in inputs:
-        spec = specs.pop(one.name, None)
+    for tensor in inputs:
+        spec = specs.pop(tensor.name, None)
         if spec is None:
             known = ", ".join(spec.name for spec in network.inputs)
-            text = f"{one.name[:64]!r} is unknown or given twice; inputs: {known}"
+            text = f"{tensor.name[:64]!r} is unknown or given twice; inputs: {known}"
             raise InvalidParameter(text, parameter="inputs")
-        rows = spec.count_rows(one.datatype, one.shape, max_rows=network.max_rows)
+        rows = spec.count_rows(tensor.datatype, tensor.shape, max_rows=network.max_rows)
         counts.add(rows)
-        size = one.parameters.binary_data_size
-        if (size is None) == (one.data is None):
+        size = tensor.parameters.binary_data_size
+        if (size is None) == (tensor.data is None):
             raise spec.refuse("send either data or binary_data_size")
-        if one.data is not None:
-            tensors[one.name] = spec.from_json(one.data, one.shape)
+        if tensor.data is not None:
+            tensors[tensor.name] = spec.from_json(tensor.data, tensor.shape)
         elif size is not None:
-            tensors[one.name] = spec.from_bytes(content[:size], rows)
+            tensors[tensor.name] = spec.from_bytes(content[:size], rows)
             if size > len(content):
                 raise spec.refuse(f"binary_data_size is {size:,}; {len(content):,} bytes are left")
             content = content[size:]
@@ -221,17 +221,17 @@ def _read_inputs(
 
 
 def _choose_outputs(request: InferRequest, network: Network) -> list[tuple[TensorSpec, bool]]:
-    """The outputs that are asked for, or those that are given unasked."""
+    """The requested outputs, or the default ones if none is requested."""
     binary = request.parameters.binary_data_output
     if not request.outputs:
         return [(spec, binary) for spec in network.outputs if not spec.optional]
     specs = {spec.name: spec for spec in network.outputs}
     chosen = []
-    for one in request.outputs:
-        if one.name not in specs:
+    for output in request.outputs:
+        if output.name not in specs:
             known = ", ".join(spec.name for spec in network.outputs)
-            text = f"{one.name[:64]!r} is unknown or asked for twice; outputs: {known}"
+            text = f"{output.name[:64]!r} is unknown or asked for twice; outputs: {known}"
             raise InvalidParameter(text, parameter="outputs")
-        wish = one.parameters.binary_data
-        chosen.append((specs.pop(one.name), binary if wish is None else wish))
+        binary_data = output.parameters.binary_data
+        chosen.append((specs.pop(output.name), binary if binary_data is None else binary_data))
     return chosen

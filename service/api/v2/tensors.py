@@ -90,7 +90,9 @@ class TensorSpec:
             InvalidParameter: the values are not those of the shape and datatype, or out of range.
         """
         if self.datatype == "BYTES":
-            files = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
+            files = [
+                item[0] if isinstance(item, list) and len(item) == 1 else item for item in data
+            ]
             if len(files) != shape[0]:
                 raise self.refuse(f"{shape[0]} elements are announced, not {len(files)}")
             return [unwrap(decode_base64(file)) for file in files]
@@ -111,7 +113,7 @@ class TensorSpec:
         """The shape of nested lists, and their values; numpy would make room for the longest."""
         shape, values = [len(data)], data
         while values and type(values[0]) is list and len(shape) < _MAX_AXES:
-            lengths = {len(one) if type(one) is list else -1 for one in values}
+            lengths = {len(item) if type(item) is list else -1 for item in values}
             if len(lengths) > 1:
                 break
             shape.append(*lengths)
@@ -123,14 +125,14 @@ class TensorSpec:
     def to_bytes(self, tensor: Tensor) -> bytes:
         """The tensor as it stands in a body."""
         if isinstance(tensor, list):
-            return b"".join(LENGTH.pack(len(one)) + one for one in tensor)
+            return b"".join(LENGTH.pack(len(item)) + item for item in tensor)
         content: bytes = tensor.astype(_DTYPES[self.datatype], copy=False).tobytes()
         return content
 
     def to_json(self, tensor: Tensor) -> list[Any]:
         """The tensor as a flat list."""
         if isinstance(tensor, list):
-            return [one.decode() for one in tensor]
+            return [item.decode() for item in tensor]
         flat: list[Any] = tensor.ravel().tolist()
         return flat
 

@@ -145,21 +145,14 @@ def test_a_rule_without_its_poses_is_refused(copy: Path) -> None:
         Bundle.open(copy)
 
 
-@pytest.mark.parametrize("name", ["../outside.bin", "/outside.bin", "sub/outside.bin"])
+@pytest.mark.parametrize(
+    "name", ["../outside.bin", "/outside.bin", "sub/outside.bin", "", ".", ".."]
+)
 def test_a_name_outside_the_bundle_is_refused(name: str, copy: Path) -> None:
-    """A manifest cannot make the service read other files."""
+    """A manifest cannot make the service read other files, or the folder itself."""
     digests = json.loads((copy / MANIFEST).read_text())["sha256"]
     rewrite(copy, sha256={**digests, name: "0" * 64})
-    with pytest.raises(BundleError, match="lies outside the bundle"):
-        Bundle.open(copy)
-
-
-@pytest.mark.parametrize("name", ["", ".", ".."])
-def test_a_folder_is_no_file_of_the_bundle(name: str, copy: Path) -> None:
-    """Names of the folder itself or the one around it are refused too."""
-    digests = json.loads((copy / MANIFEST).read_text())["sha256"]
-    rewrite(copy, sha256={**digests, name: "0" * 64})
-    with pytest.raises(BundleError):
+    with pytest.raises(BundleError, match=r"lies outside|cannot be read"):
         Bundle.open(copy)
 
 

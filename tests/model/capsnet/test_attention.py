@@ -63,7 +63,7 @@ def test_a_primary_capsule_gathers_the_channels_of_its_type(name: str) -> None:
     maps = network.stem(images)
     if network.depthwise is not None:
         maps = network.depthwise(maps.flatten(2)).unsqueeze(-1)
-    capsules = network._primary(images)
+    capsules = network.primary_capsules(images)
     rows, columns = maps.shape[2:]
     assert (rows, columns) == config.grid[:2]
     for t in range(config.primary_types):

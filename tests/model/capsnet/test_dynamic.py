@@ -118,7 +118,7 @@ def test_class_capsules_route_their_votes(
     config = replace(config, routing_iterations=iterations, class_bias=class_bias)
     network, images = dynamic(config), noise(config)
     votes = network.votes(network.primary(network.stem(images)))
-    expected = by_agreement.route(votes, iterations=iterations, bias=network.class_bias)
+    expected = by_agreement.Routing(iterations)(votes, network.class_bias)
     assert class_bias == (network.class_bias is not None)
     torch.testing.assert_close(network(images).poses, expected)
     torch.testing.assert_close(network.train()(images).poses, expected)

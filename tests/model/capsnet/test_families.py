@@ -188,7 +188,7 @@ def test_a_trace_has_the_shapes_of_its_layers(routed_network: Network) -> None:
     }
     assert expected == {name: part.shape for name, part in trace.classes._asdict().items()}
     following = [*hidden, last][1:]
-    for layer, after, found in zip(hidden, following, trace.hidden, strict=True):
+    for layer, after, found in zip(hidden, following, trace.hidden.values(), strict=True):
         assert (2, layer.iterations, after.types, layer.types) == found.couplings.shape
         maps = (2, layer.iterations, after.types, after.rows, after.columns)
         assert maps == found.presence.shape

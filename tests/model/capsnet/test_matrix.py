@@ -233,7 +233,7 @@ def test_iterations_change_the_answer(network: MatrixCapsNet) -> None:
 
 def test_what_went_from_type_to_type_is_a_share(network: MatrixCapsNet) -> None:
     """Of each input type, over the output types, in every iteration of every layer."""
-    for layer in network.trace(noise(network.config)).hidden:
+    for layer in network.trace(noise(network.config)).hidden.values():
         totals = layer.couplings.sum(dim=2)
         torch.testing.assert_close(totals, torch.ones_like(totals), atol=1e-4, rtol=0)
         assert 0 <= layer.presence.min() <= layer.presence.max() <= 1
@@ -242,7 +242,7 @@ def test_what_went_from_type_to_type_is_a_share(network: MatrixCapsNet) -> None:
 def test_activations_are_shown_where_they_are(network: MatrixCapsNet) -> None:
     """The maps of the last hidden layer, type by type, are the class capsules' children."""
     trace = network.trace(noise(network.config))
-    last = trace.hidden[-1].presence[:, -1]  # (N, T, rows, columns)
+    last = list(trace.hidden.values())[-1].presence[:, -1]  # (N, T, rows, columns)
     torch.testing.assert_close(last.flatten(1), trace.classes.input_presence)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.interpret.masks import INK, _smooth, colour, find_masks, share_ink
+from model.interpret.masks import INK, colour, find_masks, share_ink, smooth
 
 
 def test_digits_divide_ink_by_their_reconstructions() -> None:
@@ -27,6 +27,7 @@ def test_faint_reconstructions_divide_part_of_the_ink() -> None:
     assert [0, 0] == find_masks(image, weak, threshold=0.3).sum(axis=(1, 2)).tolist()
     weak[0] = 0.06
     assert [25, 0] == find_masks(image, weak, threshold=0.3).sum(axis=(1, 2)).tolist()
+    assert [25, 0] == find_masks(image, weak, threshold=0.8).sum(axis=(1, 2)).tolist()
 
 
 def test_a_reconstruction_may_lie_a_little_beside_its_stroke() -> None:
@@ -72,10 +73,10 @@ def test_one_pixel_is_smoothed_over_its_neighbours() -> None:
     image = np.zeros((5, 5), np.float32)
     image[1, 3] = 1
     expected = np.outer([0.25, 0.5, 0.25, 0, 0], [0, 0, 0.25, 0.5, 0.25])
-    assert expected.tolist() == _smooth(image).tolist()
+    assert expected.tolist() == smooth(image).tolist()
     corner = np.zeros((2, 3), np.float32)
     corner[0, 0] = 1
-    assert np.outer([0.5, 0.25], [0.5, 0.25, 0]).tolist() == _smooth(corner).tolist()
+    assert np.outer([0.5, 0.25], [0.5, 0.25, 0]).tolist() == smooth(corner).tolist()
 
 
 def test_two_layers_are_red_and_green_and_yellow_where_they_overlap() -> None:

@@ -61,4 +61,5 @@ def test_zero_has_no_direction() -> None:
     """It grows along the other pose; two zeros stay zero."""
     pose, zero = np.array([3, 4], np.float32), np.zeros(2, np.float32)
     assert np.allclose([[0, 0], [1.5, 2], [3, 4]], interpolate(zero, pose, 3))
+    assert np.allclose([[3, 4], [1.5, 2], [0, 0]], interpolate(pose, zero, 3))
     assert np.allclose(0, interpolate(zero, zero, 3))

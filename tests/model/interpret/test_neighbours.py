@@ -62,6 +62,15 @@ def test_distances_do_not_depend_on_units(rng: np.random.Generator) -> None:
     assert np.allclose(plain, other, rtol=0.05, atol=0.02)
 
 
+def test_few_poses_lean_on_the_covariance_of_all(rng: np.random.Generator) -> None:
+    """Which weighs as much as D poses."""
+    poses, others = rng.standard_normal((3, D)), covariance(rng)
+    own = np.cov(poses, rowvar=False, bias=True)
+    whitening = fit_whitening(poses, others)
+    expected = np.linalg.inv((3 * own + D * others) / (3 + D))
+    assert np.allclose(expected, whitening @ whitening.T, rtol=0.1, atol=0.1 * expected.max())
+
+
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_few_poses_have_a_finite_whitening(count: int, rng: np.random.Generator) -> None:
     """Though their own covariance is singular."""

@@ -88,3 +88,8 @@ def test_by_default_any_square_is_covered(size: int) -> None:
     """With as many places as are admitted, and not too few to show anything."""
     plan = plan_occlusion(size, size)
     assert min(size, 6) ** 2 <= plan.shape[0] * plan.shape[1] <= MAX_PATCHES
+
+
+def test_the_default_patch_is_a_fifth_of_the_shorter_side() -> None:
+    """Whichever that is."""
+    assert [2, 2] == [plan_occlusion(*size).patch for size in ((20, 10), (10, 20))]

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from model.capsnet.dynamic import DynamicCapsNet
 from model.capsnet.families import build
-from model.capsnet.network import ClassTrace, Network
+from model.capsnet.network import Network
 from model.capsnet.routing import attention, by_agreement, em, kmeans
 from model.capsnet.squash import length
 from model.interpret.routing_off import answers, routing_off
+from model.outputs import ClassTrace
 from tests.model.capsnet.networks import TINY
 
 Floats = NDArray[np.float32]
@@ -32,7 +33,7 @@ def seen() -> torch.Tensor:
     return torch.rand(N, I, generator=torch.Generator().manual_seed(1))
 
 
-def in_numpy(trace: ClassTrace) -> Any:
+def in_numpy(trace: ClassTrace[torch.Tensor]) -> Any:
     return ClassTrace(*(field.detach().numpy() for field in trace))
 
 
@@ -48,19 +49,19 @@ def test_off_is_a_network_that_routes_once(
     votes: torch.Tensor, seen: torch.Tensor, bias: torch.Tensor | None
 ) -> None:
     """Routing by agreement, with a bias before the squash and without."""
-    trace = in_numpy(by_agreement.trace(votes, seen, iterations=3, bias=bias))
+    trace = in_numpy(by_agreement.Routing(3).trace(votes, seen, bias))
     found = routing_off(trace, activated=False)
     assert ["routed", "uniform", "one-iteration"] == list(found)
     for iterations, variant in enumerate(("uniform", "one-iteration", "routed"), start=1):
-        expected = length(by_agreement.route(votes, iterations=iterations, bias=bias)).numpy()
+        expected = length(by_agreement.Routing(iterations)(votes, bias)).numpy()
         assert np.allclose(expected, found[variant], atol=1e-6)  # type: ignore[index]
 
 
 def test_off_is_k_means_that_runs_once(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """Shared-weight capsules."""
-    found = routing_off(in_numpy(kmeans.trace(votes, seen, iterations=2)), activated=False)
+    found = routing_off(in_numpy(kmeans.Routing(2).trace(votes, seen)), activated=False)
     assert ["routed", "uniform"] == list(found)
-    expected = length(kmeans.route(votes, iterations=1)).numpy()
+    expected = length(kmeans.Routing(1)(votes)).numpy()
     assert np.allclose(expected, found["uniform"], atol=1e-6)
 
 
@@ -69,7 +70,7 @@ def test_off_is_em_routing_that_runs_once(votes: torch.Tensor, seen: torch.Tenso
     arguments: dict[str, Any] = {
         "costs": (torch.full((K,), 0.3), torch.linspace(-2, 3, K)),
         "inverse_temperature": 0.05,
-        "share": em.share_among_all,
+        "share": torch.nn.Softmax(dim=-2),
         "log_p_divisor": 16.0,
     }
     three = list(em.iterate(votes, seen[:, None], iterations=3, **arguments))
@@ -90,9 +91,9 @@ def test_off_is_em_routing_that_runs_once(votes: torch.Tensor, seen: torch.Tenso
 def test_self_attention_loses_its_bias(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """Without B it is the same routing with a bias of zeros; uniform couplings are 1 / K."""
     prior = torch.linspace(-0.3, 0.3, K * I).reshape(K, I)
-    found = routing_off(in_numpy(attention.trace(votes, prior, seen)), activated=False)
+    found = routing_off(in_numpy(attention.Routing().trace(votes, prior, seen)), activated=False)
     assert ["routed", "uniform", "no-bias"] == list(found)
-    expected = length(attention.route(votes, torch.zeros(K, I))).numpy()
+    expected = length(attention.Routing()(votes, torch.zeros(K, I))).numpy()
     assert np.allclose(expected, found["no-bias"], atol=1e-5)
     mean = votes.mean(dim=2) * I / K
     plain = 1 - torch.exp(-mean.norm(dim=-1))
@@ -101,14 +102,14 @@ def test_self_attention_loses_its_bias(votes: torch.Tensor, seen: torch.Tensor) 
 
 def test_without_a_bias_there_is_none_to_leave_out(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """Self-attention whose B is zero has two variants."""
-    trace = attention.trace(votes, torch.zeros(K, I), seen)
+    trace = attention.Routing().trace(votes, torch.zeros(K, I), seen)
     assert ["routed", "uniform"] == list(routing_off(in_numpy(trace), activated=False))
 
 
 def test_equal_votes_are_routed_alike(seen: torch.Tensor) -> None:
     """Where all capsules say the same of all classes, routing has nothing to decide."""
     votes = torch.ones(N, K, I, D) * 0.1
-    found = routing_off(in_numpy(by_agreement.trace(votes, seen, iterations=3)), activated=False)
+    found = routing_off(in_numpy(by_agreement.Routing(3).trace(votes, seen, None)), activated=False)
     for presence in found.values():
         assert np.allclose(found["routed"], presence, atol=1e-6)
 
@@ -116,15 +117,17 @@ def test_equal_votes_are_routed_alike(seen: torch.Tensor) -> None:
 def test_images_do_not_mix(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """An image's variants do not depend on the others of the batch."""
     prior = torch.linspace(-0.3, 0.3, K * I).reshape(K, I)
-    together = routing_off(in_numpy(attention.trace(votes, prior, seen)), activated=False)
-    alone = routing_off(in_numpy(attention.trace(votes[1:2], prior, seen[1:2])), activated=False)
+    together = routing_off(in_numpy(attention.Routing().trace(votes, prior, seen)), activated=False)
+    alone = routing_off(
+        in_numpy(attention.Routing().trace(votes[1:2], prior, seen[1:2])), activated=False
+    )
     for variant, presence in alone.items():
         assert np.allclose(presence[0], together[variant][1], atol=1e-6)
 
 
 def test_a_routing_that_is_not_known_is_refused(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """Rather than answered wrongly: here presence follows from another squash."""
-    trace = in_numpy(attention.trace(votes, torch.zeros(K, I), seen))
+    trace = in_numpy(attention.Routing().trace(votes, torch.zeros(K, I), seen))
     other = trace._replace(presence=trace.presence * 0.5)
     with pytest.raises(ValueError, match="by a rule that is known"):
         routing_off(other, activated=False)

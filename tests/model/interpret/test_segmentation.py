@@ -64,3 +64,9 @@ def test_digits_that_are_left_out_get_no_ink() -> None:
     assert [10, 10] == found.masks.sum(axis=(1, 2)).tolist()
     both = segment(IMAGE, np.full(3, 0.9), labels, drawn, threshold=0.6, count=3)
     assert [0, 0, 10] == both.masks.sum(axis=(1, 2)).tolist()
+
+
+def test_reconstructions_add_up_to_white_at_most() -> None:
+    """A faint second one explains what the first left, though both together would be over 1."""
+    drawn = np.stack((0.8 * IMAGE, 0.4 * IMAGE))
+    assert [0, 1] == find([1.0, 1.0], drawn)

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.preprocess import PreprocessError, prepare, scale
+from model.preprocess.picture import border_polarity
 from tests.model.preprocess.drawings import DIGIT, PAIR, centre_of_mass, draw_seven, draw_two
 
 
@@ -70,3 +71,74 @@ def test_fit_digit_is_done_to_native_pictures_when_asked(native: NDArray[np.uint
     """`fit=digit` centres a digit that came off-centre at the network's size."""
     image = prepare(Image.fromarray(native), DIGIT, fit="digit").image[0]
     assert pytest.approx(centre_of_mass(image), abs=0.7) == (13.5, 13.5)
+
+
+PICTURES = {
+    "dark on light": draw_seven(),
+    "light on dark": draw_seven(ink=255, ground=0),
+    "faint": draw_seven(ink=150, ground=190),
+    "colour": draw_seven(mode="RGB", ink=(30, 40, 160), ground=(250, 245, 230)),
+    "transparent, dark ink": draw_seven(mode="RGBA", ink=(0, 0, 0, 255), ground=(0, 0, 0, 0)),
+    "transparent, light ink": draw_seven(
+        mode="RGBA", ink=(255, 255, 255, 255), ground=(0, 0, 0, 0)
+    ),
+    "opaque alpha": draw_seven(mode="RGBA", ink=(0, 0, 0, 255), ground=(255, 255, 255, 255)),
+    "grey and alpha": draw_seven(mode="LA", ink=(255, 255), ground=(0, 0)),
+    "palette": draw_seven(mode="RGB", ink=(0, 0, 90), ground=(255, 255, 255)).quantize(8),
+    "one bit": draw_seven().convert("1"),
+    "16 bit": Image.fromarray(np.asarray(draw_seven(), np.uint16) * 257),
+}
+
+
+@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
+def test_every_mode_gives_the_same_digit(picture: Image.Image) -> None:
+    """Mode, polarity and contrast do not change what the network sees."""
+    expected = prepare(draw_seven(), DIGIT).image
+    assert np.abs(prepare(picture, DIGIT).image - expected).mean() < 0.03
+
+
+def test_palette_transparency_counts() -> None:
+    """A GIF's transparent colour is ground, whatever its red, green and blue."""
+    picture = draw_seven(mode="P", ink=1, ground=0)
+    picture.putpalette([10, 10, 10, 0, 0, 0])
+    picture.info["transparency"] = 0
+    expected = prepare(draw_seven(), DIGIT).image
+    assert np.abs(prepare(picture, DIGIT).image - expected).mean() < 0.03
+
+
+@pytest.mark.parametrize(("ink", "ground"), [(0, 255), (255, 0)], ids=["dark ink", "light ink"])
+def test_paper_with_a_clear_margin_is_paper(ink: int, ground: int) -> None:
+    """A window's picture or a cut-out scan is not taken for one large stroke."""
+    paper = draw_seven(mode="LA", ink=(ink, 255), ground=(ground, 255))
+    picture = Image.new("LA", (260, 240), (0, 0))
+    picture.paste(paper, (30, 20))
+    expected = prepare(draw_seven(), DIGIT).image
+    assert np.abs(prepare(picture, DIGIT).image - expected).mean() < 0.03
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_median_of_the_border_decides(seed: int) -> None:
+    """Any mixture of light and dark counts as numpy's median of the border says."""
+    rng = np.random.default_rng(seed)
+    levels = rng.choice([0, 126, 127, 128, 129, 255], (6, 6), p=rng.dirichlet(np.ones(6)))
+    grey = np.asarray(levels / np.float32(255), np.float32)
+    border = np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1]))
+    expected = "light-on-dark" if np.median(border) <= 0.5 else "dark-on-light"
+    assert expected == border_polarity(grey)
+
+
+def test_the_middle_of_the_picture_does_not_count() -> None:
+    """Light strokes that fill most of a picture leave it light on dark."""
+    grey = np.zeros((28, 28), np.float32)
+    grey[1:-1, 1:-1] = 1
+    assert "light-on-dark" == border_polarity(grey)
+
+
+def test_a_network_of_any_size_takes_up_to_four_times_its_pixels() -> None:
+    """And as they are; one more column is too many."""
+    image = np.zeros((56, 56), np.uint8)
+    image[20:30, 20:30] = 255
+    prepared = prepare(Image.fromarray(image), DIGIT, fit="none", any_size=True)
+    assert np.array_equal(scale(image[None]), prepared.image)
+    with pytest.raises(PreprocessError, match="up to 4 times as many, not 57x56"):
+        prepare(Image.new("L", (57, 56)), DIGIT, fit="none", any_size=True)

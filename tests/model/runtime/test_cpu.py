@@ -194,4 +194,4 @@ def test_a_graph_that_is_no_network_is_refused(
 
 
 def threads_of(session: PlainSession) -> int:
-    return int(session._session.get_session_options().intra_op_num_threads)
+    return int(session.session.get_session_options().intra_op_num_threads)

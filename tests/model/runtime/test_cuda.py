@@ -24,17 +24,18 @@ class StandIn(CudaDevice):
     """Buckets and fixed buffers on the CPU, in the place of CUDA."""
 
     def __init__(self, options: CudaOptions) -> None:
-        self._options = options
-        self._place = ("cpu", 0)
-        self._bucketed = []
+        self.options = options
+        self.location = ("cpu", 0)
+        self.bucketed = []
         self.opened: list[str] = []
         self.lost = False
 
-    def _is_lost(self) -> bool:
+    def is_lost(self) -> bool:
         """As it was set."""
         return self.lost
 
-    def _load(self, graph: Path, *, graphs: bool) -> InferenceSession:
+    def load_session(self, graph: Path, *, graphs: bool) -> InferenceSession:
+        """On the CPU."""
         del graphs
         self.opened.append(graph.name)
         return open_session(graph, threads=1)
@@ -62,8 +63,8 @@ def open_runtime(bundle_path: Path) -> Open:
 
 
 def opened(runtime: Runtime) -> list[str]:
-    assert isinstance(runtime._cuda, StandIn)
-    return runtime._cuda.opened
+    assert isinstance(runtime.cuda, StandIn)
+    return runtime.cuda.opened
 
 
 def test_options_are_said_in_onnxruntime_s_words() -> None:
@@ -171,8 +172,8 @@ def test_an_error_means_a_lost_device_only_if_the_device_is_lost(
 ) -> None:
     """After an error the device is asked; a bad batch is no reason to end the process."""
     runtime = open_runtime(device="cuda")
-    assert isinstance(runtime._cuda, StandIn)
-    runtime._cuda.lost = lost
+    assert isinstance(runtime.cuda, StandIn)
+    runtime.cuda.lost = lost
     with pytest.raises(expected, match="images has rows of"):
         runtime.encode(IMAGES[:, :, 1:])
 
@@ -182,7 +183,7 @@ def test_one_thread_at_a_time_calls_cuda(open_runtime: Open) -> None:
     """While one captures, as when bundles are loaded anew, a batch of another waits."""
     runtime = open_runtime(device="cuda")
     encoding = threading.Thread(target=runtime.encode, args=(IMAGES,))
-    with cuda._one_thread:
+    with cuda.capture_lock:
         encoding.start()
         encoding.join(0.05)
         assert encoding.is_alive()

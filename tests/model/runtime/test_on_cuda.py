@@ -62,7 +62,7 @@ def warm(bundle: Bundle, options: CudaOptions) -> Runtime:
     return runtime
 
 
-def difference(one: Encoding, other: Encoding) -> float:
+def difference(one: Encoding[Floats], other: Encoding[Floats]) -> float:
     """The largest, over presence and poses."""
     return max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
 

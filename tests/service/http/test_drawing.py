@@ -78,9 +78,9 @@ def test_a_drawing_that_crashes_is_answered_with_503(
     assert 200 == draw(client, DRAWN[0], digits[7]).status_code
     with ThreadPoolExecutor(1) as asking:
         crashing = asking.submit(draw, client, "/equivariance?steps=64", digits[7])
-        while not pool.admission.waiting or pool._idle:
+        while not pool.admission.waiting or pool.idle:
             assert not crashing.done()
-        (child,) = descendants(pool._template.pid)
+        (child,) = descendants(pool.template.pid)
         os.kill(child, signal.SIGKILL)
         refused = crashing.result()
     assert (503, "1") == (refused.status_code, refused.headers["Retry-After"])
@@ -98,4 +98,4 @@ def test_nothing_is_drawn_in_this_process(client: TestClient, digits: list[bytes
     """Matplotlib is not safe for threads, and takes 50 MB."""
     assert 200 == draw(client, DRAWN[0], digits[7]).status_code
     pool = client.app.state.drawing  # type: ignore[attr-defined]
-    assert pool._template.pid not in (0, os.getpid())
+    assert pool.template.pid not in (0, os.getpid())

@@ -28,7 +28,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     gate = threading.Event()
     real = Runtime.encode
 
-    def encode(runtime: Runtime, images: Floats) -> Encoding:
+    def encode(runtime: Runtime, images: Floats) -> Encoding[Floats]:
         assert gate.wait(60)
         return real(runtime, images)
 

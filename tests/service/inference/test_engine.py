@@ -42,7 +42,7 @@ class Watched(Runtime):
         """Note the thread."""
         self.gate.threads.add(threading.get_ident())
 
-    def encode(self, images: Floats) -> Encoding:
+    def encode(self, images: Floats) -> Encoding[Floats]:
         """Encode at the gate."""
         self.gate(list(images))
         if (images == 2).any():
@@ -237,7 +237,7 @@ class FallenBack(Runtime):
         """Fall back."""
         self.warm = True
 
-    def encode(self, images: Floats) -> Encoding:
+    def encode(self, images: Floats) -> Encoding[Floats]:
         """Note the thread."""
         self.thread = threading.get_ident()
         return super().encode(images)

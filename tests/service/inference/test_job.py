@@ -27,7 +27,7 @@ def measured(admission: Admission, clock: Clock) -> Admission:
     """Where two rows leave in a second."""
     with admitted(admission, Job(0.0, cost=4)) as job:
         clock.now = 2.0
-        admission.note(job, 4)
+        admission.record_completed(job, 4)
     return admission
 
 
@@ -74,7 +74,7 @@ def test_a_job_of_many_steps_counts_all_of_them() -> None:
     with admitted(admission, Job(0.0, cost=64)) as first:
         for _ in range(60):
             refusal(admission, Job(0.0, cost=64))
-        admission.note(first, 1)
+        admission.record_completed(first, 1)
         refusal(admission, Job(0.0, cost=64))
         with admitted(admission, Job(0.0, cost=1)):
             assert 64 == admission.waiting
@@ -86,7 +86,7 @@ def test_a_job_that_fails_gives_its_places_back(admission: Admission, computed: 
 
     def fail() -> None:
         with admitted(admission, Job(0.0, cost=3)) as job:
-            admission.note(job, computed)
+            admission.record_completed(job, computed)
             assert 3 - computed == admission.waiting
             raise ValueError("poison")
 
@@ -98,8 +98,8 @@ def test_a_job_that_fails_gives_its_places_back(admission: Admission, computed: 
 def test_a_job_may_compute_more_than_it_foresaw(admission: Admission) -> None:
     """Its surplus frees no places of others."""
     with admitted(admission, Job(0.0, cost=2)), admitted(admission, Job(0.0, cost=1)) as job:
-        admission.note(job, 3)
-        admission.note(job, 1)
+        admission.record_completed(job, 3)
+        admission.record_completed(job, 1)
         assert 2 == admission.waiting
     assert 0 == admission.waiting
 
@@ -110,7 +110,7 @@ def test_the_rate_is_measured_while_rows_wait(measured: Admission, clock: Clock)
     clock.now += 100
     with admitted(measured, Job(0.0, cost=4)) as job:
         clock.now += 2
-        measured.note(job, 4)
+        measured.record_completed(job, 4)
     assert pytest.approx(2.0) == measured.rate
 
 
@@ -119,7 +119,7 @@ def test_the_rate_follows_what_is_measured_last(measured: Admission, clock: Cloc
     for _ in range(200):
         with admitted(measured, Job(0.0, cost=4)) as job:
             clock.now += 20
-            measured.note(job, 4)
+            measured.record_completed(job, 4)
     assert pytest.approx(0.2, rel=0.05) == measured.rate
 
 
@@ -129,7 +129,7 @@ def test_each_result_weighs_a_little_more_than_the_one_before(
     """Four rows in 2 s count 98 % beside four in 20 s."""
     with admitted(measured, Job(0.0, cost=4)) as job:
         clock.now += 20
-        measured.note(job, 4)
+        measured.record_completed(job, 4)
     assert pytest.approx((0.98 * 4 + 4) / (0.98 * 2 + 20)) == measured.rate
 
 
@@ -181,7 +181,7 @@ def test_refused_callers_come_back_one_after_the_other(
     if rows_per_s:
         with admitted(admission, Job(0.0)) as job:
             clock.now = 1 / rows_per_s
-            admission.note(job, 1)
+            admission.record_completed(job, 1)
     with admitted(admission, Job(0.0, cost=4)):
         waits = {refusal(admission, Job(0.0)).retry_after_s for _ in range(100)}
     assert shortest_s <= min(waits) < max(waits) <= longest_s

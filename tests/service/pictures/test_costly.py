@@ -60,7 +60,7 @@ def test_what_a_header_announces_is_refused_without_a_process(
     (found,) = prepare(preparation, content)
     assert problem is type(found)
     assert text in found.detail
-    assert 0 == preparation._template.pid
+    assert 0 == preparation.template.pid
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_memory_is_limited(preparation: Preparation) -> None:
     (found,) = prepare(preparation, webp(5_000))
     assert isinstance(found, Prepared)
     small = Preparation(max_pixels=MAX_PIXELS, processes=2)
-    small._template._arguments = ("100000000", *small._template._arguments[1:])
+    small.template._arguments = ("100000000", *small.template._arguments[1:])
     try:
         refused, taken = prepare(small, webp(5_000), png(56, 56))
     finally:
@@ -129,7 +129,7 @@ def test_a_request_of_many_large_pictures_is_refused(preparation: Preparation) -
     """A few kilobytes that would take half a minute; as many small pictures are fine."""
     with pytest.raises(TooLarge, match="400,000,000 pixels together"):
         prepare(preparation, *17 * [webp(5_000)])
-    assert 0 == preparation._template.pid
+    assert 0 == preparation.template.pid
     assert [Prepared] * 40 == [type(one) for one in prepare(preparation, *40 * [png(56, 56)])]
 
 
@@ -148,7 +148,7 @@ def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: Pre
         for task in tasks:
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        assert 0 == preparation._large.admission.waiting
+        assert 0 == preparation.large.admission.waiting
         return len([one for one in outcomes if isinstance(one, QueueFull)])
 
     assert 1 == asyncio.run(scenario())
@@ -172,10 +172,10 @@ def test_a_picture_whose_process_is_killed_is_not_refused(preparation: Preparati
 
     async def scenario() -> Prepared | Problem:
         await preparation.prepare([webp(1_001)], FRAME)
-        pid = await preparation._large.run(60, os.getpid)
+        pid = await preparation.large.run(60, os.getpid)
         uploads = [*2 * [webp(5_000)], png(56, 56)]
         decoding = asyncio.create_task(preparation.prepare(uploads, FRAME))
-        while preparation._large._idle:  # noqa: ASYNC110  it sets no event
+        while preparation.large.idle:  # noqa: ASYNC110  it sets no event
             await asyncio.sleep(0)
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(Closed):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.preprocess import prepare
-from model.preprocess.grey import to_grey
+from model.preprocess.picture import to_grey
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 from service.pictures import FORMATS, ImageSpec, decode, encode_png, is_quick
 

@@ -164,11 +164,11 @@ async def test_tasks_wait_for_a_process_in_turn() -> None:
 async def test_jobs_that_do_not_fit_are_refused() -> None:
     """The largest task of each job counts, until the job is done."""
     async with opened() as (pool, _):
-        with pool.place([2, 7], deadline=float("inf")):
+        with pool.reserve([2, 7], deadline=float("inf")):
             assert 7 == pool.admission.waiting
-            with pytest.raises(QueueFull), pool.place([4], deadline=float("inf")):
+            with pytest.raises(QueueFull), pool.reserve([4], deadline=float("inf")):
                 pass
-            with pool.place([3], deadline=float("inf")):
+            with pool.reserve([3], deadline=float("inf")):
                 assert 10 == pool.admission.waiting
         assert 0 == pool.admission.waiting
 

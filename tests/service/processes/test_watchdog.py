@@ -20,7 +20,7 @@ async def main():
         asyncio.get_running_loop(),
         Health(),
         heartbeat_timeout_s=2,
-        tell=lambda reason: print(reason, flush=True),
+        send_status=lambda reason: print(reason, flush=True),
         leave=lambda: None,
     ).start()
     {body}

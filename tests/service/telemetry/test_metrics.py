@@ -34,11 +34,11 @@ def read(metrics: Metrics, sample: str, **labels: str) -> float:
 def metrics() -> Metrics:
     """A registry with something to read in every metric."""
     made = Metrics(lambda: 7)
-    made.note_engine(Engine(None, Loaded({"mnist": None}, "CPUExecutionProvider")))  # type: ignore[arg-type,dict-item]
-    made.note_request("POST", "/classify", 200, {"queue": 0.003, "total": 0.02})
+    made.record_engine(Engine(None, Loaded({"mnist": None}, "CPUExecutionProvider")))  # type: ignore[arg-type,dict-item]
+    made.record_request("POST", "/classify", 200, {"queue": 0.003, "total": 0.02})
     made.begin_request()
-    made.note_rejection("busy")
-    made.note_batch(BatchReport(("mnist", "encode"), 12, 0.04, padding=4))
+    made.record_rejection("busy")
+    made.record_batch(BatchReport(("mnist", "encode"), 12, 0.04, padding=4))
     return made
 
 
@@ -95,8 +95,8 @@ status.report(slot, "digest")
 metrics.begin_request()
 metrics.begin_request()
 metrics.end_request()
-metrics.note_request("POST", "/classify", 200, {"total": 0.02})
-metrics.note_batch(BatchReport(("mnist", "encode"), 12, 0.04))
+metrics.record_request("POST", "/classify", 200, {"total": 0.02})
+metrics.record_batch(BatchReport(("mnist", "encode"), 12, 0.04))
 print(flush=True)
 sys.stdin.readline()
 print(metrics.render().decode())
@@ -179,9 +179,9 @@ def test_all_files_are_open_from_the_start(tmp_path: Path) -> None:
         metrics = Metrics()
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
         metrics.begin_request()
-        metrics.note_batch(BatchReport(("mnist", "encode"), 1, 0.1))
-        metrics.note_request("GET", "/", 200, {"total": 0.1})
-        metrics.note_rejection("busy")
+        metrics.record_batch(BatchReport(("mnist", "encode"), 1, 0.1))
+        metrics.record_request("GET", "/", 200, {"total": 0.1})
+        metrics.record_rejection("busy")
         metrics.end_request()
     """
     environment = {**os.environ, FOLDER: str(tmp_path)}

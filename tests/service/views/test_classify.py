@@ -9,15 +9,16 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from model.preprocess import scale
-from model.runtime import Encoding, Runtime
+from model.outputs import Encoding
+from model.preprocess import Floats, scale
+from model.runtime import Runtime
 from service.views.classify import ClassifyAnswer
 
 Answer = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def encoding(runtime: Runtime, digits: list[bytes]) -> Encoding:
+def encoding(runtime: Runtime, digits: list[bytes]) -> Encoding[Floats]:
     """What the network itself says of the ten digits."""
     images = [np.asarray(Image.open(io.BytesIO(digit)), np.uint8) for digit in digits]
     return runtime.encode(scale(np.stack(images)[:, None]))
@@ -43,7 +44,7 @@ def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[byte
 
 @pytest.mark.parametrize("digit", range(10))
 def test_lengths_are_those_of_the_network(
-    digit: int, client: TestClient, digits: list[bytes], encoding: Encoding
+    digit: int, client: TestClient, digits: list[bytes], encoding: Encoding[Floats]
 ) -> None:
     """A picture of the network's size reaches it unchanged."""
     (prediction,) = classify(client, digits[digit])["predictions"]
@@ -60,7 +61,7 @@ def test_the_label_is_the_longest_capsule(client: TestClient, digits: list[bytes
 
 
 def test_poses_are_added_on_demand(
-    client: TestClient, digits: list[bytes], encoding: Encoding
+    client: TestClient, digits: list[bytes], encoding: Encoding[Floats]
 ) -> None:
     """poses=true adds the K poses of D numbers, whose norms are the lengths."""
     (prediction,) = classify(client, digits[3], poses=True)["predictions"]
@@ -77,11 +78,11 @@ def test_many_predictions_are_formed_off_the_event_loop(
     threads: set[str] = set()
     form = ClassifyAnswer.model_dump_json
 
-    def note(*args: Any, **kwargs: Any) -> str:
+    def record(*args: Any, **kwargs: Any) -> str:
         threads.add(threading.current_thread().name)
         return form(*args, **kwargs)
 
-    monkeypatch.setattr(ClassifyAnswer, "model_dump_json", note)
+    monkeypatch.setattr(ClassifyAnswer, "model_dump_json", record)
     assert images == len(classify(client, *[digits[3]] * images, poses=True)["predictions"])
     (thread,) = threads
     assert (images > 4) == thread.startswith("asyncio_")

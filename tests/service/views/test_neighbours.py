@@ -4,6 +4,7 @@ import io
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.neighbours import add_gallery
+from tests.service.views.answers import answer_of
 from training.neighbours import draw_sheet
 
 Pixels = Callable[[str], NDArray[np.int64]]
@@ -58,11 +60,7 @@ def near(
         yield client
 
 
-def ask(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
-    answer = client.post("/neighbours", params=query, files={"file": picture})
-    assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+ask = partial(answer_of, "/neighbours")
 
 
 def test_a_training_image_finds_itself(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,9 @@ from PIL import Image
 from model.interpret.occlusion import plan_occlusion
 from model.preprocess import scale
 from model.runtime import Runtime
+from tests.service.views.answers import answer_of
 
-
-def ask(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
-    answer = client.post("/occlusion", params=query, files={"file": picture})
-    assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+ask = partial(answer_of, "/occlusion")
 
 
 @pytest.mark.parametrize("dim", [None, 3])
@@ -63,30 +60,6 @@ def test_photographs_are_hidden_by_their_mean(client: TestClient) -> None:
     file = io.BytesIO()
     half.save(file, "PNG")
     assert 0 < np.abs(ask(client, file.getvalue(), model="blocks")["map"]).max()
-
-
-@pytest.mark.parametrize(
-    ("query", "parameter"),
-    [
-        ({"patch": 29}, "patch"),
-        ({"patch": 65}, "patch"),
-        ({"patch": 0}, "patch"),
-        ({"patch": 4, "stride": 5}, "patch"),
-        ({"patch": 4, "stride": 1}, "patch"),
-        ({"stride": 20}, "stride"),
-        ({"stride": "wide"}, "stride"),
-        ({"dim": 16}, "dim"),
-        ({"dim": -1}, "dim"),
-        ({"target": 10}, "target"),
-        ({"colour": "red"}, "colour"),
-    ],
-)
-def test_a_parameter_out_of_range_is_named(
-    query: dict[str, Any], parameter: str, client: TestClient, digits: list[bytes]
-) -> None:
-    """422, and the client can tell which one."""
-    answer = client.post("/occlusion", params=query, files={"file": digits[7]})
-    assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
 
 
 @pytest.mark.parametrize(

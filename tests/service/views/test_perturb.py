@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,16 +9,12 @@ from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 
 from model.runtime import Runtime
+from tests.service.views.answers import answer_of
 
 Pixels = Callable[[str | bytes], NDArray[np.int64]]
 PNG = {"accept": "image/png"}
 
-
-def perturb(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
-    answer = client.post("/perturb", params=query, files={"file": picture})
-    assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+perturb = partial(answer_of, "/perturb")
 
 
 def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[bytes]) -> None:

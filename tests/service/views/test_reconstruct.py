@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,12 @@ from PIL import Image
 
 from model.preprocess import scale
 from model.runtime import Runtime
+from tests.service.views.answers import answer_of
 
 Pixels = Callable[[str | bytes], NDArray[np.int64]]
 PNG = {"accept": "image/png"}
 
-
-def reconstruct(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
-    answer = client.post("/reconstruct", params=query, files={"file": picture})
-    assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+reconstruct = partial(answer_of, "/reconstruct")
 
 
 def drawn(runtime: Runtime, picture: bytes, target: int | None = None) -> tuple[int, Any]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,11 @@ from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 from PIL import Image
 
+from tests.service.views.answers import answer_of
+
 Pixels = Callable[[str], NDArray[np.int64]]
 
-
-def ask(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
-    answer = client.post("/rivals", params=query, files={"file": picture})
-    assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+ask = partial(answer_of, "/rivals")
 
 
 def test_each_class_draws_what_reconstruct_draws(
@@ -50,17 +48,6 @@ def test_the_most_present_come_first(client: TestClient, digits: list[bytes]) ->
 def test_there_are_no_more_than_classes(client: TestClient, digits: list[bytes]) -> None:
     """Three, of a network of three."""
     assert 3 == len(ask(client, digits[5], model="strokes", count=64)["classes"])
-
-
-@pytest.mark.parametrize(
-    ("query", "parameter"), [({"count": 0}, "count"), ({"count": 65}, "count"), ({"to": 3}, "to")]
-)
-def test_a_wrong_parameter_is_named(
-    query: dict[str, Any], parameter: str, client: TestClient, digits: list[bytes]
-) -> None:
-    """422, and the client can tell which one."""
-    answer = client.post("/rivals", params=query, files={"file": digits[7]})
-    assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
 
 
 @pytest.mark.parametrize("query", [{}, {"count": 1}, {"model": "blocks"}])

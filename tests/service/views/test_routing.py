@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,15 +10,11 @@ from PIL import Image
 
 from model.preprocess import scale
 from model.runtime import ClassTrace, Runtime
+from tests.service.views.answers import answer_of
 
 PNG = {"accept": "image/png"}
 
-
-def route(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
-    answer = client.post("/routing", params=query, files={"file": picture})
-    assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+route = partial(answer_of, "/routing")
 
 
 @pytest.fixture(scope="module")

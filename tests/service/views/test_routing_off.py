@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +15,9 @@ from service.app import create_app
 from service.inference.bundles import load_runtimes
 from service.inference.engine import open_engine
 from service.settings import Settings
+from tests.service.views.answers import answer_of
 
-
-def ask(client: TestClient, picture: bytes, **query: Any) -> dict[str, Any]:
-    answer = client.post("/routing-off", params=query, files={"file": picture})
-    assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+ask = partial(answer_of, "/routing-off")
 
 
 def test_off_is_the_first_iteration(
@@ -72,17 +68,6 @@ def test_each_family_says_what_it_can(family_bundles: Path, digits: list[bytes])
             answer.status_code,
             answer.json()["type"],
         )
-
-
-@pytest.mark.parametrize(
-    ("query", "parameter"), [({"target": 10}, "target"), ({"variant": "uniform"}, "variant")]
-)
-def test_a_wrong_parameter_is_named(
-    query: dict[str, Any], parameter: str, client: TestClient, digits: list[bytes]
-) -> None:
-    """422, and the client can tell which one."""
-    answer = client.post("/routing-off", params=query, files={"file": digits[7]})
-    assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
 
 
 @pytest.mark.parametrize("model", ["mnist", "strokes", "blocks"])

@@ -158,11 +158,11 @@ def test_all_digits_are_decoded_as_one_batch(
     engine = client.app.state.health.engine  # type: ignore[attr-defined]
     submit = engine.submit
 
-    async def note(key: tuple[str, str], rows: list[Any], job: Any) -> Any:
+    async def record(key: tuple[str, str], rows: list[Any], job: Any) -> Any:
         calls.append((key[1], len(rows)))
         return await submit(key, rows, job)
 
-    monkeypatch.setattr(engine, "submit", note)
+    monkeypatch.setattr(engine, "submit", record)
     segment(client, pairs.images[0], count=3)
     assert [("encode", 1), ("decode", 3)] == calls
 

@@ -34,24 +34,6 @@ def test_the_path_is_that_of_the_poses(
     assert 1.000001 >= sum(found["explained"])
 
 
-@pytest.mark.parametrize(
-    ("query", "parameter"),
-    [
-        ({"transform": "flip"}, "transform"),
-        ({"steps": 65}, "steps"),
-        ({"steps": 1}, "steps"),
-        ({"target": 10}, "target"),
-        ({"dim": 3}, "dim"),
-    ],
-)
-def test_a_wrong_parameter_is_named(
-    query: dict[str, Any], parameter: str, client: TestClient, digits: list[bytes]
-) -> None:
-    """422, and the client can tell which one."""
-    answer = client.post("/trajectory", params=query, files={"file": digits[7]})
-    assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
-
-
 @pytest.mark.parametrize("steps", [2, 64])
 def test_it_is_drawn(steps: int, client: TestClient, digits: list[bytes]) -> None:
     """With few steps or many."""

@@ -44,7 +44,7 @@ def test_the_largest_view_is_admitted(declared: View) -> None:
     """Whatever the setting says: what is accepted must fit into the queue."""
     assert MOST_ROWS == largest_job(max_images=1) == declared.rows(1)
     app = create_app(Settings(max_waiting_rows=1))
-    assert MOST_ROWS == app.state.admission._limit
+    assert MOST_ROWS == app.state.admission.limit
 
 
 def test_some_cost_more_the_more_images_there_are() -> None:

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from research.transforms import Reach, transform
 from training.data.augment import NODES, NUMBERS, RESOLUTION, BatchStream, Distortion, distort
 from training.data.datasets import Examples
-from training.data.transforms import Reach, transform
 from training.recipes import Recipe
 
 CPU = torch.device("cpu")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -70,26 +70,38 @@ def test_of_many_at_once_one_fetches(serve: Serve, target: Path) -> None:
     assert 1 == len(asked)
 
 
-def test_a_cut_transfer_continues_where_it_stopped(serve: Serve, target: Path) -> None:
-    """Each further request asks for the rest only, and the parts make up the file."""
-    mirror, asked = serve({"file.gz": CONTENT}, faults=["cut", "cut"])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({"faults": ["cut", "cut"]}, ["bytes=38400-", "bytes=57600-"], id="two cuts"),
+        pytest.param({"faults": ["cut"], "ranges": False}, ["bytes=38400-"], id="without ranges"),
+    ],
+)
+def test_a_cut_transfer_continues_where_it_stopped(
+    options: dict[str, Any], expected: list[str], serve: Serve, target: Path
+) -> None:
+    """Further requests ask for the rest; a whole file in answer replaces what had arrived."""
+    mirror, asked = serve({"file.gz": CONTENT}, **options)
     fetch(target, mirror)
-    assert (CONTENT, [None, "bytes=38400-", "bytes=57600-"]) == (target.read_bytes(), asked)
+    assert (CONTENT, [None, *expected]) == (target.read_bytes(), asked)
 
 
-def test_a_server_without_ranges_starts_over(serve: Serve, target: Path) -> None:
-    """A whole file in answer to a Range replaces what had arrived."""
-    mirror, asked = serve({"file.gz": CONTENT}, faults=["cut"], ranges=False)
-    fetch(target, mirror)
-    assert (CONTENT, [None, "bytes=38400-"]) == (target.read_bytes(), asked)
-
-
-def test_an_earlier_run_is_continued(serve: Serve, target: Path, part: Path) -> None:
-    """A part file from an interrupted run is completed, not fetched again."""
-    part.write_bytes(CONTENT[:1000])
+@pytest.mark.parametrize(
+    ("arrived", "expected"),
+    [
+        pytest.param(CONTENT[:1000], ["bytes=1000-"], id="an interrupted run's is completed"),
+        pytest.param(CONTENT, ["bytes=76800-"], id="a whole one needs no more bytes (416)"),
+        pytest.param(bytes(2 * len(CONTENT)), ["bytes=153600-", None], id="another file's"),
+    ],
+)
+def test_a_part_file_of_an_earlier_run_is_used(
+    arrived: bytes, expected: list[str | None], serve: Serve, target: Path, part: Path
+) -> None:
+    """A wrong one costs one attempt, and the next starts from nothing."""
+    part.write_bytes(arrived)
     mirror, asked = serve({"file.gz": CONTENT})
     fetch(target, mirror)
-    assert (CONTENT, ["bytes=1000-"]) == (target.read_bytes(), asked)
+    assert (CONTENT, expected) == (target.read_bytes(), asked)
 
 
 def test_what_has_arrived_outlives_a_failure(serve: Serve, target: Path) -> None:
@@ -98,22 +110,6 @@ def test_what_has_arrived_outlives_a_failure(serve: Serve, target: Path) -> None
     with pytest.raises(DownloadError):
         fetch(target, mirror, attempts=1)
     assert CONTENT[:38400] == target.with_name("file.gz.part").read_bytes()
-
-
-def test_a_complete_part_needs_no_more_bytes(serve: Serve, target: Path, part: Path) -> None:
-    """A server that has no more to give (416) ends the transfer well."""
-    part.write_bytes(CONTENT)
-    mirror, asked = serve({"file.gz": CONTENT})
-    fetch(target, mirror)
-    assert (CONTENT, ["bytes=76800-"]) == (target.read_bytes(), asked)
-
-
-def test_a_part_of_another_file_is_thrown_away(serve: Serve, target: Path, part: Path) -> None:
-    """A wrong part file costs one attempt and the next starts from nothing."""
-    part.write_bytes(bytes(2 * len(CONTENT)))
-    mirror, asked = serve({"file.gz": CONTENT})
-    fetch(target, mirror)
-    assert (CONTENT, ["bytes=153600-", None]) == (target.read_bytes(), asked)
 
 
 def test_a_416_without_a_part_is_a_failure(serve: Serve, target: Path) -> None:
@@ -132,27 +128,28 @@ def test_corrupt_bytes_are_not_kept(serve: Serve, target: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "faults", "expected"),
     [
-        pytest.param({"file.gz": CONTENT[::-1]}, id="corrupt"),
-        pytest.param({"file.gz": CONTENT[:500]}, id="published cut"),
-        pytest.param({}, id="missing"),
+        pytest.param({"file.gz": CONTENT[::-1]}, [], [None], id="corrupt"),
+        pytest.param({"file.gz": CONTENT[:500]}, [], [None], id="published cut"),
+        pytest.param({}, [], [None], id="missing"),
+        pytest.param(
+            {"file.gz": CONTENT[::-1]}, ["cut", 404], ["bytes=38400-", None], id="other compression"
+        ),
     ],
 )
-def test_the_next_mirror_helps_out(serve: Serve, target: Path, bad: dict[str, bytes]) -> None:
-    """Where the first mirror has no good file, the second one's is taken."""
-    first, _ = serve(bad)
+def test_the_next_mirror_helps_out(
+    serve: Serve,
+    target: Path,
+    bad: dict[str, bytes],
+    faults: list[Any],
+    expected: list[str | None],
+) -> None:
+    """Where the first mirror has no good file, the second one's is taken, whole."""
+    first, _ = serve(bad, faults=faults)
     second, asked = serve({"file.gz": CONTENT})
     fetch(target, first, second)
-    assert (CONTENT, [None]) == (target.read_bytes(), asked)
-
-
-def test_a_mirror_that_compresses_differently_helps_out(serve: Serve, target: Path) -> None:
-    """The first mirror's part does not fit the second's file, which is then fetched whole."""
-    first, _ = serve({"file.gz": CONTENT[::-1]}, faults=["cut", 404])
-    second, asked = serve({"file.gz": CONTENT})
-    fetch(target, first, second)
-    assert (CONTENT, ["bytes=38400-", None]) == (target.read_bytes(), asked)
+    assert (CONTENT, expected) == (target.read_bytes(), asked)
 
 
 def test_later_mirrors_are_left_alone(serve: Serve, target: Path) -> None:

@@ -10,10 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.capsnet.routing.attention import attend, route, trace
+from model.capsnet.routing.attention import Routing, attend
 from model.capsnet.votes import Votes
 
 N, K, I, D = 3, 4, 9, 16  # noqa: E741 - the paper's letters
+
+
+route = Routing()
 
 
 @pytest.fixture
@@ -89,7 +92,7 @@ def test_a_vote_that_agrees_is_heard_more() -> None:
 def test_the_trace_is_the_routing(votes: Tensor, prior: Tensor) -> None:
     """One iteration; what is known of the inputs is passed on."""
     presence = torch.rand(N, I)
-    steps = trace(votes, prior, presence)
+    steps = route.trace(votes, prior, presence)
     torch.testing.assert_close(steps.poses, route(votes, prior).unsqueeze(1))
     torch.testing.assert_close(steps.presence, steps.poses.norm(dim=-1), atol=1e-6, rtol=0)
     torch.testing.assert_close(steps.couplings[:, 0], steps.logits[:, 0].softmax(dim=1) + prior)

@@ -8,11 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.capsnet.network import ClassTrace
 from model.capsnet.routing import by_agreement
-from model.capsnet.routing.by_agreement import route
 from model.capsnet.squash import squash
-from model.capsnet.votes import Votes
+from model.capsnet.votes import FactoredVotes, Votes
+from model.outputs import ClassTrace
 
 N, K, I, D = 3, 4, 9, 5  # noqa: E741 - the paper's letters
 
@@ -29,10 +28,17 @@ def bias() -> Tensor:
     return torch.randn(K, D, dtype=torch.float64)
 
 
-def trace(votes: Tensor, *, iterations: int, bias: Tensor | None = None) -> ClassTrace:
+def route(votes: Tensor | FactoredVotes, *, iterations: int, bias: Tensor | None = None) -> Tensor:
+    poses: Tensor = by_agreement.Routing(iterations)(votes, bias)
+    return poses
+
+
+def trace(
+    votes: Tensor, *, iterations: int, bias: Tensor | None = None
+) -> ClassTrace[torch.Tensor]:
     """All of a routing; the presence of the inputs, which is passed on, does not matter here."""
     silent = torch.zeros(votes.shape[0], votes.shape[2])
-    return by_agreement.trace(votes, silent, iterations=iterations, bias=bias)
+    return by_agreement.Routing(iterations).trace(votes, silent, bias)
 
 
 def procedure_1(

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.capsnet.routing.em import FLOOR, MASS, Parents, Windows, iterate, share_among_all
+from model.capsnet.routing.em import FLOOR, MASS, Parents, Windows, iterate
 
 N, C, I, H = 2, 4, 7, 16  # noqa: E741 - images, parents, children, numbers of a pose
 Doubles = NDArray[np.float64]
@@ -39,7 +39,12 @@ def run(
     votes: Tensor, active: Tensor, costs: tuple[Tensor, Tensor], **changes: Any
 ) -> list[Parents]:
     """Route among parents that all see every child."""
-    settings = {"inverse_temperature": 0.1, "share": share_among_all, "iterations": 3, **changes}
+    settings = {
+        "inverse_temperature": 0.1,
+        "share": torch.nn.Softmax(dim=-2),
+        "iterations": 3,
+        **changes,
+    }
     return list(iterate(votes, active, costs=costs, **settings))
 
 

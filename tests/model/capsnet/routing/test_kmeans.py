@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.capsnet.routing.kmeans import route, trace
+from model.capsnet.routing.kmeans import Routing
+from model.outputs import ClassTrace
 
 N, K, I, D = 3, 4, 9, 5  # noqa: E741 - as in the other routings
 
@@ -19,6 +20,15 @@ N, K, I, D = 3, 4, 9, 5  # noqa: E741 - as in the other routings
 @pytest.fixture
 def votes() -> Tensor:
     return torch.randn(N, K, I, D, dtype=torch.float64)
+
+
+def route(votes: Tensor, *, iterations: int) -> Tensor:
+    poses: Tensor = Routing(iterations)(votes)
+    return poses
+
+
+def trace(votes: Tensor, *, iterations: int) -> ClassTrace[Tensor]:
+    return Routing(iterations).trace(votes, torch.zeros(N, I))
 
 
 def route_by_hand(votes: NDArray[np.float64], iterations: int) -> NDArray[np.float64]:
@@ -56,7 +66,7 @@ def test_iterations_change_the_answer(votes: Tensor) -> None:
 
 def test_logits_are_replaced_not_added_up(votes: Tensor) -> None:
     """Those of a round are its agreement alone: no longer than the votes themselves."""
-    steps = trace(votes, torch.zeros(N, I), iterations=6)
+    steps = trace(votes, iterations=6)
     longest = votes.norm(dim=-1)
     assert not steps.logits[:, 0].any()
     assert (steps.logits.abs() <= longest.unsqueeze(1) + 1e-9).all()
@@ -66,8 +76,7 @@ def test_logits_are_replaced_not_added_up(votes: Tensor) -> None:
 
 def test_the_length_of_means_does_not_count(votes: Tensor) -> None:
     """Means are used as directions, so votes twice as long have logits twice as large."""
-    silent = torch.zeros(N, I)
-    once, twice = (trace(some, silent, iterations=2).logits[:, 1] for some in (votes, 2 * votes))
+    once, twice = (trace(some, iterations=2).logits[:, 1] for some in (votes, 2 * votes))
     torch.testing.assert_close(2 * once, twice, atol=1e-6, rtol=0)
 
 
@@ -83,7 +92,7 @@ def test_any_number_of_inputs_is_routed(count: int) -> None:
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 def test_a_trace_ends_with_the_routed_poses(votes: Tensor, iterations: int) -> None:
     """Iteration r holds what r + 1 iterations answer."""
-    steps = trace(votes, torch.zeros(N, I), iterations=iterations)
+    steps = trace(votes, iterations=iterations)
     for step in range(iterations):
         torch.testing.assert_close(steps.poses[:, step], route(votes, iterations=step + 1))
     torch.testing.assert_close(steps.presence, steps.poses.norm(dim=-1), atol=1e-6, rtol=0)

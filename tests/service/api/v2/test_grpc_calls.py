@@ -128,7 +128,7 @@ async def test_a_call_comes_from_an_address() -> None:
     async with serving(app, channels):
         assert (await is_ready(channels[0])).ready
     assert "127.0.0.1" == app.scopes[0]["client"][0]
-    assert ("::1", 7) == server._client("ipv6:%5B::1%5D:7")
+    assert ("::1", 7) == server.client_address("ipv6:%5B::1%5D:7")
     await channels[0].close()
 
 

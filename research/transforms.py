@@ -101,7 +101,7 @@ def _warp(images: NDArray[np.uint8], sampled: Integers) -> NDArray[np.uint8]:
 def _circle(turns: Integers) -> tuple[Integers, Integers]:
     """Cosine and sine (N, 1, 1) of tenths of a degree, in 65,536ths."""
     angles = [math.radians(turn / 10) for turn in turns.tolist()]
-    circle = [(round(math.cos(one) * _ONE), round(math.sin(one) * _ONE)) for one in angles]
+    circle = [(round(math.cos(angle) * _ONE), round(math.sin(angle) * _ONE)) for angle in angles]
     cosine, sine = np.array(circle, np.int64).T[..., None, None]
     return cosine, sine
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from research.transforms import TRANSFORMS, Reach, transform
 from training.data.datasets import DATASETS, HELD_OUT, Examples, digest, load, split_last
-from training.data.transforms import TRANSFORMS, Reach, transform
 
 
 @pytest.fixture(scope="module")
