@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -41,24 +42,46 @@ class ExportError(BundleError):
 def fold_norms(network: Network) -> None:
     """Fold batch normalisation into the convolution right before it, in place.
 
-    The normalisation stays and changes nothing, so that exported graphs leave it out, and weights
-    still fit the network. A module lists its children in the order in which it uses them.
+    The normalisation stays, and changes nothing in evaluation: its statistics become those of what
+    the convolution now gives, so that weights still fit the network and learn as before.
+    """
+    for conv, norm in _normalised(network):
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        assert conv.bias is not None
+        scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+        conv.weight.mul_(scale[:, None, None, None])
+        conv.bias.copy_((conv.bias - norm.running_mean) * scale + norm.bias)
+        norm.running_mean.copy_(norm.bias)
+        norm.running_var.copy_((norm.weight.square() - norm.eps).clamp_min(0))
+        norm.weight.copy_((norm.running_var + norm.eps).sqrt())
+
+
+def _normalised(network: Network) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d]]:
+    """Convolutions with the normalisation right after each.
+
+    A module lists its children in the order in which it uses them.
     """
     for module in network.modules():
-        children = list(module.children())
-        for conv, norm in pairwise(children):
-            if not isinstance(conv, nn.Conv2d) or not isinstance(norm, nn.BatchNorm2d):
-                continue
-            assert norm.running_mean is not None
-            assert norm.running_var is not None
-            assert conv.bias is not None
-            scale = norm.weight / (norm.running_var + norm.eps).sqrt()
-            conv.weight.mul_(scale[:, None, None, None])
-            conv.bias.copy_((conv.bias - norm.running_mean) * scale + norm.bias)
-            norm.running_mean.zero_()
-            norm.running_var.fill_(1 - norm.eps)
-            norm.weight.fill_(1)
-            norm.bias.zero_()
+        for conv, norm in pairwise(module.children()):
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                yield conv, norm
+
+
+def _without_folded(network: Network) -> Network:
+    """A copy without the normalisations that change nothing, which graphs leave out."""
+    copy = deepcopy(network)
+    folded = {
+        norm
+        for _, norm in _normalised(copy)
+        if torch.equal(norm.bias, norm.running_mean)
+        and torch.equal(norm.weight, (norm.running_var + norm.eps).sqrt())
+    }
+    for module in copy.modules():
+        for name, child in module.named_children():
+            if child in folded:
+                setattr(module, name, nn.Identity())
+    return copy
 
 
 @torch.no_grad()
@@ -80,6 +103,7 @@ def write_graphs(network: Network, folder: Path) -> None:
     """
     config, offers = network.config, family_of(network.config).offers
     weights = _save_weights(network, folder / WEIGHTS)
+    network = _without_folded(network)
     images = {"images": torch.zeros(2, *config.image_shape)}
     graphs: dict[str, onnx.ModelProto] = {
         role: _trace(module, images, ("presence", "poses"), any_size=role == ANY_SIZE)

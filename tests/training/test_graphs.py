@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,16 +44,23 @@ def read(graph: Path) -> onnx.GraphProto:
 
 
 def test_convolutions_take_over_their_normalisation(tmp_path: Path) -> None:
-    """The network answers as before, its weights still fit, and the graph has no such nodes."""
+    """The network answers and learns as before, its weights fit, the graph has no such nodes."""
     layers = (Whiten(), Conv(40, 3, padding=1), Residual(), Conv(16, 1, activation="none"))
     config = AttentionConfig(
         height=12, width=12, stem=layers, norm_first=True, primary="spatial", decoder_hidden=(8, 8)
     )
     network = build(config)
     images = torch.rand(64, 1, 12, 12)
-    network.train()(images)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.normal_(module.weight)
+            nn.init.normal_(module.bias)
+    learning = deepcopy(network.train())(images).presence
+    network(images)
     before = network.eval()(images).presence
     fold_norms(network)
+    relearning = deepcopy(network).train()(images).presence
+    torch.testing.assert_close(learning, relearning, rtol=0, atol=1e-4)
     torch.testing.assert_close(before, network(images).presence, rtol=0, atol=1e-5)
     again = build(config).eval()
     again.load_state_dict(network.state_dict())
