@@ -147,7 +147,7 @@ class Pipeline:
     async def read(
         self, uploads: list[Upload], manifest: Manifest, spec: ImageSpec
     ) -> list[Encoded | Problem]:
-        """Encode all uploads that can be read, as one batch; problems keep their places."""
+        """Encode all uploads that can be read; problems keep their places."""
         prepared = await self.prepare(uploads, spec)
         images = [picture.image for picture in prepared if isinstance(picture, Prepared)]
         encodings = iter(await self.encode(manifest, images) if images else ())
@@ -159,22 +159,22 @@ class Pipeline:
     async def encode(
         self, manifest: Manifest, images: Sequence[Floats]
     ) -> list[Encoding[Floats] | Exception]:
-        """Presence (K,) and poses (K, D) of each image (C, H, W), or what went wrong with it."""
-        rows = await self._compute(manifest, "encode", [(image,) for image in images])
-        return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
+        """Presence (K,) and poses (K, D) of each image (C, H, W), or what went wrong with it.
 
-    async def encode_all(self, manifest: Manifest, images: Sequence[Floats]) -> Encoding[Floats]:
-        """Presence (N, K) and poses (N, K, D); raises what went wrong with one of the images.
-
-        Rows beyond the first _PART wait behind those that others sent meanwhile, so that nobody
+        Images beyond the first _PART wait behind those that others sent meanwhile, so that nobody
         waits for all of a large request.
         """
-        rows: list[Encoding[Floats]] = []
+        rows: list[Row | Exception] = []
         for start in range(0, len(images), _PART):
             if start:
                 self.job.arrived = time.monotonic()
-            rows += map(unwrap, await self.encode(manifest, images[start : start + _PART]))
-        presence, poses = zip(*rows, strict=True)
+            part = [(image,) for image in images[start : start + _PART]]
+            rows += await self._compute(manifest, "encode", part)
+        return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
+
+    async def encode_all(self, manifest: Manifest, images: Sequence[Floats]) -> Encoding[Floats]:
+        """Presence (N, K) and poses (N, K, D); raises what went wrong with one of the images."""
+        presence, poses = zip(*map(unwrap, await self.encode(manifest, images)), strict=True)
         return Encoding(np.stack(presence), np.stack(poses))
 
     async def decode(

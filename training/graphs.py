@@ -68,15 +68,18 @@ def _normalised(network: Network) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d]]:
                 yield conv, norm
 
 
+def _is_folded(norm: nn.BatchNorm2d) -> bool:
+    """Whether it changes nothing in evaluation."""
+    mean, var = norm.running_mean, norm.running_var
+    if mean is None or var is None:
+        return False
+    return torch.equal(norm.bias, mean) and torch.equal(norm.weight, (var + norm.eps).sqrt())
+
+
 def _without_folded(network: Network) -> Network:
     """A copy without the normalisations that change nothing, which graphs leave out."""
     copy = deepcopy(network)
-    folded = {
-        norm
-        for _, norm in _normalised(copy)
-        if torch.equal(norm.bias, norm.running_mean)
-        and torch.equal(norm.weight, (norm.running_var + norm.eps).sqrt())
-    }
+    folded = {norm for _, norm in _normalised(copy) if _is_folded(norm)}
     for module in copy.modules():
         for name, child in module.named_children():
             if child in folded:

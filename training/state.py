@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from filelock import FileLock, Timeout
 from torch import nn
@@ -209,7 +210,9 @@ class TrainingState:
             if isinstance(module, Votes):
                 module.training_dtype = getattr(torch, recipe.votes)
         self._frozen = freeze(self.network, recipe.frozen)
-        some = plan.training.images[:: max(1, len(plan.training.labels) // _WHITENED)][:_WHITENED]
+        count = len(plan.training.labels)
+        evenly = np.arange(min(count, _WHITENED)) * count // min(count, _WHITENED)
+        some = plan.training.images[evenly]
         fit_whitening(self.network, torch.tensor(some, device=device).float() / WHITE)
         matrices = matrices_of(
             self.network, convolutions=recipe.muon_rate > 0, votes=recipe.muon_votes > 0

@@ -104,7 +104,7 @@ class Replica:
         done, self.batch = [job for job in self.batch if job.waiting], []
         self._last = seconds, max(1, len(done))
         for job in done:
-            self.admission.note(job, 1)
+            self.admission.record_completed(job, 1)
         self.open -= len(done)
         return done
 

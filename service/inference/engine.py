@@ -136,7 +136,7 @@ def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[
             outputs = run(*(np.stack(column) for column in zip(*rows, strict=True)))
         except DeviceLostError as error:
             raise RunnerLost(str(error)) from error
-        if not np.isfinite(outputs[0]).all():
+        if not all(np.isfinite(array).all() for array in outputs):
             raise ArithmeticError("the network answered with NaN or infinity")
         return list(zip(*outputs, strict=True))
 

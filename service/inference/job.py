@@ -93,7 +93,7 @@ class Admission:
         job.waiting = 0
 
     def _check(self, job: Job) -> None:
-        """Admit a job that fits the limit and can wait for its turn before its deadline."""
+        """Refuse a job beyond the limit, or whose turn would come after its deadline."""
         if job.cost > self.limit:
             raise ValueError(f"no job may cost {job.cost}, more than the limit of {self.limit}")
         wait_s = self.waiting / self.rate if self.rate else 0.0

@@ -134,17 +134,23 @@ def _copy_bundle(source: Path, target: Path) -> None:
     for path in files:
         if path.is_dir():
             continue
-        if not Path(os.path.realpath(path)).is_relative_to(folder):  # also of a link to itself
-            raise OSError(f"{path} is a link to a file outside the bundle")
-        left -= _copy(path, target / path.relative_to(source), left)
+        _check_inside(path, path, folder)
+        left -= _copy(path, target / path.relative_to(source), left, folder)
 
 
-def _copy(source: Path, target: Path, most: int) -> int:
+def _check_inside(path: Path, link: Path, folder: Path) -> None:
+    if not Path(os.path.realpath(link)).is_relative_to(folder):  # also of a link to itself
+        raise OSError(f"{path} is a link to a file outside the bundle")
+
+
+def _copy(source: Path, target: Path, most: int, folder: Path) -> int:
     """Copy a file's content, of at most so many bytes; how many it has.
 
     A pipe is read when it is written.
     """
     with source.open("rb") as reading, target.open("wb") as writing:
+        if (opened := Path(f"/proc/self/fd/{reading.fileno()}")).exists():  # Linux
+            _check_inside(source, opened, folder)  # it may have become a link meanwhile
         status = os.fstat(reading.fileno())
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
             raise OSError(f"{source} is not a file")

@@ -13,7 +13,7 @@ _current: ContextVar[dict[str, float] | None] = ContextVar("timings", default=No
 
 
 def collect() -> dict[str, float]:
-    """From here on, `note` adds to this dictionary in the current task: seconds by stage."""
+    """From here on, `record` adds to this dictionary in the current task: seconds by stage."""
     seconds: dict[str, float] = defaultdict(float)
     _current.set(seconds)
     return seconds
