@@ -407,8 +407,10 @@ def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) ->
 def _keep(bundle: Bundle, scores: Scores) -> None:
     """Write scores into manifest and card, and draw the wrong answers."""
     manifest = bundle.manifest
-    reads = reads_of(bundle.path.parent, runs_of(manifest.training))
-    training = {**manifest.training, "test_reads": [asdict(read) for read in reads]}
+    training = manifest.training
+    if scores.split == "test":
+        reads = reads_of(bundle.path.parent, runs_of(training))
+        training = {**training, "test_reads": [asdict(read) for read in reads]}
     seeds = {key: value for key, value in manifest.metrics.items() if key == "seeds"}
     metrics = scores.metrics() | seeds  # of networks that differ in their seed
     kept = Bundle(bundle.path, replace(manifest, metrics=metrics, training=training))
