@@ -220,19 +220,11 @@ _COMPACT = DynamicConfig(
     stem=(Conv(64, 9, 2),), primary_types=8, primary_kernel=5, primary_stride=1
 )
 _MNIST_COMPACT = replace(_MNIST, name="mnist-compact", network=_COMPACT, epochs=30, **_SMALL)
-_RESIDUAL_STEM = (
-    *(Conv(32, 5, 2), Conv(64, 3), Residual()),
-    *(Conv(128, 3, 2), Residual(), Residual(), Conv(64, 1, activation="none")),
-)
-_MUON: dict[str, Any] = {"muon_rate": 0.03, "muon_votes": 0.2}
 _ATTENTION = Recipe(
     "mnist-attention",
-    network=AttentionConfig(stem=_RESIDUAL_STEM, norm_first=True, primary="spatial"),
-    epochs=10,
+    network=AttentionConfig(),
+    epochs=24,
     learning_rate=2e-3,
-    reconstruction_share=0.25,
-    decoder="bfloat16",
-    **_MUON,
     **_SMALL,
     **_DISTORTED,
     **_DEEP,
@@ -245,6 +237,12 @@ _MULTIMNIST = Recipe(
     warmup_steps=500,
     shift_px=4,
 )
+
+_PAIR_STEM = (
+    *(Conv(32, 5, 2), Conv(64, 3), Residual()),
+    *(Conv(128, 3, 2), Residual(), Residual(), Conv(64, 1, activation="none")),
+)
+_MUON: dict[str, Any] = {"muon_rate": 0.03, "muon_votes": 0.2}
 
 
 def _stages(*widths: int) -> tuple[StemLayer, ...]:
@@ -311,9 +309,14 @@ _PRESETS = (
         _ATTENTION,
         name="multimnist-attention",
         task="pairs",
-        network=replace(_ATTENTION.network, height=36, width=36),
+        network=AttentionConfig(
+            height=36, width=36, stem=_PAIR_STEM, norm_first=True, primary="spatial"
+        ),
         epochs=25,
         shift_px=4,
+        reconstruction_share=0.25,
+        decoder="bfloat16",
+        **_MUON,
         **_PLAIN,
     ),
     replace(
@@ -324,7 +327,9 @@ _PRESETS = (
         batch_size=128,
         pad="reflect",
         flip_alternates=True,
-        muon_votes=0.0,
+        muon_rate=0.03,
+        reconstruction_share=0.25,
+        decoder="bfloat16",
         **_CLOTHES,
     ),
     replace(
