@@ -54,8 +54,8 @@ DataDir = Annotated[
     Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
 ]
 _DATA = Path("data")
-HARDLY = 0.8
-"""Share of the errors of a constant answer from which a network is hardly better than that."""
+BARELY_LEARNT = 0.8
+"""Errors, as a share of those of a constant answer, from which a network has barely learnt."""
 _ADVICE = (
     "that is hardly better than guessing ({guess:.0f} %). Look at preview.png: can you tell the "
     "classes apart at this size? What helps, the surest first: more pictures of each class; "
@@ -317,7 +317,7 @@ def conclude(
             f"{error_percent:.2f} % validation error"
         )
     guess = 100 * (1 - np.bincount(held_out.labels).max() / len(held_out.labels))
-    if error_percent >= HARDLY * guess:
+    if error_percent >= BARELY_LEARNT * guess:
         yield f"{error_percent:.2f} % validation error: {_ADVICE.format(guess=guess)}"
 
 

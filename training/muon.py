@@ -12,7 +12,7 @@ from model.capsnet.votes import Votes
 from training.device import has_bfloat16
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the quintic iteration, chosen for speed: singular values end between about 0.7 and 1.2."""
+"""a, b, c of x <- a x + b x^3 + c x^5, for speed: singular values end between about 0.7 and 1.2."""
 _ITERATIONS = 5
 _LEAST_BFLOAT16 = 64
 """Columns from which products are faster in bfloat16."""
@@ -25,16 +25,16 @@ class Muon(torch.optim.Optimizer):
     votes are one for each class, (I * in_dim, D).
 
     Args:
-        matrices: weights by how many matrices side by side each one is: 0 for a convolution, K for
-            votes, whose last axis is K * D.
-        momentum: Nesterov's.
+        matrices: for each weight the number of its matrices: K for transformation matrices, whose
+            last axis is K * D, and 0 for a convolution.
+        momentum: Nesterov momentum.
     """
 
     def __init__(self, matrices: Mapping[Tensor, int], *, momentum: float) -> None:
         groups = [
             {
                 "params": [weight for weight, count in matrices.items() if count == kind],
-                "sides": kind,
+                "count": kind,
             }
             for kind in sorted(set(matrices.values()))
         ]
@@ -43,7 +43,7 @@ class Muon(torch.optim.Optimizer):
     def set_rates(self, *, convolutions: float, votes: float) -> None:
         """Set the learning rates of the next step."""
         for group in self.param_groups:
-            group["lr"] = votes if group["sides"] else convolutions
+            group["lr"] = votes if group["count"] else convolutions
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002
@@ -57,7 +57,7 @@ class Muon(torch.optim.Optimizer):
                     state["momentum"] = torch.zeros_like(weight.grad)
                 state["momentum"].lerp_(weight.grad, 1 - group["momentum"])
                 ahead = weight.grad.lerp(state["momentum"], group["momentum"])
-                weight.add_(_step(ahead, group["sides"]), alpha=-group["lr"])
+                weight.add_(_step(ahead, group["count"]), alpha=-group["lr"])
 
 
 def matrices_of(network: nn.Module, *, convolutions: bool, votes: bool) -> dict[Tensor, int]:
@@ -80,23 +80,27 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     """Matrices (..., A, B) with the same singular vectors, and singular values of about 1."""
     wide = matrices if matrices.shape[-2] <= matrices.shape[-1] else matrices.mT
     fast = wide.shape[-1] >= _LEAST_BFLOAT16 and has_bfloat16(matrices.device)
-    steps = wide.to(torch.bfloat16 if fast else torch.float32)
-    steps = steps / (steps.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    once, thrice, fifth = _COEFFICIENTS
+    x = wide.to(torch.bfloat16 if fast else torch.float32)
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    a, b, c = _COEFFICIENTS
     for _ in range(_ITERATIONS):
-        square = steps @ steps.mT
-        steps = once * steps + (thrice * square + fifth * square @ square) @ steps
-    orthogonal: Tensor = (steps if wide is matrices else steps.mT).to(matrices.dtype)
+        square = x @ x.mT
+        x = a * x + (b * square + c * square @ square) @ x
+    orthogonal: Tensor = (x if wide is matrices else x.mT).to(matrices.dtype)
     return orthogonal
 
 
-def _step(ahead: Tensor, sides: int) -> Tensor:
-    """The step of a weight, whose elements are of a size that suits the matrices' shape."""
-    if not sides:
+def _step(ahead: Tensor, count: int) -> Tensor:
+    """The step of a weight.
+
+    Orthogonal matrices are multiplied by sqrt(max(1, out / in)) for convolutions, and by the root
+    of the longer side for votes, whose elements then have a mean square of about 1, as Adam's.
+    """
+    if not count:
         rows = ahead.flatten(1)  # (out, in * kernel^2)
         step: Tensor = orthogonalise(rows).view_as(ahead)
         return step * float(max(1.0, len(rows) / rows.shape[1]) ** 0.5)
     inputs = ahead.numel() // ahead.shape[-1]
-    by_class = ahead.reshape(inputs, sides, -1).transpose(0, 1)  # (K, I * in_dim, D)
+    by_class = ahead.reshape(inputs, count, -1).transpose(0, 1)  # (K, I * in_dim, D)
     steps: Tensor = orthogonalise(by_class) * float(max(by_class.shape[1:]) ** 0.5)
     return steps.transpose(0, 1).reshape(ahead.shape)

@@ -35,7 +35,7 @@ TYPICAL_SHARE = 0.95
 RIDGE = 1e-3
 """Added to the variances of poses, as a share of their mean; chosen on noise and clothes alone."""
 FEWEST = 300
-"""Images that a rule needs: half of them set the threshold, and 5 % of that half exceed it."""
+"""Images that a rule needs: half of them set the threshold, below which 5 % of that half lie."""
 COUNT = 1000
 """Images of each other kind."""
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"

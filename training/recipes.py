@@ -73,24 +73,25 @@ class Recipe(Augmentation):
     network: NetworkConfig = field(default_factory=DynamicConfig)
     loss: LossName = "margin"
     absent_weight: NonNegativeFloat = 0.5
-    """Of absent classes in the margin loss."""
+    """Weight of absent classes in the margin loss."""
     spread_steps: PositiveInt = 50_000
-    """Steps over which the margin of the spread loss rises: see `training.losses`."""
+    """Time constant of the spread loss: its margin is half of the way up after four times as many
+    steps: see `training.losses`."""
     reconstruction_weight: NonNegativeFloat = RECONSTRUCTION_TEXT
-    """Of the squared error summed over pixels; zero trains no decoder."""
+    """Weight of the squared error summed over pixels; zero trains no decoder."""
     reconstruction_share: _Part = 1.0
-    """Of each batch that is reconstructed, which saves time."""
+    """Share of each batch that is reconstructed; less saves time."""
     detach_poses: bool = False
     """Whether the decoder gets detached poses, so that its loss does not reach the encoder."""
     frozen: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Parts of the network, such as `stem` or `classes.weight`, that are not trained."""
     epochs: PositiveFloat = 30.0
-    """Of all training images once, or of 100,000 pairs."""
+    """Passes over the training images; for pairs, one epoch is 100,000 pairs."""
     learning_rate: PositiveFloat = 1e-3
-    """Of Adam, at its highest."""
+    """Peak learning rate of Adam."""
     muon_rate: NonNegativeFloat = 0.0
-    """Of Muon, at its highest, for convolutions with several input channels; zero leaves them to
-    Adam. It rises and falls as Adam's does: see `training.muon`."""
+    """Peak learning rate of Muon, for convolutions with several input channels; zero leaves them to
+    Adam. It has Adam's schedule: see `training.muon`."""
     muon_momentum: _Decay = 0.95
     muon_votes: NonNegativeFloat = 0.0
     """Muon's rate for the transformation matrices of dynamic and self-attention routing, as a
@@ -102,13 +103,13 @@ class Recipe(Augmentation):
     warmup_steps: NonNegativeInt = 0
     """Steps over which the rate rises from zero, at most a tenth of the run."""
     convolutions: Precision = "float32"
-    """Of convolutions (and a baseline's linear layers) in training on a CPU with instructions for
-    bfloat16; on other CPUs they are float32, on a GPU always bfloat16."""
+    """Data type of convolutions (and a baseline's linear layers) in training, on a CPU with
+    instructions for bfloat16; on other CPUs it is float32, on a GPU always bfloat16."""
     votes: Precision = "float32"
-    """Of products with the transformation matrices in training, by dynamic and self-attention
-    routing; other families know float32 alone."""
+    """Data type of products with the transformation matrices in training, in networks with dynamic
+    or self-attention routing; in others it is float32."""
     decoder: Precision = "float32"
-    """Of the decoder in training, on a CPU with instructions for bfloat16."""
+    """Data type of the decoder in training, on a CPU with instructions for bfloat16."""
     average_decay: _Decay = 0.0
     """Decay of the exponential moving average of the weights (lower in the first steps), which is
     then validated, saved and exported in place of the weights; zero averages nothing."""

@@ -380,8 +380,8 @@ class RunningAverage:
     torch's own `AveragedModel` would make the CPU wait for the GPU after every step.
 
     Args:
-        decay: what a step leaves of the average so far, once that looks back over no more than
-            about a tenth of the steps; before, it leaves less.
+        decay: of the average at each step; at the beginning lower, so that it covers about the
+            last tenth of the steps.
     """
 
     def __init__(self, network: Network, *, decay: float) -> None:
