@@ -136,7 +136,7 @@ class PairStream(RowStream):
         return PairBatch(images.float() / WHITE, layers.float() / WHITE, self._labels[rows[:, :2]])
 
     def draw(self, epoch: int) -> Tensor:
-        """Rows of six numbers as `PairDraw.draw` gives them; then those of the distortion, if any."""
+        """Rows of six numbers as `PairDraw.draw` gives them; then its distortion, if any."""
         pairs = torch.from_numpy(self._pairs.draw(EPOCH_PAIRS, self._seed, epoch))
         if self._distortion == NOT_DISTORTED:
             return pairs
