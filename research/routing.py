@@ -50,8 +50,9 @@ TITLES: dict[str, str] = {
     "uniform-everywhere": "uniform in all layers",
 }
 BATCH = 50
-DECIDES = 1.0
-"""Points of error from which routing is said to matter."""
+DECIDES = 1 / 3
+"""Routing is said to matter where the interval of what uniform couplings add lies above so many of
+the errors."""
 
 Answers = dict[str, NDArray[np.int64]]
 """The classes (N, C) that are named, by couplings."""
@@ -240,10 +241,10 @@ def finding(measured: Mapping[str, Any]) -> str:
         routed, uniform = (scores["couplings"][key] for key in ("routed", "uniform"))
         points, low, high = uniform["difference"]
         which = f"`{name}`" if test == SPLIT else f"`{name}` at {test}"
-        if low > DECIDES:
-            before, after = (100 * one["errors"] / scores["images"] for one in (routed, uniform))
-            change = f"{points:+.1f} points [{low:+.1f}, {high:+.1f}]"
-            said = f"{which} answers {after:.1f} % wrong, not {before:.1f} ({change})"
+        before, after = (100 * one["errors"] / scores["images"] for one in (routed, uniform))
+        if low > DECIDES * before:
+            change = f"{points:+.2f} points [{low:+.2f}, {high:+.2f}]"
+            said = f"{which} answers {after:.2f} % wrong, not {before:.2f} ({change})"
             other = scores["couplings"].get("other-image")
             if other and test != SPLIT:  # elsewhere those couplings tell the label
                 errors = 100 * other["errors"] / scores["images"]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from PIL import Image
 
-from model.bundle import PreprocessRule
 from model.preprocess.crop import crop, scale_whole
 from model.preprocess.pixels import Floats, median, resize, to_floats, turn_upright
 from model.preprocess.prepared import FoundPolarity, Polarity, Prepared
 from model.preprocess.strokes import fit_strokes
+
+if TYPE_CHECKING:  # processes that decode do not import pydantic
+    from model.bundle import PreprocessRule
 
 Fit = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 

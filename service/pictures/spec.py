@@ -5,14 +5,16 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from model.bundle import PreprocessRule
 from model.canvas import enlarge, png
 from model.preprocess import Fit, Floats, Polarity, Prepared, PreprocessError, prepare
 from service.errors import InvalidParameter, Problem, release
 from service.pictures.decode import decode
 from service.pictures.header import is_plain_png
+
+if TYPE_CHECKING:  # processes that decode do not import pydantic
+    from model.bundle import PreprocessRule
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 """One real digit of each class, 28x28 greyscale PNG; folders of other data sets' pictures."""

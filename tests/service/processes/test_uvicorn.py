@@ -34,7 +34,7 @@ ADDED = {
         "_make_protocol",
         "_leave",
     },
-    supervisor.Process: {"tick", "read"},
+    supervisor.Process: {"tick", "poll", "read"},
     supervisor.Supervisor: {"serve", "_watch", "_check", "_bury", "_fail", "_start"},
 }
 """Methods that are not uvicorn's."""
