@@ -56,7 +56,7 @@ def test_the_page_takes_the_figures(tmp_path: Path) -> None:
 def test_the_page_has_figures_of_every_part() -> None:
     """And each promise names a test that there is."""
     text = PAGE.read_text()
-    figures = re.findall(r"<!-- (?!end)(.+?) -->\n", text)
+    figures = re.findall(r"<!-- (?!end)(.+?) -->\n\n\|", text)
     assert 7 == len(figures)
     tests = re.findall(r"`(tests/[\w/]+\.py)`: `(test_\w+)`", text)
     assert tests
