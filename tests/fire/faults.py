@@ -252,7 +252,7 @@ time.time = lambda: plain_time() + (86_400 if switch.read_text() == "clock" else
 # processes
 
 
-@fault("a worker is killed", UNCONNECTED, lost=1, short=True)
+@fault("a worker is killed", UNCONNECTED, lost=1)
 def worker_killed(site: Site) -> None:
     """Who was answered by it is lost, one request of each caller at most."""
     os.kill(killed := site.workers()[0], signal.SIGKILL)
@@ -283,7 +283,7 @@ def supervisor_killed(site: Site) -> None:
     _wait(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
 
 
-@fault("all processes that decode are killed", "503", short=True)
+@fault("all processes that decode are killed", "503")
 def decoders_killed(site: Site) -> None:
     """Others are forked."""
     for pid in site.decoders()[2:]:
@@ -321,7 +321,7 @@ def frozen(site: Site) -> None:
 # graphs
 
 
-@fault("a graph raises for 5 s", "500", short=True)
+@fault("a graph raises for 5 s", "500")
 def graph_raises(site: Site) -> None:
     """Its batches fail, and nothing else."""
     with _wrong(site, "raise"):
@@ -349,7 +349,7 @@ def graph_hangs(site: Site) -> None:
     _wait(lambda: not set(before) & set(site.workers()))
 
 
-@fault("the clock of Python jumps by a day and back", over_grpc=False, short=True)
+@fault("the clock of Python jumps by a day and back", over_grpc=False)
 def clock_jumps(site: Site) -> None:
     """Deadlines are counted by another clock.
 
@@ -370,7 +370,7 @@ def weights_truncated(site: Site) -> None:
     _expect(site.reload(), 409)
 
 
-@fault("a bundle on disk is broken, and a worker is killed", UNCONNECTED, lost=1, short=True)
+@fault("a bundle on disk is broken, and a worker is killed", UNCONNECTED, lost=1)
 def bundle_broken(site: Site) -> None:
     """Its replacement loads the copy that the others serve."""
     (site.bundles / MODEL / "encoder.onnx").unlink()
@@ -405,7 +405,7 @@ def bundle_replaced(site: Site) -> None:
     _expect(site.reload(), 200)
 
 
-@fault("ten reloads in turn", short=True)
+@fault("ten reloads in turn")
 def reloads(site: Site) -> None:
     """None costs an answer."""
     for _ in range(10):
