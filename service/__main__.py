@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import signal
@@ -52,6 +53,7 @@ def supervise() -> None:
         except OSError as error:
             failure = str(error)
     if failure:
+        logging.shutdown()  # what was logged is written before the reason
         sys.exit(f"capsnet-service: {failure}")
 
 

@@ -131,5 +131,5 @@ def test_rates_rise_and_fall_together(make_trainer: MakeTrainer, tiny_attention:
     state = make_trainer(recipe=recipe).state
     assert state.muon is not None
     state.begin_step(0.005)
-    rates = {bool(group["sides"]): group["lr"] for group in state.muon.param_groups}
+    rates = {bool(group["count"]): group["lr"] for group in state.muon.param_groups}
     assert {False: pytest.approx(0.01), True: pytest.approx(0.001)} == rates
