@@ -139,7 +139,7 @@ def write_page(
     kept = {one.key: one for one in both if one.row not in ROWS or one.split == ROWS[one.row].split}
     results = [kept[key] for key in sorted(kept)]
     write_results(results, docs_dir / RESULTS)
-    page.tell_seeds(bundles, results)
+    page.describe_bundles(bundles, results)
     (docs_dir / page.NAME).write_text(page.write(results, docs_dir, bundles))
     routing.draw(routing.read(docs_dir), docs_dir / "pictures" / "routing-off.png")
     console.print(f"wrote {docs_dir / page.NAME}: {len(results)} results")

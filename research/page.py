@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from research.compare import compare, describe, lines, of_row, score
 from research.run import Result
 from research.tables import ROWS, TABLES, Table
 from training.card import write_card
-from training.provenance import runs_of
+from training.provenance import reads_of, runs_of
 
 NAME, SPEEDS = "results.md", "speeds.json"
 ROUNDED = 5
@@ -41,8 +41,8 @@ def write(results: Sequence[Result], docs_dir: Path, bundles: Path) -> str:
     )
 
 
-def tell_seeds(bundles: Path, results: Sequence[Result]) -> None:
-    """Add the mean over seeds of the row with a bundle's name and images to manifest and card.
+def describe_bundles(bundles: Path, results: Sequence[Result]) -> None:
+    """Add a bundle's test reads, and the mean over seeds of its row, to manifest and card.
 
     One of the seeds is the bundle's own. Where that made other errors, the results are of an older
     recipe, and the card tells no mean.
@@ -67,8 +67,10 @@ def tell_seeds(bundles: Path, results: Sequence[Result]) -> None:
                 "deviation_percent": round(mean.deviation or 0.0, 4),
                 "interval_percent": [round(mean.low, 4), round(mean.high, 4)],
             }
-        if metrics != manifest.metrics:
-            told = Bundle(bundle.path, replace(manifest, metrics=metrics))
+        reads = [asdict(read) for read in reads_of(bundles, runs)]
+        training = {**manifest.training, "test_reads": reads} if runs else manifest.training
+        if (metrics, training) != (manifest.metrics, manifest.training):
+            told = Bundle(bundle.path, replace(manifest, metrics=metrics, training=training))
             write_manifest(bundle.path, told.manifest)
             write_card(told)
 

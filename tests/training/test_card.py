@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from model.bundle.novelty import NoveltyRule
 from service.settings import Settings
 from tests.training.published import RUN, say_training
 from training.card import CURVES, ROUTING, WRONG, write_card
-from training.provenance import TestRead, runs_of
+from training.provenance import TestRead, reads_of, runs_of
 from training.recipes import PRESETS
 
 BUNDLES = sorted(path.parent for path in Settings().bundles.glob(f"*/{MANIFEST}"))
@@ -58,6 +58,14 @@ def test_shipped_cards_say_what_their_manifests_say(folder: Path, tmp_path: Path
     (tmp_path / CARD).unlink()
     write_card(Bundle(tmp_path, bundle.manifest))
     assert (folder / CARD).read_text() == (tmp_path / CARD).read_text()
+
+
+@pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)
+def test_shipped_cards_tell_every_read(folder: Path) -> None:
+    """Of the test split, as the record beside the bundles has it; research reads it too."""
+    training = Bundle.open(folder).manifest.training
+    recorded = reads_of(folder.parent, runs_of(training))
+    assert [asdict(read) for read in recorded] == training["test_reads"]
 
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)
