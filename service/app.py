@@ -170,10 +170,10 @@ def create_app(
 
 def _swagger(app: FastAPI) -> list[BaseRoute]:
     """The files of Swagger UI. FastAPI's own document is left out: it serialises it each time."""
-    mounts = [route for route in app.router.routes if getattr(route, "path", "") != app.openapi_url]
-    for mount in mounts:
+    found = [route for route in app.router.routes if getattr(route, "path", "") != app.openapi_url]
+    for mount in found:
         mount.permission = "key"  # type: ignore[attr-defined]
-    return mounts
+    return found
 
 
 def _rate_limit(settings: Settings) -> RateLimit | None:

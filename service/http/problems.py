@@ -87,6 +87,8 @@ def to_problem(error: Exception, scope: Scope) -> Problem | None:
             return TooLate(str(error))
         case Closed():
             return Unavailable(str(error), retry_after_s=1)
+        case MemoryError():
+            return Unavailable("no memory is left for this request", retry_after_s=1)
         case HTTPException():
             return _unrouted(error, scope)
     return None

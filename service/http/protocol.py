@@ -98,8 +98,11 @@ class Http1(HttpToolsProtocol):
     def _feed(self, data: bytes | memoryview) -> None:
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserError:
-            self._refuse(400, "the request is not HTTP/1.1")
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, MemoryError):
+                self._refuse(503, "no memory is left for this request")
+            else:
+                self._refuse(400, "the request is not HTTP/1.1")
         except httptools.HttpParserUpgrade as stop:
             if self.parser.get_method() == b"CONNECT":
                 self._refuse(400, "there is no CONNECT here")

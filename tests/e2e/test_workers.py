@@ -18,6 +18,7 @@ import pytest
 
 from model.bundle import MANIFEST
 from service.settings import Settings
+from tests.attack.service import Service
 from tests.e2e.callers import Callers
 from tests.processes import (
     PATIENCE_S,
@@ -59,7 +60,7 @@ def few(bundles: Path) -> dict[str, str]:
     }
 
 
-def workers(process: subprocess.Popen[bytes]) -> list[int]:
+def workers(process: subprocess.Popen[bytes] | Service) -> list[int]:
     """Process ids of a supervisor's workers."""
     pid = process.pid
     found = []

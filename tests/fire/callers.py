@@ -81,11 +81,6 @@ class Callers:
         """How many answers were right so far."""
         return self.outcomes()[RIGHT]
 
-    def last_trouble(self) -> float:
-        """When the last request that was not answered right was over, or minus infinity."""
-        ends = [call.sent + call.seconds for call in self.calls if call.outcome != RIGHT]
-        return max(ends, default=-float("inf"))
-
     @contextmanager
     def calling(self) -> Iterator[None]:
         """Call meanwhile."""

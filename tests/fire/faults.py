@@ -24,11 +24,12 @@ import httpx
 from model.bundle import MANIFEST
 from service.settings import Settings
 from tests.attack.service import ADMIN_KEY, Service, descendants, started
+from tests.e2e.test_faults import no_descriptors
+from tests.e2e.test_workers import MODEL, change, wait_for, workers
 from tests.fire.callers import LOST, RIGHT, UNCONNECTED, WRONG, Callers
 from tests.fire.table import Table
-from tests.processes import PATIENCE_S, PLAIN, SOURCE, WORKER, patch_workers
+from tests.processes import PATIENCE_S, PLAIN, SOURCE, patch_workers
 
-MODEL = "mnist-compact"
 OTHER = "mnist-shared"
 CALM = 100
 """Right answers in a row after which all is normal."""
@@ -45,15 +46,13 @@ class Site:
 
     service: Service
     bundles: Path
-    switch: Path
-    """What it holds decides what is wrong with the graphs (see `_HARMED`) or with the clock."""
+    switches: Path
+    """What is in this folder is wrong with the graphs or with the clock: see `_HARMED`."""
 
     def workers(self) -> list[int]:
-        """Process ids."""
-        pid = self.service.pid
+        """Process ids; none if the supervisor is gone."""
         with suppress(OSError):
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            return [int(one) for one in children if WORKER in _command(int(one))]
+            return workers(self.service)
         return []
 
     def decoders(self) -> list[int]:
@@ -75,7 +74,7 @@ class Site:
 
     def ask(self, path: str, *, method: str = "GET", key: str = "", **more: Any) -> httpx.Response:
         """One request over a connection of its own."""
-        headers = {"X-API-Key": key or self.service.target.key}
+        headers = {"X-API-Key": key or self.service.target.key, **more.pop("headers", {})}
         url = f"http://127.0.0.1:{self.service.target.port}{path}"
         return httpx.request(method, url, headers=headers, timeout=PATIENCE_S, verify=PLAIN, **more)
 
@@ -85,7 +84,7 @@ class Site:
 
     def wait_until_ready(self) -> None:
         """Return when both workers are ready, and the supervisor has seen it."""
-        _wait(lambda: self.ready() == 2 == len(self.workers()))
+        wait_for(lambda: self.ready() == 2 == len(self.workers()))
 
 
 @dataclass(frozen=True)
@@ -206,10 +205,10 @@ def place(one: Fault) -> Iterator[Site]:
     """The service that is harmed."""
     with tempfile.TemporaryDirectory(prefix="harmed-") as name:
         folder = Path(name)
-        bundles, switch = folder / "bundles", folder / "switch"
+        bundles, switches = folder / "bundles", folder / "switches"
         shutil.copytree(Settings().bundles / MODEL, bundles / MODEL)
         (code := folder / "code").mkdir()
-        switch.touch()
+        switches.mkdir()
         os.mkfifo(pipe := folder / "pipe")
         reader = os.open(pipe, os.O_RDWR)
         fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, resource.getpagesize())
@@ -217,11 +216,11 @@ def place(one: Fault) -> Iterator[Site]:
             "PIPE": str(pipe),
             "CAPSNET_BUNDLES": str(bundles),
             "CAPSNET_DEFAULT_MODEL": MODEL,
-            **patch_workers(code, _HARMED.format(switch=str(switch))),
+            **patch_workers(code, _HARMED.format(switches=f"{switches}/")),
             **one.settings,
         }
         with started("grpc", command=list(one.command), **settings) as service:
-            site = Site(service, bundles, switch)
+            site = Site(service, bundles, switches)
             site.wait_until_ready()
             yield site
         os.close(reader)
@@ -231,21 +230,23 @@ _HARMED = """
 import time
 
 plain_encode, plain_time = Runtime.encode, time.time
-switch = pathlib.Path({switch!r})
+
+
+def wrong(kind):  # whether a file exists needs no descriptor
+    return os.path.exists({switches!r} + kind)
 
 
 def encode(*arguments):
-    kind = switch.read_text()
-    if kind == "raise":
+    if wrong("raise"):
         raise RuntimeError("the graph failed")
-    if kind == "hang":
+    if wrong("hang"):
         threading.Event().wait()
     found = plain_encode(*arguments)
-    return found._replace(presence=found.presence * float("nan")) if kind == "nan" else found
+    return found._replace(presence=found.presence * float("nan")) if wrong("nan") else found
 
 
 Runtime.encode = encode
-time.time = lambda: plain_time() + (86_400 if switch.read_text() == "clock" else 0)
+time.time = lambda: plain_time() + (86_400 if wrong("clock") else 0)
 """
 
 
@@ -256,7 +257,7 @@ time.time = lambda: plain_time() + (86_400 if switch.read_text() == "clock" else
 def worker_killed(site: Site) -> None:
     """Who was answered by it is lost, one request of each caller at most."""
     os.kill(killed := site.workers()[0], signal.SIGKILL)
-    _wait(lambda: killed not in site.workers())
+    wait_for(lambda: killed not in site.workers())
 
 
 @fault("all workers are killed", "503", UNCONNECTED, lost=2)
@@ -265,14 +266,14 @@ def workers_killed(site: Site) -> None:
     killed = site.workers()
     for worker in killed:
         os.kill(worker, signal.SIGKILL)
-    _wait(lambda: not set(killed) & set(site.workers()))
+    wait_for(lambda: not set(killed) & set(site.workers()))
 
 
 @fault("a worker is stopped", UNCONNECTED, lost=2, settings={"CAPSNET_HEARTBEAT_TIMEOUT_S": "5"})
 def worker_stopped(site: Site) -> None:
     """The kernel gives it its share of connections until it is killed."""
     os.kill(stopped := site.workers()[0], signal.SIGSTOP)
-    _wait(lambda: stopped not in site.workers())
+    wait_for(lambda: stopped not in site.workers())
 
 
 @fault("the supervisor is killed", lost=1, ends=True, short=True)
@@ -280,7 +281,7 @@ def supervisor_killed(site: Site) -> None:
     """The workers answer what they accepted and end."""
     pids = descendants(site.service.pid)
     os.kill(site.service.pid, signal.SIGKILL)
-    _wait(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
+    wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
 
 
 @fault("all processes that decode are killed", "503")
@@ -346,7 +347,7 @@ def graph_hangs(site: Site) -> None:
     before = site.workers()
     with _wrong(site, "hang"):
         time.sleep(1)
-    _wait(lambda: not set(before) & set(site.workers()))
+    wait_for(lambda: not set(before) & set(site.workers()))
 
 
 @fault("the clock of Python jumps by a day and back", over_grpc=False)
@@ -409,10 +410,7 @@ def bundle_replaced(site: Site) -> None:
 def reloads(site: Site) -> None:
     """None costs an answer."""
     for _ in range(10):
-        manifest = site.bundles / MODEL / MANIFEST
-        found = json.loads(manifest.read_text())
-        found["training"]["note"] = str(time.time_ns())
-        manifest.write_text(json.dumps(found))
+        change(site.bundles)
         _expect(site.reload(), 200)
 
 
@@ -444,21 +442,24 @@ def disk_full_at_reload(site: Site) -> None:
     _expect(site.reload(), 200)
 
 
-@fault("one worker has no free descriptor for 5 s", "503", "CANCELLED", UNCONNECTED, lost=1)
+@fault("one worker has no free descriptor for 5 s", "503")
 def descriptors_gone(site: Site) -> None:
-    """The other takes the connections. gRPC's, in C, stay with it: some of these calls fail."""
-    worker = site.workers()[0]
-    used = {int(path.name) for path in Path(f"/proc/{worker}/fd").iterdir()}
-    limit = next(number for number in range(max(used) + 2) if number not in used)
-    with _limited(worker, resource.RLIMIT_NOFILE, limit):
+    """The other takes the connections."""
+    with no_descriptors(site.workers()[0]):
         time.sleep(LASTING_S)
 
 
 @fault("both workers have no free memory for 5 s", "503", lost=1)
 def memory_gone(site: Site) -> None:
-    """Bodies of 19 MB ask for more than there is."""
-    body = b"[" + b" " * 19_000_000 + b"]"
-    threads = [threading.Thread(target=_post, args=(site, body), daemon=True) for _ in range(8)]
+    """Bodies of 19 MB ask for more than there is; who sends them is told so."""
+    body, told = b"[" + b" " * 19_000_000 + b"]", list[httpx.Response]()
+
+    def post() -> None:
+        with suppress(httpx.TransportError):
+            kind = {"Content-Type": "application/json"}
+            told.append(site.ask("/classify", method="POST", content=body, headers=kind))
+
+    threads = [threading.Thread(target=post) for _ in range(8)]
     one, two = site.workers()
     with _short_of_memory(one), _short_of_memory(two):
         for thread in threads:
@@ -466,6 +467,9 @@ def memory_gone(site: Site) -> None:
         time.sleep(LASTING_S)
     for thread in threads:
         thread.join(PATIENCE_S)
+    statuses = Counter(answer.status_code for answer in told)
+    assert statuses[503], f"the large bodies got {dict(statuses)}"
+    assert not [answer for answer in told if "not HTTP" in answer.text]
 
 
 @fault(
@@ -478,9 +482,9 @@ def log_unread(_: Site) -> None:
 
 @contextmanager
 def _wrong(site: Site, kind: str) -> Iterator[None]:
-    site.switch.write_text(kind)
+    (site.switches / kind).touch()
     yield
-    site.switch.write_text("")
+    (site.switches / kind).unlink()
 
 
 @contextmanager
@@ -509,23 +513,8 @@ def _short_of_memory(pid: int) -> Iterator[None]:
         yield
 
 
-def _post(site: Site, body: bytes) -> None:
-    with suppress(httpx.HTTPError):
-        kind = {"Content-Type": "application/json", "X-API-Key": site.service.target.key}
-        url = f"http://127.0.0.1:{site.service.target.port}/classify"
-        httpx.post(url, content=body, headers=kind, timeout=PATIENCE_S, verify=PLAIN)
-
-
 def _expect(status: int, expected: int) -> None:
     assert expected == status, f"the reload said {status}, not {expected}"
-
-
-def _wait(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        if time.monotonic() > deadline:
-            raise TimeoutError("it did not come to an end")
-        time.sleep(0.05)
 
 
 def _kill(pid: int) -> None:

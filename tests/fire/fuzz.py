@@ -15,13 +15,12 @@ import numpy as np
 
 from service.http.middleware import TENSOR_HEADER
 from service.pictures import SAMPLES
-from tests.attack.runner import start_client, stop_client
+from tests.attack.cases import HONEST
+from tests.attack.runner import MOST_MEMORY, start_client, stop_client
 from tests.attack.service import Service, started, warm_up
 from tests.fire import images, openapi
 from tests.fire.table import Table
 
-MOST_MEMORY = 1.2
-_HONEST = (503, 504)
 _BOUNDARY = "boundary"
 Body = tuple[str, dict[str, str], bytes]
 """Path, headers and content."""
@@ -90,7 +89,7 @@ def send(base_url: str, *, requests: int, seed: int) -> Counter[int]:
         for path, headers, content in islice(bodies(seed), requests):
             answer = client.post(path, content=content, headers=headers)
             said = f"{answer.status_code} for {path} {headers} {content.hex()}"
-            assert answer.status_code < 500 or answer.status_code in _HONEST, said
+            assert answer.status_code < 500 or answer.status_code in HONEST, said
             statuses[answer.status_code] += 1
     return statuses
 

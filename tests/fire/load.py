@@ -22,20 +22,18 @@ import uvloop
 from PIL import Image
 
 from service.pictures import SAMPLES
+from tests.attack.cases import HONEST
 from tests.attack.client import Report as Quiet
 from tests.attack.client import pictures
-from tests.attack.runner import start_client, stop_client
+from tests.attack.runner import MOST_MEMORY, start_client, stop_client
 from tests.attack.service import ROOT, Service, started, warm_up
 from tests.attack.wire import CLOSED, SILENT, Answer, Connection, Target, request, several
 from tests.fire.table import Table
 
-HONEST = {200, 429, 503, 504}
-"""What an overloaded service may answer."""
 FACTORS = (0.5, 1, 2, 5, 10)
 """Of the rate that saturates the service."""
 LEAST_GOODPUT = 0.8
 """Of what the saturated service answers, under any overload."""
-MOST_MEMORY = 1.2
 _SOURCE = "127.0.0.77"
 
 
@@ -62,7 +60,7 @@ class Load:
         """What an overloaded service may not do."""
         found = [f"{self.wrong} wrong answers"] if self.wrong else []
         found += [f"{self.lost} lost"] if self.lost else []
-        odd = {int(one) for one in self.statuses} - HONEST
+        odd = {int(one) for one in self.statuses} - HONEST - {200, 429}
         return found + [f"{self.statuses[str(one)]} x {one}" for one in sorted(odd)]
 
 

@@ -117,6 +117,22 @@ def test_what_was_refused_is_let_go(path: str, content: bytes, client: TestClien
         time.sleep(0.05)
 
 
+def test_a_process_without_memory_says_so(client: TestClient) -> None:
+    """It is not the request's fault: another process may answer."""
+
+    async def receive() -> Message:
+        raise MemoryError
+
+    answers: list[Message] = []
+
+    async def take(message: Message) -> None:
+        answers.append(message)
+
+    asyncio.run(client.app(request("/classify", announced=7), receive, take))
+    assert 503 == answers[0]["status"]
+    assert (b"retry-after", b"1") in answers[0]["headers"]
+
+
 def test_releasing_reaches_what_an_error_came_from() -> None:
     """Causes and contexts hold calls too, and may come round to the error itself."""
 
