@@ -85,10 +85,8 @@ def to_problem(error: Exception, scope: Scope) -> Problem | None:
             return Busy(str(error), retry_after_s=error.retry_after_s)
         case DeadlineExceeded():
             return TooLate(str(error))
-        case Closed():
-            return Unavailable(str(error), retry_after_s=1)
-        case MemoryError():
-            return Unavailable("no memory is left for this request", retry_after_s=1)
+        case Closed() | MemoryError():
+            return Unavailable(str(error) or "no memory is left", retry_after_s=1)
         case HTTPException():
             return _unrouted(error, scope)
     return None

@@ -100,7 +100,7 @@ class Http1(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, MemoryError):
-                self._refuse(503, "no memory is left for this request")
+                self._refuse(503, "no memory is left")
             else:
                 self._refuse(400, "the request is not HTTP/1.1")
         except httptools.HttpParserUpgrade as stop:

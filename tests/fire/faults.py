@@ -300,13 +300,14 @@ def templates_killed(site: Site) -> None:
 
 @fault(
     f"the machine is frozen for {FROZEN_S:g} s",
+    "408",
     "504",
     settings={"CAPSNET_HEARTBEAT_TIMEOUT_S": "5"},
 )
 def frozen(site: Site) -> None:
     """No process runs, and then all go on: none is ended for its silence.
 
-    Requests whose deadline passed meanwhile are told so.
+    Requests whose time passed meanwhile are told so.
     """
     pids = [site.service.pid, *descendants(site.service.pid)]
     before = site.workers()
