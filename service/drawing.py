@@ -18,15 +18,17 @@ _DPI = 100
 DRAW_CPU_S = 10.0
 """Most CPU time of a drawing."""
 _IMPORTED = ("service.views", "matplotlib.figure", "matplotlib.backends.backend_agg")
-_MEMORY_BYTES = 500_000_000
-"""For a drawing: the largest sweep has 21 megapixels."""
 MOST_WAITING = 8
 """Drawings, each a fifth of a second: more callers are told to come again."""
 
 
-def open_pool() -> Pool:
-    """One process that draws, started with the first drawing: with matplotlib it takes 110 MB."""
-    template = Template(*_IMPORTED, memory_bytes=_MEMORY_BYTES)
+def open_pool(memory_bytes: int = 500_000_000) -> Pool:
+    """One process that draws, started with the first drawing: with matplotlib it takes 110 MB.
+
+    Args:
+        memory_bytes: for a drawing, beyond that; the largest sweep has 21 megapixels.
+    """
+    template = Template(*_IMPORTED, memory_bytes=memory_bytes)
     return Pool(template, processes=1, limit=MOST_WAITING)
 
 

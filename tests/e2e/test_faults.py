@@ -41,6 +41,12 @@ def _source_alone(container: object) -> None:
 
 
 @pytest.fixture
+def start_service(settings: dict[str, str], start_service: Start) -> Start:
+    """Set up after `settings`: its services end before their folder is removed."""
+    return start_service
+
+
+@pytest.fixture
 def settings(bundles: Path) -> Iterator[dict[str, str]]:
     """Of two workers whose temporary files are in a folder of the test's own."""
     with tempfile.TemporaryDirectory() as folder:

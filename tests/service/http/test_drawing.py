@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.drawing import MOST_WAITING
+from service.drawing import MOST_WAITING, open_pool
 from service.http.negotiation import JSON, PNG
 from service.inference.job import Job
-from service.pool.pool import Pool, Template
 from tests.attack.service import descendants
 
 DRAWN = ["/routing?scale=16", "/equivariance?steps=2", "/sweep?dims=0&step=0.5"]
@@ -60,7 +59,7 @@ def test_a_drawing_without_memory_is_answered_with_503(
     """It is neither the picture's fault nor one that the log has to explain."""
     state = client.app.state  # type: ignore[attr-defined]
     ample = state.drawing
-    state.drawing = Pool(Template("service.views", memory_bytes=1_000_000), processes=1, limit=1)
+    state.drawing = open_pool(memory_bytes=4_000_000)
     try:
         refused = draw(client, DRAWN[0], digits[7])
     finally:
