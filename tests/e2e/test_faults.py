@@ -41,7 +41,7 @@ def _source_alone(container: object) -> None:
 
 
 @pytest.fixture
-def start_service(settings: dict[str, str], start_service: Start) -> Start:
+def start_service(settings: dict[str, str], start_service: Start) -> Start:  # noqa: ARG001
     """Set up after `settings`: its services end before their folder is removed."""
     return start_service
 
