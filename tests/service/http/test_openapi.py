@@ -170,6 +170,7 @@ REFUSED = {
     "an unknown member": ("/classify", {"image": "AA==", "label": 7}),
     "no image in the list": ("/classify", {"images": []}),
     "an empty image": ("/segment", {"image": ""}),
+    "a number in the list": ("/classify", {"images": ["AA==", 7]}),
     "more images than the settings allow": ("/classify", {"images": 6 * ["AA=="]}),
     "two images for one": ("/routing", {"images": 2 * ["AA=="]}),
     "one image for two": ("/overlay", {"images": ["AA=="]}),
