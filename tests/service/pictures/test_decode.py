@@ -105,17 +105,6 @@ def test_a_picture_cut_in_its_header_is_refused(
         decode(encode(slope, picture_format)[:14], max_pixels=AMPLE)
 
 
-def test_a_picture_without_its_palette_is_refused(slope: NDArray[np.uint8]) -> None:
-    """Pillow opens it, and fails later."""
-    file = io.BytesIO()
-    Image.fromarray(slope).quantize(16).save(file, "PNG")
-    head, _, rest = file.getvalue().partition(b"PLTE")
-    length = int.from_bytes(head[-4:])
-    content = head[:-4] + chunk(b"pLTE", rest[:length]) + rest[length + 4 :]
-    with pytest.raises(UnreadablePicture, match="palette"):
-        decode(content, max_pixels=AMPLE)
-
-
 def chunk(kind: bytes, data: bytes) -> bytes:
     body = kind + data
     return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
