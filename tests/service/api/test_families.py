@@ -13,12 +13,10 @@ from PIL import Image
 from model.bundle import Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
 from service.views import VIEWS
 from service.views.view import View
+from tests.serving import serve
 
 CAPSULES = ("dynamic", "attention", "shared", "matrix")
 PNG = {"accept": "image/png"}
@@ -34,8 +32,7 @@ DECODING: tuple[tuple[str, dict[str, Any]], ...] = (
 @pytest.fixture(scope="module")
 def families(settings: Settings, family_bundles: Path) -> Iterator[TestClient]:
     """A service with an untrained network of each family."""
-    own = settings.model_copy(update={"bundles": family_bundles, "default_model": "tiny-dynamic"})
-    with TestClient(create_app(own, open_engine(load_runtimes(own)))) as client:
+    with serve(settings, bundles=family_bundles, default_model="tiny-dynamic") as client:
         yield client
 
 

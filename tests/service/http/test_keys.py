@@ -16,10 +16,9 @@ from service.app import create_app
 from service.http.keys import Access, Permission, find_route
 from service.http.pages import StaticMount
 from service.http.route import Route
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings, SettingsError
+from tests.serving import serve
 
 FIRST, SECOND = "the-first-key-of-two", "the-second-key-of-two"
 SEVEN = {"file": (SAMPLES / "7.png").read_bytes()}
@@ -50,9 +49,7 @@ OPEN = {
 @pytest.fixture(scope="module")
 def guarded(settings: Settings) -> Iterator[TestClient]:
     """The service with two keys."""
-    keys = (SecretStr(FIRST), SecretStr(SECOND))
-    locked = settings.model_copy(update={"api_keys": keys})
-    with TestClient(create_app(locked, open_engine(load_runtimes(locked)))) as client:
+    with serve(settings, api_keys=(SecretStr(FIRST), SecretStr(SECOND))) as client:
         yield client
 
 
@@ -183,8 +180,7 @@ ADMIN = "the-admin-s-own-key"
 def administered(settings: Settings) -> Iterator[TestClient]:
     """The service with an API key and an admin key."""
     keys = {"api_keys": (SecretStr(FIRST),), "admin_keys": (SecretStr(ADMIN),)}
-    locked = settings.model_copy(update=keys)
-    with TestClient(create_app(locked, open_engine(load_runtimes(locked)))) as client:
+    with serve(settings, **keys) as client:
         yield client
 
 
@@ -226,8 +222,7 @@ def test_control_characters_are_refused_in_any_path(character: str, client: Test
 @pytest.mark.parametrize("mounted", [False, True], ids=["of the server", "of the application"])
 def test_a_root_path_changes_no_permission(settings: Settings, *, mounted: bool) -> None:
     """Under a prefix every route needs the key that it needs without, under /v1 too."""
-    alone = settings.model_copy(update={"admin_keys": (SecretStr(ADMIN),)})
-    app = create_app(alone, open_engine(load_runtimes(alone)))
+    app = serve(settings, admin_keys=(SecretStr(ADMIN),)).app
     app.root_path = "/prefix" if mounted else ""
     with TestClient(app, root_path="" if mounted else "/prefix") as client:
         for path in ("/prefix/models/reload", "/prefix/v1/models/reload", "/models/reload"):

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.app import create_app
 from service.http import uploads
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
+from tests.serving import serve
 
 Predictions = list[dict[str, Any]]
 JSON = {"content-type": "application/json"}
@@ -266,8 +264,7 @@ def test_a_form_whose_end_is_missing_is_refused(client: TestClient, digits: list
 def test_a_large_form_needs_no_file(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are kept in memory: where no file can be written, they are read all the same."""
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    larger = settings.model_copy(update={"max_body_bytes": 3_000_000})
-    with TestClient(create_app(larger, open_engine(load_runtimes(larger)))) as client:
+    with serve(settings, max_body_bytes=3_000_000) as client:
         refused = refusal(client, files={"file": bytes(2_000_000)})
     assert (415, "unsupported-format", None) == refused
 

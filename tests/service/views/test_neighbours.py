@@ -18,12 +18,10 @@ from model.bundle import Bundle, write_manifest
 from model.bundle.neighbours import PoseGallery
 from model.preprocess import scale
 from model.runtime import Runtime
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.neighbours import add_gallery
 from tests.service.views.answers import answer_of
+from tests.serving import serve
 from training.neighbours import draw_sheet
 
 Pixels = Callable[[str], NDArray[np.int64]]
@@ -56,7 +54,7 @@ def near(
             folder / name, PoseGallery(poses, labels, places, white, np.frombuffer(sheet, np.uint8))
         )
     settings = Settings(bundles=folder, default_model="mnist", device="cpu", threads=1)
-    with TestClient(create_app(settings, open_engine(load_runtimes(settings)))) as client:
+    with serve(settings) as client:
         yield client
 
 
