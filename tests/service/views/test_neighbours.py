@@ -103,18 +103,26 @@ def test_poses_without_images_are_drawn(
     assert 3 > np.abs(pixels(found["neighbours"][0]["image"]) - 255 * expected).max()
 
 
-def test_a_class_without_images_is_told(near: TestClient, digits: list[bytes]) -> None:
-    """409: this bundle has images of one class."""
-    answer = near.post("/neighbours", params={"target": 5}, files={"file": digits[5]})
-    assert (409, "urn:capsnet:problem:not-offered") == (answer.status_code, answer.json()["type"])
-    assert "no training images of '5'" in answer.json()["detail"]
-
-
-def test_a_bundle_without_images_offers_none(client: TestClient, digits: list[bytes]) -> None:
+@pytest.mark.parametrize(
+    ("service", "query", "detail"),
+    [
+        ("near", {"target": 5}, "no training images of '5'"),
+        ("client", {"model": "strokes"}, "does not offer neighbours"),
+    ],
+    ids=["no images of a class", "no images at all"],
+)
+def test_what_a_bundle_does_not_have_is_told(
+    service: str,
+    query: dict[str, Any],
+    detail: str,
+    request: pytest.FixtureRequest,
+    digits: list[bytes],
+) -> None:
     """409, as for other things that a network cannot do."""
-    answer = client.post("/neighbours", params={"model": "strokes"}, files={"file": digits[5]})
+    client = request.getfixturevalue(service)
+    answer = client.post("/neighbours", params=query, files={"file": digits[5]})
     assert (409, "urn:capsnet:problem:not-offered") == (answer.status_code, answer.json()["type"])
-    assert "does not offer neighbours" in answer.json()["detail"]
+    assert detail in answer.json()["detail"]
 
 
 def test_models_say_who_offers_them(client: TestClient) -> None:
