@@ -15,7 +15,7 @@ from model.interpret.masks import find_masks
 from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from tests.training.published import HELD_OUT, RUN, TEST, say_training, write_toys
+from tests.training.published import HELD_OUT, RUN, TEST, say_training
 from training.__main__ import app, conclude_export
 from training.answers import is_missed
 from training.card import WRONG
@@ -34,19 +34,6 @@ from training.learning_set import load_pictures
 from training.provenance import TEST_READS, ProvenanceError, reads_of
 from training.recipes import Recipe
 from training.statistics import interval, mean_interval
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the toys, which are a published data set for once."""
-    monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture
-def bundle(bundle_path: Path, data_dir: Path) -> Bundle:
-    """A bundle that learnt the toys."""
-    return say_training(bundle_path, data_dir / "bundles" / "mnist")
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from model.outputs import Encoding
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from service.views.classify import ClassifyAnswer
+from tests.service.views.answers import answer_of
 
 Answer = dict[str, Any]
 
@@ -24,12 +26,7 @@ def encoding(runtime: Runtime, digits: list[bytes]) -> Encoding[Floats]:
     return runtime.encode(scale(np.stack(images)[:, None]))
 
 
-def classify(client: TestClient, *pictures: bytes, **query: Any) -> Answer:
-    files = [("file", picture) for picture in pictures]
-    answer = client.post("/classify", params=query, files=files)
-    assert 200 == answer.status_code, answer.text
-    found: Answer = answer.json()
-    return found
+classify = partial(answer_of, "/classify")
 
 
 def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[bytes]) -> None:

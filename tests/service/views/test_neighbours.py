@@ -20,7 +20,7 @@ from model.preprocess import scale
 from model.runtime import Runtime
 from service.settings import Settings
 from tests.neighbours import add_gallery
-from tests.service.views.answers import answer_of
+from tests.service.views.answers import answer_of, drawing_of
 from tests.serving import serve
 from training.neighbours import draw_sheet
 
@@ -132,26 +132,7 @@ def test_models_say_who_offers_them(client: TestClient) -> None:
     assert "neighbours" not in offers["strokes"]
 
 
-@pytest.mark.parametrize(
-    ("query", "parameter"),
-    [({"count": 0}, "count"), ({"count": 21}, "count"), ({"target": 10}, "target")],
-)
-def test_a_wrong_parameter_is_named(
-    query: dict[str, Any], parameter: str, near: TestClient, digits: list[bytes]
-) -> None:
-    """422, and the client can tell which one."""
-    answer = near.post("/neighbours", params=query, files={"file": digits[7]})
-    assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
-
-
 @pytest.mark.parametrize("query", [{}, {"count": 20}, {"count": 1}, {"model": "drawn"}])
 def test_neighbours_are_drawn(query: dict[str, Any], near: TestClient, digits: list[bytes]) -> None:
     """Few or many, and those without images."""
-    answer = near.post(
-        "/neighbours",
-        params={"target": LABEL, **query},
-        files={"file": digits[7]},
-        headers={"accept": "image/png"},
-    )
-    assert (200, "image/png") == (answer.status_code, answer.headers["content-type"])
-    assert "PNG" == Image.open(io.BytesIO(answer.content)).format
+    drawing_of("/neighbours", near, digits[7], target=LABEL, **query)
