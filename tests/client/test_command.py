@@ -337,10 +337,7 @@ def test_a_terminal_with_graphics_gets_the_picture(kind: str, url: str, tmp_path
 
 @pytest.mark.parametrize("name", ["classify", *DRAWING])
 def test_a_terminal_shows_pictures(name: str, url: str) -> None:
-    """Half blocks in two colours, where it knows neither Sixel nor Kitty's protocol.
-
-    Nothing else is shown, such as a warning that the terminal did not say how large its cells are.
-    """
+    """Half blocks in two colours without Sixel or Kitty's protocol, and no warning about cells."""
     shown = in_a_terminal(url, *COMMANDS[name])
     assert shown.count("▀") > 200
     assert "Failed" not in shown

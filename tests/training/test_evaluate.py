@@ -81,10 +81,7 @@ def test_false_alarms_are_those_of_the_test_split(
 
 
 def test_every_read_of_a_test_split_is_on_record(bundle: Bundle, data_dir: Path) -> None:
-    """Beside the bundles, in the manifest and in the card, also when a bundle is made anew.
-
-    Those of a network from other runs are not counted with them.
-    """
+    """In record, manifest and card, also of a bundle made anew, but not those of other runs."""
     evaluate(bundle, data_dir)
     again = say_training(bundle.path, bundle.path.with_name("again"))
     scores = evaluate(again, data_dir)

@@ -62,10 +62,7 @@ def _rounded(recipe: Recipe, what: str) -> Recipe:
 
 
 def test_a_run_to_the_end_is_complete(make_trainer: MakeTrainer) -> None:
-    """`run` says so, and has done every step; its last is logged, whatever the interval.
-
-    Without a validation split there is nothing to validate on.
-    """
+    """`run` says so; the last step is logged, and nothing is validated without a split."""
     trainer = make_trainer()
     assert (True, 6) == (trainer.run(log_every=4), trainer.done_steps)
     assert [4, 6] == [line["step"] for line in metrics(trainer)]

@@ -32,10 +32,7 @@ def test_a_colour_picture_of_the_right_size_passes_untouched() -> None:
 
 
 def test_the_middle_of_a_picture_is_taken(thirds: Image.Image) -> None:
-    """The largest rectangle of the network's shape, here 40 of 120 columns: green alone.
-
-    Of a high picture it is 22.5 of 120 rows.
-    """
+    """The largest rectangle of the network's shape, of columns or of rows: green alone."""
     prepared = prepare(thirds, COLOUR, rule="crop")
     assert ("crop", COLOUR) == (prepared.fit, prepared.image.shape)
     high = crop(thirds.transpose(Image.Transpose.ROTATE_90), *COLOUR)
