@@ -20,7 +20,7 @@ from service.http.uploads import FILE_FIELD
 Json = dict[str, Any]
 EXAMPLES = Path(__file__).with_name("examples.json")
 """By operation id, and of problems; `python -m tests.openapi` writes those of answers."""
-_ENCODED = {"type": "string", "minLength": 1, "description": "base64 or a data URL"}
+_ENCODED = {"type": "string", "description": "base64 or a data URL"}
 _FILE = {"type": "string", "format": "binary"}
 TIMEOUT_PARAMETER = {
     "name": TIMEOUT_HEADER,
@@ -48,7 +48,7 @@ def image_body(*, least: int = 1, most: int = 1, example: str = "/samples/7.png"
     if least > 1:
         return json_body(images, **form)
     raw = {"schema": _FILE, "examples": {"sample": {"externalValue": example}}}
-    image = _object("image", _ENCODED)
+    image = _object("image", {**_ENCODED, "minLength": 1})
     kinds = ("image/*", "application/octet-stream")
     return json_body({"oneOf": [image, images]}, **form, **dict.fromkeys(kinds, raw))
 

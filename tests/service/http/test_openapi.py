@@ -194,6 +194,17 @@ def test_what_the_schema_refuses_the_service_refuses(
     assert str(answer.status_code) in operation["responses"]
 
 
+def test_a_list_may_hold_images_that_cannot_be_read(
+    document: Json, client: TestClient, check: Check
+) -> None:
+    """Each gets its problem in the answer."""
+    operation = document["paths"]["/classify"]["post"]
+    body = {"images": ["", "AA=="]}
+    answer = call(client, "post", "/classify", operation, json=body)
+    assert [] == check(operation["requestBody"]["content"][JSON]["schema"], body)
+    assert 200 == answer.status_code
+
+
 @pytest.mark.parametrize(
     ("path", "count"),
     [("/classify", 1), ("/classify", 5), ("/classify", 6), ("/segment", 2), ("/overlay", 1)],
