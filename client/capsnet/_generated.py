@@ -1489,9 +1489,8 @@ class CapsNetMethods:
     def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """Reload all models.
 
-        Other workers load them beside those that answer and then take their place. If one cannot
-        be
-        loaded, nothing changes.
+        The key files are read first. Then workers load the models beside those that answer, and
+        replace them. If a model cannot be loaded, the old models stay.
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
@@ -2343,9 +2342,8 @@ class AsyncCapsNetMethods:
     async def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """Reload all models.
 
-        Other workers load them beside those that answer and then take their place. If one cannot
-        be
-        loaded, nothing changes.
+        The key files are read first. Then workers load the models beside those that answer, and
+        replace them. If a model cannot be loaded, the old models stay.
 
         Raises:
             Forbidden: no admin key is set, so nobody may.

@@ -74,8 +74,8 @@ async def show_model(request: Request, query: ModelQuery) -> dict[str, Any]:
 async def reload_models(request: Request) -> ModelsAnswer:
     """Reload all models.
 
-    Other workers load them beside those that answer and then take their place. If one cannot be
-    loaded, nothing changes.
+    The key files are read first. Then workers load the models beside those that answer, and
+    replace them. If a model cannot be loaded, the old models stay.
 
     Raises:
         Forbidden: no admin key is set, so nobody may.

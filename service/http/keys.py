@@ -32,7 +32,9 @@ _KEY = re.compile(r"[!-~]{16,}")
 
 
 class Access:
-    """The keys of the settings and of the files that they name, or a copy; only digests are kept.
+    """The API keys and admin keys; only their digests are kept.
+
+    They come from the settings and the files that those name, or from `dumped`.
 
     The route that matches a request says who may call it: its attribute `permission`. Nobody may
     call one without that, such as a router that was included: its routes' own would not be asked.
@@ -42,19 +44,19 @@ class Access:
         SettingsError: a file cannot be read or is empty, or a key is unfit.
     """
 
-    def __init__(self, settings: Settings, copy: str | None = None) -> None:
-        if copy:
-            self.load(copy)
+    def __init__(self, settings: Settings, dumped: str | None = None) -> None:
+        if dumped:
+            self.load(dumped)
             return
         self.api = _read("API", settings.api_keys, settings.api_keys_file)
         self.admin = _read("admin", settings.admin_keys, settings.admin_keys_file)
 
     def dump(self) -> str:
-        """The digests as JSON."""
+        """Return the digests as one line of JSON."""
         return json.dumps([sorted(map(bytes.hex, keys)) for keys in (self.api, self.admin)])
 
     def load(self, text: str) -> None:
-        """Take other digests, which `dump` has given."""
+        """Replace the digests by those that `dump` returned."""
         self.api, self.admin = (frozenset(map(bytes.fromhex, keys)) for keys in json.loads(text))
 
     def check(self, scope: Scope) -> bytes | None:

@@ -16,7 +16,7 @@ class Serving(NamedTuple):
 
     pid: int
     digest: str
-    """Of the bundles that it answers with."""
+    """The digest of the bundles and keys that it answers with."""
 
 
 class Counts(NamedTuple):
@@ -40,7 +40,7 @@ class Status:
         self._workers = workers
 
     def report(self, slot: int, digest: str) -> None:
-        """Record which bundles this worker serves."""
+        """Record the digest of the bundles and keys that this worker serves."""
         replace_text(self.folder / f"serving-{slot}", f"{os.getpid()} {digest}")
 
     def clear(self, slot: int) -> None:

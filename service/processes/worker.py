@@ -21,7 +21,7 @@ from service.http.keys import Access
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Backend, Engine
 from service.processes.server import Server
-from service.processes.snapshots import LockHeld, Snapshots
+from service.processes.snapshots import Current, LockHeld, Snapshots
 from service.processes.status import FOLDER, Status
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
@@ -63,8 +63,8 @@ class Worker:
         self._on_ready = on_ready
         self._status = Status(folder, settings.workers)
         self._snapshots = Snapshots(folder)
-        self._digest = self._snapshots.current
-        self._access = Access(settings, self._digest and self._snapshots.keys(self._digest))
+        self._serving = self._snapshots.current
+        self._access = Access(settings, self._serving and self._serving.keys)
         self.app = create_app(
             settings,
             access=self._access,
@@ -82,35 +82,36 @@ class Worker:
             return True
 
     async def _open(self, metrics: Metrics, health: Health) -> Engine:
-        """Load the current copy.
+        """Load the current bundles and keys.
 
-        It is reported first and compared then: a reload that has seen no report of this worker has
-        replaced the copy before.
+        They are reported first and compared then: a reload that has seen no report of this worker
+        has replaced them before.
         """
         del metrics, health
         self._loop = asyncio.get_running_loop()
-        digest = self._digest
-        if digest is None:
-            digest = await asyncio.to_thread(self._copy_first)
+        if (current := self._serving) is None:
+            current = await asyncio.to_thread(self._copy_first)
         while True:
-            engine = await self._load(digest)
-            self._status.report(self._slot, digest)
-            self._digest = digest
-            if (current := self._snapshots.current or digest) == digest:
+            engine = await self._load(current.bundles)
+            self._access.load(current.keys)
+            self._status.report(self._slot, current.digest)
+            self._serving = current
+            if (newer := self._snapshots.current or current) == current:
                 break
             engine.backend.close()
-            digest = current
+            current = newer
         self._following = asyncio.ensure_future(self._follow())
         self._on_ready()
         return engine
 
-    def _copy_first(self) -> str:
-        """The current copy, which the first worker makes."""
+    def _copy_first(self) -> Current:
+        """The current bundles and keys; the first worker copies them."""
         with self._snapshots.lock(wait=True):
-            if (digest := self._snapshots.current) is None:
-                digest = self._snapshots.take(self._settings, self._access.dump(), strict=False)
-                self._snapshots.use(digest)
-            return digest
+            if (current := self._snapshots.current) is None:
+                bundles = self._snapshots.take(self._settings, strict=False)
+                current = Current(bundles, self._access.dump())
+                self._snapshots.use(current)
+            return current
 
     async def _load(self, digest: str, *, strict: bool = False) -> Engine:
         metrics, health = self._state.metrics, self._state.health
@@ -118,31 +119,42 @@ class Worker:
         return await open_here(self._settings, metrics, health, strict=strict, folder=folder)
 
     async def _follow(self) -> None:
-        """Load the current copy whenever it is another, and reload when that is requested."""
+        """Serve what is current, and reload when that is requested."""
         while True:
             await asyncio.sleep(_POLL_S)
             try:
                 if self._status.wants_reload:
                     await self._reload(requested=True)
-                digest = self._snapshots.current
+                await self._catch_up()
             except (ReloadRefused, OSError) as error:  # no descriptor is left
                 log.error("reload failed: %s", error)  # noqa: TRY400
-                continue
-            if digest and digest != self._digest:
-                try:
-                    self._use(digest, await self._load(digest))
-                except Exception as error:  # noqa: BLE001  whatever it is, another process may do better
-                    self._state.health.fail(f"the current bundles cannot be loaded: {error}")
-                    return
+
+    async def _catch_up(self) -> None:
+        """Serve the current bundles and keys, if they are others by now.
+
+        Raises:
+            OSError: the current ones cannot be read.
+            ReloadRefused: they cannot be loaded; this process has failed.
+        """
+        current, serving = self._snapshots.current, self._serving
+        if current and serving and current != serving:
+            is_same = current.bundles == serving.bundles
+            try:
+                self._use(current, None if is_same else await self._load(current.bundles))
+            except Exception as error:  # whatever it is, another process may do better
+                reason = f"the current bundles cannot be loaded: {error}"
+                self._state.health.fail(reason)
+                raise ReloadRefused(reason) from error
 
     async def _reload(self, *, requested: bool = False) -> dict[str, Any]:
-        """Load the bundles on disk, have all workers serve them, and return their summary.
+        """Load the keys and bundles on disk, have all workers serve them, and return a summary.
 
         Args:
             requested: by a signal to the supervisor; one worker takes the request.
 
         Raises:
-            ReloadRefused: one is broken, or another reload is under way; nothing has changed.
+            ReloadRefused: the keys are unfit or another reload is under way, and nothing has
+                changed; or a bundle is broken, and only the keys have.
         """
         health = self._state.health
         if health.closing:
@@ -158,35 +170,53 @@ class Worker:
         return summarise(health.engine, self._settings).model_dump(mode="json")
 
     async def _replace(self) -> None:
-        """Copy what is on disk, load it strictly, and have all workers do the same.
+        """Read the keys on disk, then copy and load the bundles; have all workers serve each.
+
+        The keys come first, so that no bundle keeps a removed key valid.
 
         Raises:
-            ReloadRefused: it cannot be loaded; nothing has changed.
+            ReloadRefused: one of them cannot be used, and stays as it was.
         """
-        digest = ""
+        await self._catch_up()
+        assert self._serving  # a worker reloads once it serves
+        bundles = ""
         try:
-            keys = Access(self._settings).dump()
-            digest = await asyncio.to_thread(self._snapshots.take, self._settings, keys)
-            if digest != self._digest:
-                engine = await self._load(digest, strict=True)
-                self._snapshots.use(digest)
-                self._use(digest, engine)
+            if (keys := Access(self._settings).dump()) != self._serving.keys:
+                await self._publish(self._serving._replace(keys=keys))
+            bundles = await asyncio.to_thread(self._snapshots.take, self._settings)
+            if bundles != self._serving.bundles:
+                engine = await self._load(bundles, strict=True)
+                await self._publish(self._serving._replace(bundles=bundles), engine)
         except (DeviceError, NothingToServe, OSError, ReloadRefused, SettingsError) as error:
-            self._snapshots.discard(digest)
+            self._snapshots.discard(bundles)
             raise ReloadRefused(str(error)) from error
-        while any(worker.digest != digest for worker in self._status.serving):  # noqa: ASYNC110
+
+    async def _publish(self, current: Current, engine: Engine | None = None) -> None:
+        """Have all workers serve this, and return when they do.
+
+        Args:
+            current: the bundles and keys.
+            engine: has loaded the bundles, if they are others.
+        """
+        self._snapshots.use(current)
+        self._use(current, engine)
+        while any(worker.digest != current.digest for worker in self._status.serving):  # noqa: ASYNC110
             await asyncio.sleep(_REPORTS_POLL_S)  # other processes write them
 
-    def _use(self, digest: str, engine: Engine) -> None:
-        """Answer with another engine; requests that run keep theirs, which ends with the last."""
-        old = self._state.health.engine
-        retire = partial(self._loop.call_soon_threadsafe, self._retire, old.backend)
-        weakref.finalize(old, retire).atexit = False
-        del old
-        self._access.load(self._snapshots.keys(digest))
-        self._state.use(engine)
-        self._digest = digest
-        self._status.report(self._slot, digest)
+    def _use(self, current: Current, engine: Engine | None) -> None:
+        """Answer with other keys, and with another engine if one is given.
+
+        Requests that run keep the engine that they have, which ends with the last of them.
+        """
+        if engine:
+            old = self._state.health.engine
+            retire = partial(self._loop.call_soon_threadsafe, self._retire, old.backend)
+            weakref.finalize(old, retire).atexit = False
+            del old
+            self._state.use(engine)
+        self._access.load(current.keys)
+        self._status.report(self._slot, current.digest)
+        self._serving = current
 
     def _retire(self, backend: Backend) -> None:
         """End an engine; its sessions are in cycles, which were frozen when they were loaded."""
