@@ -20,18 +20,18 @@ Picture: TypeAlias = (
 """A Pillow image, a path, the bytes of an image file, an open binary file, or an array: (H, W),
 (H, W, C) or (C, H, W), of whole numbers from 0 to 255 or of floats in [0, 1]."""
 _SLACK = 1e-3
-"""How far rounding may carry a number beyond [0, 1]."""
+"""The tolerance beyond [0, 1], for rounding."""
 
 
 class Classification(NamedTuple):
     """The most present class of a picture."""
 
     label: int
-    """From 0 to K - 1."""
+    """The label, from 0 to K - 1."""
     class_name: str
     """The name of that class."""
     presence: float
-    """In [0, 1]: of this class."""
+    """The presence of this class, in [0, 1]."""
     pose: Floats
     """(D,): of this class's capsule; empty where the network has no poses."""
 
@@ -106,7 +106,7 @@ class LoadedBundle(Runtime):
         return super().decode(numbers, labels.astype(np.int64))
 
     def trace(self, images: ArrayLike) -> Trace[Floats]:
-        """What routing did with images (N, C, H, W), floats in [0, 1].
+        """Trace the routing of images (N, C, H, W), floats in [0, 1].
 
         Raises:
             NotOffered: the network has no routing.

@@ -1,4 +1,4 @@
-"""What a network says of N images, declared once: of torch tensors and of numpy arrays alike.
+"""Outputs of a network for N images: of torch tensors and of numpy arrays alike.
 
 Axes: K classes, D numbers of a pose, R routing iterations, I input capsules.
 """
@@ -31,7 +31,7 @@ def _shapes(arrays: Any) -> str:
 
 
 class ClassTrace(NamedTuple, Generic[A]):
-    """What routing did between the last layer of N images and their class capsules."""
+    """The routing between the last layer of N images and their class capsules."""
 
     couplings: A
     """c, (N, R, K, I): what each vote weighs in its class's sum. The softmax of the logits over K;
@@ -52,7 +52,7 @@ class ClassTrace(NamedTuple, Generic[A]):
 
 
 class LayerTrace(NamedTuple, Generic[A]):
-    """What routing did in a layer of convolutional capsules."""
+    """The routing of one layer of convolutional capsules."""
 
     couplings: A
     """(N, R, T', T): the share of each input type T that went to each output type T'."""

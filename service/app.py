@@ -39,7 +39,7 @@ from service.telemetry.tracing import telemetry
 
 log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 3
-"""How long the last inference may take to end, once nobody waits for it any more."""
+"""The last inference may take so long to end after the last request."""
 
 _DESCRIPTION = """\
 Send an image (PNG, JPEG, WebP, BMP, GIF) as a form's `file`, as the raw body, or as base64 in JSON:
@@ -177,14 +177,14 @@ def _swagger(app: FastAPI) -> list[BaseRoute]:
 
 
 def _rate_limit(settings: Settings) -> RateLimit | None:
-    """What limits a key's rows a second, if anything does."""
+    """Make the limit of rows a second for each key, if the settings have one."""
     if not settings.rate_limit_per_key:
         return None
     return RateLimit(settings.rate_limit_per_key, settings.rate_burst_per_key)
 
 
 def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]]:
-    """What serves gRPC, if a port is set.
+    """Make the context manager that serves gRPC; one that does nothing if no port is set.
 
     Raises:
         SettingsError: its packages are not installed.

@@ -107,7 +107,7 @@ class UploadTimeout(Problem, status=408, slug="upload-timeout", title="Upload ti
 
 
 class BundleRefused(Problem, status=409, slug="bundle-refused", title="Bundle cannot be loaded"):
-    """Not all bundles could be loaded anew; those that were served before still are."""
+    """A bundle could not be loaded. The bundles that were loaded before are still served."""
 
 
 class NotOffered(Problem, status=409, slug="not-offered", title="Not supported by this model"):
@@ -119,7 +119,7 @@ class TooLarge(Problem, status=413, slug="too-large", title="Request too large")
 
 
 class UnsupportedFormat(Problem, status=415, slug="unsupported-format", title="Unsupported format"):
-    """Not an image format, or not a content type, that the service reads."""
+    """The file's image format or the body's content type is not supported."""
 
 
 class UnreadablePicture(Problem, status=422, slug="unreadable-picture", title="Unreadable image"):

@@ -35,7 +35,7 @@ class Capsule(NamedTuple):
     """The image."""
     label: int
     presence: float
-    """How present the class is, in [0, 1]."""
+    """The presence of the class, in [0, 1]."""
     pose: Floats
     """(D,)."""
 
@@ -79,11 +79,11 @@ class Pipeline:
     admission: Admission
     preparation: Preparation
     default_model: str
-    """For requests that name none."""
+    """The model of requests that name none."""
     most_rows: int
-    """What the route declares that it admits."""
+    """The most rows that a request to this route may cost."""
     drawing: Admission | None = None
-    """Where the response has to wait to be drawn."""
+    """The admission of drawing jobs, where the response has to be drawn in a process."""
     spend: Callable[[int], object] | None = None
     """Counts the job's rows as those of its caller, or raises RateLimited."""
 
@@ -188,7 +188,7 @@ class Pipeline:
         return np.stack([image for (image,) in map(unwrap, rows)])
 
     async def trace(self, manifest: Manifest, image: Floats) -> Trace[Floats]:
-        """What routing did with one image (C, H, W); no leading axis."""
+        """Trace the routing of one image (C, H, W). The trace's arrays have no leading axis."""
         (row,) = await self._compute(manifest, "trace", [(image,)])
         return Trace.of(unwrap(row), manifest.layers)
 

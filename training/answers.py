@@ -72,7 +72,7 @@ def answer(presence: Floats, labels: Labels) -> NDArray[np.int64]:
 
 
 def is_wrong(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
-    """Which answers are wrong, (N,): those that are not exactly the labels, in any order.
+    """Return which answers are wrong, (N,): those whose classes are not exactly the labels.
 
     Args:
         labels: (N,), or (N, C) where each image shows C classes.
@@ -82,7 +82,7 @@ def is_wrong(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
 
 
 def is_missed(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
-    """Which of the labels (N, 2) are not among the two most present classes, (N, 2)."""
+    """Return which labels are not among the two most present classes, (N, 2)."""
     named = most_present(presence, 2)
     return np.asarray((labels[:, :, None] != named[:, None, :]).all(axis=2))
 
@@ -128,7 +128,7 @@ def decode_each(
 
 
 def pick_absent(presence: Floats, labels: Labels) -> NDArray[np.int64]:
-    """For each pair the next class after its first label that is neither there nor named, (N,).
+    """Pick for each pair the next class after its first label that is absent and not named, (N,).
 
     Args:
         presence: (N, K).

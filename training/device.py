@@ -1,4 +1,4 @@
-"""Where a network is trained: a device and its memory, alone or with other processes.
+"""The devices that train a network, and the processes that share the work.
 
 Processes that train together add up gradients in one all-reduce of one flat tensor.
 DistributedDataParallel does the same in buckets that overlap with the backward pass, but averages
@@ -63,7 +63,7 @@ def device_name(device: torch.device) -> str:
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether a device has instructions for bfloat16: GPUs, and some CPUs."""
+    """Return whether a device has instructions for bfloat16: GPUs, and some CPUs."""
     # torch.cpu tells since 2.12.
     known: Mapping[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     names = ("amx_bf16", "avx512_bf16", "sve_bf16")
@@ -119,7 +119,7 @@ class Processes:
             tensor.copy_(total.view_as(tensor))
 
     def any(self, *flags: bool) -> list[bool]:
-        """For each flag whether it is set in some process; through the CPU, not the GPU's queue."""
+        """Return for each flag whether any process has set it. The flags go over the CPU."""
         if self.count == 1:
             return list(flags)
         raised = torch.tensor(flags, dtype=torch.int32)
@@ -138,7 +138,7 @@ class Processes:
 
 @contextmanager
 def joined_processes(device: torch.device) -> Iterator[Processes]:
-    """Within it, the processes that `torchrun` started work together; without it there is one."""
+    """Join the processes that `torchrun` started, within the context; by default there is one."""
     if "WORLD_SIZE" not in os.environ:
         yield Processes()
         return

@@ -63,22 +63,23 @@ class Scores:
     split: ScoredSplit
     images: int
     protocol: str
-    """Which images they are, and how they were answered."""
+    """The images and the way in which they were answered."""
     errors: int
-    """How many answers are wrong."""
+    """The number of wrong answers."""
     interval_percent: tuple[float, float]
     """The 95 % interval of the error."""
     wrong: WrongAnswers
-    """Those to be shown; of pairs, of the first ones alone."""
+    """The wrong answers that the card shows; of pairs, only the first."""
     table: Table
     """The confusion, or the scores of each shift of pairs."""
     shifts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of pairs: scores by the largest shift of their digits, the paper's first (`score_shift`)."""
+    """The scores of pairs by the largest shift of their digits, the paper's first (`score_shift`).
+    """
     novel_percent: float | None = None
     """Share of the images that are novel, if the bundle has a novelty rule."""
 
     def metrics(self) -> dict[str, Any]:
-        """For the manifest, with the protocol that gave them."""
+        """Return the manifest's metrics, with the protocol that gave them."""
         metrics: dict[str, Any] = {
             f"{self.split}_error_percent": round(100 * self.errors / self.images, 4),
             f"{self.split}_errors": self.errors,
@@ -306,7 +307,7 @@ def score_pairs(
 def find_missed(
     runtime: Runtime, digits: Examples, rows: NDArray[np.int64], *, shift_px: int
 ) -> NDArray[np.bool_]:
-    """Which digits (N, 2) of pairs are not named; pairs are made a few at a time.
+    """Return which digits (N, 2) of pairs are not named. Pairs are made a few at a time.
 
     Args:
         rows: (N, 6), as `PairDraw.draw` gives them.
@@ -387,7 +388,7 @@ def _measure(runtime: Runtime, pairs: PairSet) -> dict[str, NDArray[Any]]:
 
 
 def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether `count=auto` finds just these classes (N, C) in images (N, 1, H, W): (N,)."""
+    """Return whether `count=auto` finds just these classes (N, C) in images (N, 1, H, W): (N,)."""
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None
     presence, poses = runtime.encode(images)

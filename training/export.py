@@ -38,10 +38,10 @@ from training.state import CHECKPOINT, Checkpoint
 PARITY_BATCHES = (1, 2, 7, 32)
 PARITY_TOLERANCE = 1e-4
 BATCH_TOLERANCE = 1e-5
-"""How far an image's answer may move with what else is in its batch."""
+"""The largest change of an image's answer with the other images of its batch."""
 HALF_IMAGES = 200
 HALF_TOLERANCE = 1e-2
-"""How far presence in the float16 graph may lie from that of the network in float16."""
+"""The largest difference in presence of the float16 graph from the network in float16."""
 _CPU = torch.device("cpu")
 
 
@@ -213,7 +213,7 @@ def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:
 
 
 def measure_half_precision(network: Network, folder: Path, validation: Labelled) -> dict[str, Any]:
-    """How the float16 encoder, where there is one, changes presence and answers.
+    """Measure how the float16 encoder, where there is one, changes presence and answers.
 
     Measured with torch, whose float16 convolutions round their results on a CPU as on CUDA;
     onnxruntime's CPU provider computes much of the graph in float32.

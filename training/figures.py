@@ -189,7 +189,7 @@ def save(figure: Figure, target: Path, colours: int = 64) -> None:
 
 
 def _save_small(picture: Image.Image, target: Path, colours: int) -> None:
-    """As a PNG of a few colours, those that occur most."""
+    """Save a PNG of the few most frequent colours."""
     small = picture.quantize(colours, dither=Image.Dither.NONE)
     small.save(target, "PNG", optimize=True)
 

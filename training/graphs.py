@@ -69,7 +69,7 @@ def _normalised(network: Network) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d]]:
 
 
 def _is_folded(norm: nn.BatchNorm2d) -> bool:
-    """Whether it changes nothing in evaluation."""
+    """Return whether the layer is an identity in evaluation."""
     mean, var = norm.running_mean, norm.running_var
     if mean is None or var is None:
         return False

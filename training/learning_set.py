@@ -17,8 +17,10 @@ from training.recipes import FOLDER, Recipe
 
 _FEW_BATCH, _FEW_STEPS = 16, 1000
 _FEW_RECONSTRUCTION = 0.005
-"""At least the weight of the reconstruction: less draws much the same blob of a class's pictures,
-more (0.05) costs answers."""
+"""The least weight of the reconstruction.
+
+A lower one draws much the same blob for all images of a class, a higher one (0.05) costs answers.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,14 @@ class Pictures:
     folder: str = field(compare=False)
     class_names: tuple[str, ...]
     count: int
-    """How many pictures there are."""
+    """The number of images."""
     held_out: float = 0.1
     """Share of each class that is kept for validation."""
     seed: int = 0
-    """Of the choice which these are; the same for runs of any seed, as one may follow another."""
+    """The seed that chooses them.
+
+    It is the same for runs of any seed, as one may follow another.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values."""

@@ -101,7 +101,7 @@ class RunLog:
 
     @contextmanager
     def shown(self, name: str, *, total: int, done: int) -> Iterator[None]:
-        """Within it there is a progress bar of `total` steps, on a terminal."""
+        """Show a progress bar of `total` steps within the context, on a terminal."""
         self._progress = Progress(
             *Progress.get_default_columns(),
             TextColumn("{task.fields[shown]}"),

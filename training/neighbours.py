@@ -27,7 +27,7 @@ MEASURED = 5000
 """Images whose poses tell how those of a class vary."""
 _SEED = 3
 _QUALITY = 50
-"""Of the WebP file: 1,000 digits take 120 KB, 1,000 photographs 210."""
+"""The quality of the WebP file: 1,000 digits take 120 KB, 1,000 photographs 210."""
 
 
 class _Posed(NamedTuple):

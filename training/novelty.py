@@ -31,7 +31,7 @@ from training.data.source import DatasetError, DataSplit
 
 Scores = NDArray[np.float64]
 TYPICAL_SHARE = 0.95
-"""Of training images, on the threshold's own half."""
+"""The share of training images below the threshold, on the half that chooses it."""
 RIDGE = 1e-3
 """Added to the variances of poses, as a share of their mean; chosen on noise and clothes alone."""
 FEWEST = 300
@@ -115,7 +115,7 @@ def _answer(runtime: Runtime, images: Floats) -> list[Floats]:
 
 
 def summarise_kind(rule: NoveltyRule, typical: Scores, kind: str, others: Scores) -> dict[str, Any]:
-    """How well scores separate other images from typical ones: an entry of `NoveltyRule.others`."""
+    """Measure how well scores separate other images from typical ones, for `NoveltyRule.others`."""
     return {
         "kind": kind,
         "images": len(others),

@@ -1,4 +1,4 @@
-"""Where a network comes from: the runs that made it, and every read of a test split by them."""
+"""Provenance of a network: the runs that made it, and every read of a test split by them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from filelock import FileLock
 from model.bundle.atomic_file import replacing
 
 TEST_READS = "test-reads.jsonl"
-"""In the folder of the bundles: a line for each read, whatever became of the bundle."""
+"""The file in the folder of bundles with a line for each read, also of bundles that are gone."""
 
 
 class ProvenanceError(Exception):
@@ -40,7 +40,7 @@ class Run:
     devices: tuple[str, ...] = ()
     """CPU, or names of GPUs."""
     convolutions: tuple[str, ...] = ()
-    """What they were computed in, float32 or bfloat16; empty where that was not recorded."""
+    """The data types of convolutions, float32 or bfloat16; empty where that was not recorded."""
     kept_step: int = 0
     """Step whose weights were kept as the best ones on held-out images; 0 if the last ones were."""
     taken: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ def runs_of(training: Mapping[str, Any]) -> list[Run]:
 
 
 def unseen_by(runs: Sequence[Run]) -> int:
-    """How many examples of the last run's data set were held out in all runs."""
+    """Count the examples of the last run's data set that were held out in all runs."""
     return min(run.held_out for run in runs if run.dataset == runs[-1].dataset)
 
 
@@ -90,7 +90,7 @@ class TestRead:
 
     run: str
     version: str
-    """Of the weights: see `model.bundle.Manifest`."""
+    """The version of the weights: see `model.bundle.Manifest`."""
     dataset: str
     split: str
     images: int

@@ -35,13 +35,13 @@ from training.provenance import Run, runs_of
 from training.recipes import Recipe
 
 CHECKPOINT = "checkpoint.pt"
-"""In the folder of a run."""
+"""The checkpoint's name in the folder of a run."""
 _VERSION = 3
 _UNREADABLE = (
     *(OSError, EOFError, RuntimeError, LookupError, ValueError, TypeError, AttributeError),
     *(pickle.UnpicklingError, zipfile.BadZipFile),
 )
-"""What reading a file may raise that is no checkpoint."""
+"""The exceptions of reading a file that is no checkpoint."""
 LOCK = ".lock"
 _WHITENED = 1000
 """Training images that decide a whitening layer's weights."""
@@ -72,7 +72,7 @@ class Checkpoint:
     pictures: Pictures | None
     """The folder that it learns from, where that is no published data set."""
     examples: int
-    """In an epoch."""
+    """The number of examples in an epoch."""
     runs: tuple[Run, ...]
     """This run, the last one, and those whose weights it started from."""
     network: dict[str, Any]
@@ -84,7 +84,7 @@ class Checkpoint:
     muon: dict[str, Any] = field(default_factory=dict)
     """Muon's state, where it trains some weights; empty as Adam's is."""
     best: Best | None = None
-    """Where the recipe keeps the best weights, and the run goes on."""
+    """The best weights so far, where the recipe keeps them and the run is not complete."""
     unlogged: dict[str, float] = field(default_factory=dict)
     """Sums of the losses of steps since the last line of metrics, by name, and how many `steps`."""
 
@@ -168,12 +168,12 @@ class Plan:
 
     @property
     def held_out(self) -> int:
-        """How many examples are kept for validation."""
+        """The number of examples that are kept for validation."""
         return 0 if self.validation is None else len(self.validation.labels)
 
     @property
     def checkpoint_path(self) -> Path:
-        """Where the state of the run is kept."""
+        """The path of the run's checkpoint."""
         return self.directory / CHECKPOINT
 
     @contextmanager

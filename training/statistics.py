@@ -1,4 +1,4 @@
-"""How far a score may be from what new images would give: 95 % intervals.
+"""Compute 95 % intervals and standard errors of scores.
 
 Networks that differ in their seed answer the same images, so seeds are no further trials, and pairs
 of a few thousand digits share digits, so they are fewer trials than pairs.
@@ -43,7 +43,9 @@ def mean_interval(
 
 
 def standard_error(values: NDArray[np.generic], digits: NDArray[np.int64] | None = None) -> float:
-    """Of the mean of values (N,): std / sqrt(N); of pairs, with what shared digits add.
+    """Return the standard error of the mean of values (N,): std / sqrt(N).
+
+    Pairs that share digits (N, 2) have a larger one.
 
     With e the distance from the mean, the variance is the sum of e_a e_b over all pairs a and b
     that share a digit, over N squared (Aronow, Samii and Assenova, "Cluster-Robust Variance
@@ -60,6 +62,6 @@ def standard_error(values: NDArray[np.generic], digits: NDArray[np.int64] | None
 
 
 def design_effect(values: NDArray[np.generic], digits: NDArray[np.int64]) -> float:
-    """By how much shared digits multiply the variance of a mean over pairs (Kish 1965)."""
+    """Return the design effect (Kish 1965) of shared digits on the mean of pairs' values."""
     plain = standard_error(values)
     return (standard_error(values, digits) / plain) ** 2 if plain else 1.0

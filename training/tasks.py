@@ -23,7 +23,7 @@ from training.losses import Losses, classification_loss, reconstruction_loss
 from training.recipes import Recipe, TaskName
 
 PREVIEW = "preview.png"
-"""In the folder of a run: what the network draws while it is trained."""
+"""The preview's name in the folder of a run. It shows reconstructions during training."""
 _PREVIEW_COLUMNS, _PREVIEW_HEIGHT_PX = 10, 64
 
 
@@ -96,7 +96,7 @@ class Single(Task):
         return images, images, labels[:, None]
 
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
-        """How often the most present class is not the label."""
+        """Return the percentage of images whose most present class is not the label."""
         error = error_percent(network, validation, self._device)
         return {"validation_error_percent": error}
 
@@ -122,7 +122,7 @@ class Pairs(Task):
         return images, layers, labels
 
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
-        """How often the two most present classes are not the labels, on a fixed set of pairs."""
+        """Return the percentages of wrong pairs and of wrong digits in them, on a fixed set."""
         size, shift_px = self._recipe.network.height, self._recipe.shift_px
         pairs = validation_pairs(validation, size=size, shift_px=shift_px)
         missed = is_missed(measure_presence(network, pairs.images, self._device), pairs.labels)

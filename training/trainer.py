@@ -22,7 +22,7 @@ from training.state import Plan, TrainingError, TrainingState
 from training.tasks import PREVIEW, TASKS
 
 LEAST_STEPS = 25
-"""From one validation to the next, where the best weights are kept: short epochs are of fewer."""
+"""The least steps between validations where the best weights are kept: epochs may have fewer."""
 _ALONE = Processes()
 
 
@@ -74,7 +74,7 @@ class Trainer:
         )
         self._meter: Meter | None = None
         self.error_percent: float | None = None
-        """Of held-out images, when they were last looked at."""
+        """The error on held-out images at the last validation, in percent."""
         kind = TASKS[plan.recipe.task]
         self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
 
@@ -96,7 +96,7 @@ class Trainer:
 
     @property
     def complete(self) -> bool:
-        """Whether all of them are done."""
+        """Whether all epochs are done."""
         return self.done_steps >= self.total_steps
 
     def run(
@@ -191,7 +191,7 @@ class Trainer:
 
     @property
     def _epoch(self) -> float:
-        """Of the recipe's, which the last batch may exceed."""
+        """The epochs done, at most those of the recipe: the last batch may exceed them."""
         done = self.done_steps * self.plan.recipe.batch_size / len(self.task.batches)
         return min(done, self.plan.recipe.epochs)
 
@@ -239,7 +239,7 @@ def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Within it, SIGTERM and SIGINT do not kill but make the yielded function say True."""
+    """Catch SIGTERM and SIGINT within the context. The yielded function tells whether one came."""
     received: list[int] = []
 
     def record(signum: int, _frame: FrameType | None) -> None:

@@ -92,7 +92,7 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prediction(Answer):
-    """What the network says of one image."""
+    """The network's answer for one image."""
 
     model: str
     version: str
@@ -119,7 +119,7 @@ class FailedPrediction(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReconstructAnswer(Answer):
-    """What the network imagined."""
+    """The reconstruction of one class's pose."""
 
     model: str
     version: str
@@ -224,7 +224,7 @@ class RoutingAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RoutingOffAnswer(Answer):
-    """What the same votes say with other couplings. `length` is as routed."""
+    """The answers of the same votes with other couplings. `length` is as routed."""
 
     model: str
     version: str
@@ -266,7 +266,7 @@ class EquivarianceAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OcclusionAnswer(Answer):
-    """What changes as a patch of ground hides a part of the image."""
+    """The change of presence and pose as a patch of ground hides each part of the image."""
 
     model: str
     version: str
@@ -425,7 +425,7 @@ class SamplesAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoveltyReport(Answer):
-    """How unlike the training images an image is.
+    """The novelty scores of an image: how unlike the training images it is.
 
     Each score is the share of training images that are less unusual: 0.99 means 99 % of them.
     """
@@ -448,7 +448,7 @@ class NoveltyReport(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FitReport(Answer):
-    """What was done to the image before the network saw it."""
+    """The steps that were applied to the image before the network saw it."""
 
     fit: str
     polarity: str | None = None
@@ -460,7 +460,7 @@ class FitReport(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Meaning(Answer):
-    """What a pose dimension was found to do; measured when the bundle was made."""
+    """The effect of a pose dimension, measured when the bundle was made."""
 
     name: str
     sign: int
@@ -554,7 +554,7 @@ class Segment(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rival(Answer):
-    """What one class would have drawn."""
+    """The reconstruction of one class and its error."""
 
     label: int
     class_name: str
@@ -588,7 +588,7 @@ class Prototype(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Limits(Answer):
-    """What one request may hold."""
+    """The limits of one request."""
 
     images: int
     """Of one request to /classify."""
@@ -628,7 +628,7 @@ class ModelSummary(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SampleReport(Answer):
-    """What is known of a sample."""
+    """The class, source and licence of one sample."""
 
     file: str
     label: int | None = None

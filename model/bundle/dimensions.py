@@ -28,7 +28,7 @@ _EFFECTS: dict[DimensionName, tuple[str, str]] = {
     "horizontal shift": ("moves right", "moves left"),
     "vertical shift": ("moves down", "moves up"),
 }
-"""What more and less of each looks like."""
+"""Words for an increase and a decrease of each measure."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class PoseDimension:
     """
 
     label: int
-    """Of the class."""
+    """The label of the class whose pose this is."""
     dim: int
     name: DimensionName
     sign: int = 0
@@ -63,7 +63,7 @@ class PoseDimension:
 
     @property
     def effect(self) -> str:
-        """What the picture does as the dimension grows, in two words."""
+        """The effect of increasing the dimension on the image, in two words; may be empty."""
         if self.name not in _EFFECTS:
             return "a localised change" if self.name == "localised" else ""
         return _EFFECTS[self.name][0 if self.sign > 0 else 1]

@@ -23,7 +23,7 @@ GraphRole = Literal[
 ]
 ANY_SIZE: GraphRole = "encoder.any-size"
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-"""What a bundle may be called."""
+"""The form of a bundle's name."""
 _GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
 
 
@@ -44,7 +44,7 @@ class Layer:
     stride_px: int
     """Pixels from one input capsule's field to the next one's."""
     offset_px: int = 0
-    """Where the first field begins, down and right; below zero where layers pad the image."""
+    """The position of the first field, down and right; negative where layers pad the image."""
 
     @property
     def capsules(self) -> int:
@@ -54,7 +54,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a bundle holds and where it came from.
+    """The content of a bundle and its origin.
 
     Raises:
         ValueError: two entries contradict each other or one is out of range.
@@ -68,40 +68,40 @@ class Manifest:
     class_names: tuple[str, ...]
     """K names, by label."""
     channels: int
-    """Of an image: 1 for grey, 3 for colour."""
+    """The number of an image's channels: 1 for grey, 3 for colour."""
     height: int
     width: int
     class_dim: int
     """D, the size of a pose; 0 where the network has none."""
     preprocess: PreprocessRule
-    """How other images are made to look like the training images: see `model.preprocess`."""
+    """The rule by which other images are fitted to the training images: see `model.preprocess`."""
     presence: PresenceKind
-    """What the encoder's first output is."""
+    """The meaning of the encoder's first output."""
     offers: tuple[Offer, ...]
-    """What the bundle can do beside encoding."""
+    """The operations of the bundle besides encoding."""
     graphs: dict[GraphRole, str]
     """File names by role."""
     layers: tuple[Layer, ...]
     """The layers that `routing.onnx` traces; the last one feeds the class capsules."""
     opset: int
     family_title: str = ""
-    """What the family is called, in a few words."""
+    """The family's title, in a few words."""
     version: str = ""
-    """Which weights these are: the first digits of their digest."""
+    """The version of the weights: the first digits of their SHA-256."""
     sha256: dict[str, str] = field(default_factory=dict)
     """Digests of the graphs, the weights and the arrays of novelty and neighbours, by file name."""
     metrics: dict[str, Any] = field(default_factory=dict)
     """Test scores with the protocol that gave them."""
     rounding: dict[str, Any] = field(default_factory=dict)
-    """What storing the weights in 16 bits did, on training images kept for validation."""
+    """The effect of storing weights in 16 bits, measured on training images kept for validation."""
     half_precision: dict[str, Any] = field(default_factory=dict)
-    """What the float16 encoder does, measured on the CPU on such images."""
+    """The effect of the float16 encoder, measured on the CPU on the same images."""
     mask_threshold: float | None = None
-    """For pairs of digits: see `model.interpret.masks`."""
+    """The threshold that assigns pixels to the digits of a pair: see `model.interpret.masks`."""
     training: dict[str, Any] = field(default_factory=dict)
     """Recipe, provenance of the weights, every read of a test split."""
     pose_dimensions: tuple[PoseDimension, ...] = ()
-    """What each pose dimension does to the image, for the classes where that was measured."""
+    """The effect of each pose dimension on the image, for the classes where it was measured."""
     novelty: NoveltyRule | None = None
     """The rule that says how much an image looks like those of the training."""
     neighbours: NeighbourImages | None = None
@@ -163,7 +163,7 @@ class Manifest:
         return ANY_SIZE in self.graphs
 
     def meaning(self, label: int, dim: int) -> PoseDimension | None:
-        """What one dimension of a class's pose does, if that was measured."""
+        """Return the effect of one dimension of a class's pose; None if it was not measured."""
         for dimension in self.pose_dimensions:
             if (dimension.label, dimension.dim) == (label, dim):
                 return dimension
@@ -198,7 +198,7 @@ class Manifest:
 
 
 def _typed(values: dict[str, Any]) -> dict[str, Any]:
-    """Those JSON values that are no plain ones in a manifest."""
+    """Convert the JSON values that are objects of their own in a manifest."""
     typed: dict[str, Any] = {
         name: tuple(values[name]) for name in ("class_names", "offers") if name in values
     }

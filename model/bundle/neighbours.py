@@ -69,7 +69,7 @@ class PoseGallery:
         np.savez_compressed(file, **{name: getattr(self, name) for name in _FIELDS})
 
     def of_class(self, label: int) -> Rows:
-        """Which poses are of a class."""
+        """Return the positions of a class's poses."""
         return np.flatnonzero(self.labels == label)
 
     def thumbnails(self, rows: Rows, image_shape: tuple[int, int, int]) -> Bytes:
@@ -94,12 +94,12 @@ class NeighbourImages:
     """A manifest's entry on the training images in a bundle."""
 
     images: str
-    """Which they are, in words."""
+    """The images' description, in words."""
     licence: str
-    """Of the images; empty where none is known: then the bundle has their poses alone."""
+    """The images' licence. Empty where none is known; then the bundle has their poses alone."""
     source: str
     gallery: PoseGallery | None = field(default=None, compare=False, repr=False)
-    """Not in the manifest, but in a file of its own."""
+    """The gallery, which has a file of its own beside the manifest."""
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -115,7 +115,7 @@ class NeighbourImages:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """What the manifest holds: all but the gallery."""
+        """Return the manifest's entry: all but the gallery."""
         values = asdict(replace(self, gallery=None))
         del values["gallery"]
         return values

@@ -71,15 +71,15 @@ class NoveltyRule:
     threshold: float
     """An image is novel if its lowest rank is below."""
     images: str
-    """Which images the rule was fitted on."""
+    """The images that the rule was fitted on, in words."""
     others: tuple[dict[str, float | int | str], ...] = ()
-    """How it fares on images of other kinds: kind, images, auc, known_percent."""
+    """The scores of images of other kinds: kind, images, auc, known_percent."""
     test_novel_percent: float | None = None
     """Share of the test images of the network's own data set that are novel: false alarms."""
     distance: tuple[float, ...] = ()
     """Empty where the rule goes without; elsewhere the bundle has a file of `gaussians`."""
     gaussians: PoseGaussians | None = field(default=None, compare=False, repr=False)
-    """From which distances are measured; not in the manifest."""
+    """The Gaussians that distances are measured from. They have a file of their own."""
 
     def __post_init__(self) -> None:
         tables = [self.quantiles, self.length, self.margin, self.error]
@@ -106,7 +106,7 @@ class NoveltyRule:
         return cls(**{**values, **tuples})
 
     def to_dict(self) -> dict[str, Any]:
-        """What the manifest holds: all but the Gaussians."""
+        """Return the manifest's entry: all but the Gaussians."""
         values = asdict(replace(self, gaussians=None))
         del values["gaussians"]
         return values

@@ -21,14 +21,14 @@ class Sample:
     """One picture to try a network on."""
 
     file: str
-    """Its name in the folder, `00-cat.png`."""
+    """The file's name in the folder, `00-cat.png`."""
     label: int | None
-    """Of its class; None where the picture shows none of the classes, or several."""
+    """The label of the class; None where the image shows none of the classes, or several."""
     class_name: str
-    """What is to be seen."""
+    """The name of what the image shows."""
     licence: str
     source: str
-    """Who made it, or the data set that it is from."""
+    """The image's author, or the data set that it is from."""
     png: bytes = field(repr=False)
 
 

@@ -37,7 +37,7 @@ class AttentionConfig(NetworkConfig):
 
     stem: tuple[StemLayer, ...] = (Conv(32, 5), Conv(64, 3), Conv(64, 3), Conv(128, 3, 2))
     norm_first: bool = False
-    """Whether batch normalisation comes before each activation, not after it as in the paper."""
+    """Batch normalisation comes before each activation, not after it as in the paper."""
     primary: Literal["depthwise", "spatial"] = "depthwise"
     """`depthwise` filters each channel by a kernel as large as the grid, so that each type is one
     capsule; `spatial` keeps a capsule of each type in every cell."""
@@ -53,7 +53,7 @@ class AttentionConfig(NetworkConfig):
 
     @property
     def grid(self) -> Geometry:
-        """Where the primary capsules sit; a single cell if they are depthwise."""
+        """The grid of the primary capsules; a single cell if they are depthwise."""
         cells = geometry(self.height, self.width, self.stem)
         if self.primary == "spatial":
             return cells

@@ -24,15 +24,15 @@ class BaselineConfig(NetworkConfig):
     kernels: tuple[int, ...] = (5, 5, 5)
     """Odd."""
     pooling: bool = False
-    """Whether the largest of each 2x2 cells is taken after each convolution."""
+    """Each convolution is followed by 2x2 max pooling."""
     hidden: tuple[int, ...] = (328, 192)
-    """Of each fully connected layer but the last, which has an output for each class."""
+    """The widths of the fully connected layers but the last, which has an output for each class."""
     dropout: float = 0.5
     """Share of the last hidden layer's outputs that a training step leaves out."""
     multi_label: Annotated[bool, Field(validation_alias=AliasChoices("multi_label", "several"))] = (
         False
     )
-    """Whether several classes may be present: a sigmoid for each in place of one softmax."""
+    """Several classes may be present: each has a sigmoid, in place of one softmax."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -60,7 +60,7 @@ class DynamicConfig(NetworkConfig):
 
     @property
     def grid(self) -> Geometry:
-        """Where the primary capsules sit."""
+        """The grid of the primary capsules."""
         before = geometry(self.height, self.width, self.stem)
         return before.then(self.primary_kernel, self.primary_stride)
 

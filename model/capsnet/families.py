@@ -24,14 +24,14 @@ class Family:
 
     name: str
     title: str
-    """For people, a few words."""
+    """A title in a few words."""
     source: str
     """The paper or page it comes from."""
     config: type[NetworkConfig]
     build: Callable[[Any], Network]
     offers: frozenset[Offer] = frozenset({"decode", "trace"})
     presence: PresenceKind = "length"
-    """What `Encoding.presence` is."""
+    """The meaning of `Encoding.presence`."""
 
 
 FAMILIES = {
@@ -127,7 +127,7 @@ def read_config(kind: type[NetworkConfig], values: dict[str, Any]) -> NetworkCon
 
 
 def explain(error: ValidationError) -> str:
-    """What is wrong with which setting, in a line."""
+    """Name the invalid setting and its fault, in one line."""
     reasons = []
     for fault in error.errors(include_url=False):
         message = fault["msg"].removeprefix("Value error, ")

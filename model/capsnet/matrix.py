@@ -30,10 +30,10 @@ from model.capsnet.stem import (
 from model.outputs import ClassTrace, Encoding, LayerTrace, Trace
 
 SIDE = 4
-"""Of a pose matrix."""
+"""A pose matrix has 4 rows and columns."""
 _ABSENT = -1e30
 _ABSENT_LOGIT = -2.0
-"""Of a class before training, without votes: absent, but not so much that it could not learn."""
+"""The activation logit of a class without votes before training: absent, but able to learn."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,10 @@ class MatrixConfig(NetworkConfig):
     log_p_divisor: Annotated[
         float, Field(validation_alias=AliasChoices("log_p_divisor", "vote_temperature"))
     ] = 16.0
-    """What ln p is divided by when children are assigned: 1 in the paper."""
+    """The divisor of ln p in the E-step: 1 in the paper."""
     batch_norm: bool = True
-    """Of each convolution and of the primary capsules' poses and activations."""
+    """Batch normalisation of each convolution and of the primary capsules' poses and activations.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +67,7 @@ class MatrixConfig(NetworkConfig):
 
     @property
     def grids(self) -> tuple[Geometry, ...]:
-        """Where the primary capsules and those of each convolutional layer sit."""
+        """The grids of the primary capsules and of each convolutional layer."""
         grids = [geometry(self.height, self.width, self.stem)]
         for index in range(len(self.conv_caps)):
             grids.append(grids[-1].then(3, 1 if index else 2))
@@ -289,7 +290,7 @@ def _last(steps: list[Parents]) -> tuple[Tensor, Tensor]:
 
 
 def _routing(config: MatrixConfig) -> dict[str, Any]:
-    """What all layers route alike."""
+    """Return the settings of routing that all layers share."""
     return {
         "inverse_temperature": config.inverse_temperature,
         "iterations": config.routing_iterations,

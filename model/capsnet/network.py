@@ -1,4 +1,4 @@
-"""What every family of capsule networks has in common: its sizes and its methods."""
+"""The base of every family of capsule networks: its sizes and its methods."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NetworkConfig:
     """Whether the network has `logits`, so that cross-entropy can train it."""
 
     channels: int = 1
-    """Of an image: 1 for grey, 3 for colour."""
+    """The number of an image's channels: 1 for grey, 3 for colour."""
     height: int = 28
     width: int = 28
     num_classes: int = 10

@@ -47,7 +47,7 @@ class SharedConfig(NetworkConfig):
 
     @property
     def grid(self) -> Geometry:
-        """Where the primary capsules are: one in each cell, of the stem's channels."""
+        """The grid of the primary capsules: each cell has one, of the stem's channels."""
         return geometry(self.height, self.width, self.stem)
 
 

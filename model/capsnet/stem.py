@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 Activation = Literal["relu", "gelu", "none"]
 _RESIDUAL_SCALE = 0.5
-"""What the last batch normalisation of a residual block multiplies by before training."""
+"""The initial weight of the last batch normalisation in a residual block."""
 _WHITENING_EPSILON = 5e-4
 """Added to the eigenvalues of patches, whose pixels are in [0, 1]."""
 
@@ -77,9 +77,9 @@ class Geometry(NamedTuple):
     field_px: int
     """Height and width of what one cell sees."""
     stride_px: int
-    """From one cell's field to the next one's."""
+    """The distance between the fields of neighbouring cells."""
     offset_px: int = 0
-    """Where the first cell's field begins, down and right; below zero where layers pad."""
+    """The position of the first cell's field, down and right; negative where layers pad."""
 
     def then(self, kernel: int, stride: int, padding: int = 0) -> Geometry:
         """The grid after one more window.

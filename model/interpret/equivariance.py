@@ -32,7 +32,7 @@ DEFAULTS: dict[Transform, tuple[float, float]] = {
     "turn": (-60, 60),
     "scale": (0.6, 1.4),
 }
-"""Where a walk starts and stops if nothing is said."""
+"""The default range of each transform."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which pixels of a picture belong to which of its digits: one rule for service and evaluation.
+"""Assign the pixels of an image to its digits, by one rule for service and evaluation.
 
 The brightness of each pixel is divided among the digits as their reconstructions are bright there,
 each decoded from its capsule alone. A pixel belongs to the digits that get enough of the brightness
@@ -60,7 +60,7 @@ def find_masks(image: Floats, reconstructions: Floats, *, threshold: float) -> M
 
 
 def share_ink(image: Floats, masks: Mask) -> Floats:
-    """How much of the ink of an image (H, W) lies in each mask (M, H, W).
+    """Compute the share of an image's ink (H, W) in each mask (M, H, W).
 
     Returns:
         (M,) in [0, 1]; zeros for an image without ink. Ink in several masks counts for each.

@@ -1,4 +1,4 @@
-"""What lies between two poses of one class?
+"""Interpolate between two poses of one class.
 
 The direction of a capsule says how its entity looks, its length whether it is there. So the
 direction goes along the great circle from one to the other (slerp; Shoemake 1985, "Animating

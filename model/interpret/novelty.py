@@ -40,7 +40,7 @@ class Features(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """For each feature the share of the training images at least as unusual, (N,) each."""
+    """The share of the training images at least as unusual, for each feature, (N,)."""
 
     length: NDArray[np.float64]
     margin: NDArray[np.float64]
@@ -54,7 +54,7 @@ class Ranks(NamedTuple):
 
 
 class Novelty(NamedTuple):
-    """How unusual one image is, beside the training images."""
+    """The novelty scores of one image."""
 
     novel: bool
     score: float

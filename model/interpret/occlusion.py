@@ -1,4 +1,4 @@
-"""Which ink matters? A patch of ground slides over the image, and the network looks again.
+"""Measure which ink matters: a patch of ground slides over the image, which is encoded again.
 
 Occlusion sensitivity (Zeiler and Fergus 2014, "Visualizing and Understanding Convolutional
 Networks", section 4.2), for presence and for each number of a pose.
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from model.preprocess import Floats
 
 MAX_PATCHES = 256
-"""Of one image: each is encoded."""
+"""The most patches for one image, each of which is encoded."""
 
 
 @dataclass(frozen=True)
 class Occlusion:
-    """Where the patch lies, place after place; every pixel is covered at least once."""
+    """The positions of the patch. Every pixel is covered at least once."""
 
     patch: int
     """Side of the patch, in pixels."""
@@ -88,7 +88,7 @@ def plan_occlusion(
 
 
 def find_ground(image: Floats, *, strokes: bool) -> Floats:
-    """What is behind an image (C, H, W): black where strokes are light, else its mean colour.
+    """Find the colour behind an image (C, H, W): black if strokes are light, else its mean.
 
     Returns:
         (C,).
@@ -97,7 +97,7 @@ def find_ground(image: Floats, *, strokes: bool) -> Floats:
 
 
 def is_altered(image: Floats, occluded: Floats) -> NDArray[np.bool_]:
-    """Whether the patch hides anything: (M,), of images (M, C, H, W)."""
+    """Return whether each patch hides anything, (M,), in images (M, C, H, W)."""
     return np.asarray((occluded != image).any(axis=(1, 2, 3)))
 
 

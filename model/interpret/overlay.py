@@ -10,7 +10,7 @@ SIZE = 36
 """Height and width of an image of two digits, in pixels."""
 DIGIT_SIZE = 28
 MAX_SHIFT_PX = (SIZE - DIGIT_SIZE) // 2
-"""How far a digit moves from the middle; so two may lie twice as far apart."""
+"""The largest shift of a digit from the middle. Two digits may lie twice as far apart."""
 
 
 def overlay(first: Floats, second: Floats, *, dx: int, dy: int) -> Floats:

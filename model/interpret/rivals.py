@@ -9,7 +9,7 @@ from model.preprocess import Floats
 
 
 def missed_share(images: Floats, decoded: Floats) -> Floats:
-    """How much of images x the reconstructions y miss: |x - y|^2 / (|x|^2 + 1), (N,).
+    """Compute the share of images x that reconstructions y miss: |x - y|^2 / (|x|^2 + 1), (N,).
 
     Args:
         images: (N, C, H, W) in [0, 1], or (1, C, H, W), the same for all.

@@ -18,13 +18,13 @@ from model.bundle import Layer
 from model.preprocess import Floats
 
 _ROUNDING = 1e-3
-"""Of the sum of a capsule's couplings."""
+"""The tolerance of the sum of a capsule's couplings."""
 _TINY = 1e-12
 """Added to what is divided by."""
 
 
 class Agreement(NamedTuple):
-    """How capsules came to agree on one image, by iteration."""
+    """The agreement of capsules on one image, by iteration."""
 
     weights: Floats
     """(R, K, I): of the votes."""
@@ -66,7 +66,7 @@ def trace_agreement(
 
 
 def are_shares(couplings: Floats) -> bool:
-    """Whether couplings (R, K, I) divide each input capsule among the classes.
+    """Return whether couplings (R, K, I) divide each input capsule among the classes.
 
     Then none is negative, and those of a capsule sum to one, as a softmax does. Self-attention adds
     B to its softmax: its couplings are weights, which have no entropy.
@@ -76,10 +76,10 @@ def are_shares(couplings: Floats) -> bool:
 
 
 def support(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
-    """How much each input capsule adds to a class, along its pose: c_ik u_ik . v_k/|v_k| (R, K, I).
+    """Compute each input capsule's part of a pose's length: c_ik u_ik . v_k/|v_k|, (R, K, I).
 
-    Over all i this sums to the length before the squash, less what a bias adds (EM: to the length
-    of the pose, times the weight of all capsules). It is negative where a vote of positive weight
+    The sum over i is the length before the squash, less what a bias adds (EM: the length of the
+    pose, times the weight of all capsules). It is negative where a vote of positive weight
     points away from the pose, or one of negative weight along it.
     """
     directions = poses / (np.linalg.norm(poses, axis=-1, keepdims=True) + _TINY)
@@ -87,9 +87,10 @@ def support(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
 
 
 def agreement(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
-    """How far the weighted votes for a class point the same way, from -1 to 1: (R, K).
+    """Compute the agreement of weighted votes for each class, from -1 to 1, (R, K).
 
-    The support as a share of what it would be if every weighted vote lay along the pose:
+    The agreement is the support, divided by what it would be if all weighted votes lay along the
+    pose:
     a_k = sum_i c_ik u_ik . v_k/|v_k| / sum_i |c_ik| |u_ik|. Without a bias this is the mean
     resultant length of the weighted votes (Mardia and Jupp, "Directional Statistics", section 2.3).
     """
@@ -98,10 +99,11 @@ def agreement(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
 
 
 def entropy(logits: Floats, input_presence: Floats) -> Floats:
-    """How undecided the input capsules are, from 0 (each serves one class) to 1 (all alike): (R,).
+    """Compute the mean entropy of the input capsules' couplings, from 0 to 1, (R,).
 
     h = -sum_k s_ik log s_ik / log K with s the softmax over classes of logits (R, K, I), averaged
-    over i with their presence (I,) as weights: a capsule that sees nothing has no say.
+    over i with their presence (I,) as weights. 0 means that each capsule serves one class, 1 that
+    it serves all alike.
     """
     logs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
     undecided = -(np.exp(logs) * logs).sum(axis=1) / np.log(logits.shape[1])  # (R, I)

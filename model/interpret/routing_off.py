@@ -28,11 +28,11 @@ TITLES: dict[Variant, str] = {
     "one-iteration": "after one iteration",
     "no-bias": "without the coupling bias",
 }
-"""For people."""
+"""Titles of the variants."""
 _DECAY = 0.95
-"""Of EM routing's ramp: see `model.capsnet.routing.em.iterate`."""
+"""The decay in EM routing's ramp: see `model.capsnet.routing.em.iterate`."""
 _TOLERANCE = 1e-3
-"""How far presence computed again may lie from the network's own."""
+"""The largest error of presence that is computed again as routed."""
 
 
 def routing_off(trace: ClassTrace[Floats], *, activated: bool) -> dict[Variant, Floats]:

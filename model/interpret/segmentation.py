@@ -30,7 +30,7 @@ class Segmentation(NamedTuple):
     ink_shares: Floats
     """(M,): how much of the image's ink lies in each mask."""
     explained_ink: float
-    """How much of it lies in any mask."""
+    """The share of the ink that lies in any mask."""
 
 
 def candidates(lengths: Floats, count: Count) -> NDArray[np.int64]:

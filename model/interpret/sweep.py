@@ -17,12 +17,12 @@ _DECIMALS = 9
 
 @dataclass(frozen=True)
 class Sweep:
-    """Which dimensions move, and how far."""
+    """The dimensions that are changed, and by how much."""
 
     dims: tuple[int, ...]
     """The rows of the sweep's grid."""
     deltas: tuple[float, ...]
-    """Its columns."""
+    """The changes of a pose's number, one for each column."""
 
     def poses(self, pose: Floats) -> Floats:
         """Every picture's pose, row by row: pose (D,) to (len(dims) * len(deltas), D).

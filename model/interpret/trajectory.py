@@ -1,4 +1,4 @@
-"""How does the pose move while the image turns, shifts or grows?"""
+"""Trace the path of a pose while the image turns, shifts or grows."""
 
 from __future__ import annotations
 

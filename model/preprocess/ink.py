@@ -35,7 +35,7 @@ def find_ink(grey: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
 
 
 def _separate(residual: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
-    """What `find_ink` returns, of how much lighter than the ground (H, W) pixels are."""
+    """Return what `find_ink` returns, from how much lighter than the ground pixels (H, W) are."""
     if polarity == "auto":
         lighter = np.square(residual.clip(min=0)).sum()
         darker = np.square(residual.clip(max=0)).sum()

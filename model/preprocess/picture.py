@@ -1,4 +1,4 @@
-"""From one picture to the image that the network takes."""
+"""Fit one image to the size and the look of the network's training images."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def prepare(
 
 
 def _is_larger(picture: Image.Image, width: int, height: int) -> bool:
-    """Whether a network of any size takes the picture."""
+    """Return whether a network of any size takes the image."""
     pixels = picture.width * picture.height
     covers = picture.width >= width and picture.height >= height
     return covers and pixels <= MOST_TIMES * width * height

@@ -21,7 +21,7 @@ _EXIF_FAULTS = (
     ValueError,
     struct.error,
 )
-"""What Pillow raises over damaged EXIF data."""
+"""The exceptions that Pillow raises for damaged EXIF data."""
 
 
 def scale(pixels: NDArray[np.uint8]) -> Floats:

@@ -20,7 +20,7 @@ class Box(NamedTuple):
     bottom: int
 
     def scaled(self, across: float, down: float) -> Box:
-        """The same rectangle in a picture so many times as wide and as high."""
+        """Return the same rectangle in an image so many times as wide and as high."""
         return Box(
             round(self.left * across),
             round(self.top * down),
@@ -37,6 +37,8 @@ class Prepared:
     """(C, H, W) in [0, 1]; strokes are light on dark."""
     fit: Literal["none", "stretch", "crop", "digit", "pair"]
     polarity: FoundPolarity | None
-    """Of the picture as it came; None for photographs."""
+    """The polarity of the image as uploaded; None for photographs."""
     box: Box | None
-    """Where the strokes were found, in the upright picture; None if not looked for or blank."""
+    """The strokes' rectangle in the upright image; None if it was not looked for or nothing was
+    found.
+    """

@@ -88,7 +88,7 @@ class FasterSession:
 
     @property
     def row_s(self) -> float:
-        """Seconds of one row, lately."""
+        """Recent seconds of one row."""
         return min(map(statistics.median, self._seconds))
 
     def run(self, **inputs: Array) -> list[Array]:
@@ -141,7 +141,7 @@ def _share_memory() -> None:
 
 
 def _seconds_of_a_row(graph: Path, session: InferenceSession) -> float:
-    """How long one row takes, undisturbed."""
+    """Measure the seconds that one row takes, undisturbed."""
     options = RunOptions()
     overdue = Timer(MOST_ROW_S, setattr, (options, "terminate", True))
     overdue.daemon = True
@@ -164,7 +164,7 @@ def _seconds_of_a_row(graph: Path, session: InferenceSession) -> float:
 
 
 def cpu_quota(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """How many CPUs this process may use at once: the smallest quota on it, rounded up.
+    """Return how many CPUs this process may use: its smallest quota, rounded up.
 
     Args:
         cgroups: where control groups of either version are mounted.

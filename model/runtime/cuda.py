@@ -41,7 +41,7 @@ class DeviceLostError(Exception):
 
 @dataclass(frozen=True)
 class CudaOptions:
-    """How CUDA is used. Each field is a setting of the service: see docs/reference/settings.md."""
+    """Options of CUDA. Each field is a setting of the service: see docs/reference/settings.md."""
 
     device_id: int = 0
     precision: Precision = "float32"
@@ -53,7 +53,7 @@ class CudaOptions:
     conv_search: ConvSearch = "heuristic"
     arena_growth: ArenaGrowth = "as-requested"
     memory_limit_bytes: int = 0
-    """Of each session's arena; 0 sets no limit."""
+    """The limit of each session's memory arena; 0 sets none."""
 
     def for_provider(self, *, graphs: bool) -> dict[str, str]:
         """The options in onnxruntime's words."""
@@ -153,7 +153,7 @@ class CudaDevice:
         return session
 
     def is_lost(self) -> bool:
-        """Whether the device answers no more, as after an illegal address or when it went away.
+        """Return whether the device is lost, as after an illegal address or when it was removed.
 
         CUDA then refuses every further call of the process, so a copy to the device and back says
         more than the many messages of onnxruntime, cuBLAS and cuDNN.

@@ -126,7 +126,7 @@ class Runtime:
         return np.asarray(images)
 
     def trace(self, images: Floats) -> Trace[Floats]:
-        """What routing did with images (N, C, H, W).
+        """Trace the routing of images (N, C, H, W).
 
         Raises:
             NotOffered: the network has no routing.
@@ -161,7 +161,7 @@ class Runtime:
         return prepared.image[None]
 
     def encoder_role(self, rows: int) -> GraphRole:
-        """Which of the bundle's graphs encodes a batch of so many rows on this device."""
+        """Return the role of the graph that encodes a batch of so many rows on this device."""
         graphs = self.bundle.manifest.graphs
         wanted: GraphRole = "encoder"
         if self.cuda is not None and self._cuda_options.precision == "half":
@@ -171,11 +171,11 @@ class Runtime:
         return wanted if wanted in graphs else "encoder"
 
     def encoder_padding(self, rows: int) -> int:
-        """How many rows are computed beyond the `rows` images asked for."""
+        """Return the number of padding rows that are computed with `rows` images."""
         return self._encoder(rows).padding(rows)
 
     def decoder_padding(self, rows: int) -> int:
-        """How many rows are computed beyond the `rows` poses asked for."""
+        """Return the number of padding rows that are computed with `rows` poses."""
         return 0 if self._decoder is None else self._decoder.padding(rows)
 
     def _use_cpu(self) -> None:
@@ -213,7 +213,7 @@ class Runtime:
 
     @contextmanager
     def _falling_back(self) -> Iterator[None]:
-        """Where CUDA was not asked for by name, its failure is a sentence in the log."""
+        """Log a failure of CUDA where it was not asked for by name."""
         try:
             yield
         except DeviceError as error:

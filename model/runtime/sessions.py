@@ -15,9 +15,11 @@ from model.bundle import BundleError
 
 Array = NDArray[Any]
 DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
-"""What onnxruntime calls the types of inputs and outputs."""
+"""The numpy types of inputs and outputs, by onnxruntime's names."""
 _WARM_UP_RUNS = 4
-"""Of each bucket: two plain ones, which allocate; the one that captures the graph; a replay."""
+"""Warm-up runs of each bucket: two plain ones, which allocate; one that captures the graph; a
+replay.
+"""
 
 
 class Session(Protocol):
@@ -25,7 +27,7 @@ class Session(Protocol):
 
     @property
     def row_s(self) -> float:
-        """Seconds of one row, where any thread may run it; else infinite."""
+        """Seconds of one row where any thread may run it; else infinite."""
 
     @property
     def provider(self) -> str:
@@ -35,7 +37,7 @@ class Session(Protocol):
         """All outputs, in the graph's order; the first axis of every array is the batch."""
 
     def padding(self, rows: int) -> int:
-        """How many rows are computed beyond the `rows` asked for."""
+        """Return the number of padding rows that are computed with `rows`."""
 
 
 class PlainSession:
@@ -69,7 +71,7 @@ class Buckets:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """From the smallest to the largest."""
+        """The sizes of the buckets, ascending."""
         powers = [1 << power for power in range(self.max_rows.bit_length())]
         return tuple(sorted({*powers, self.max_rows}))
 
@@ -144,7 +146,7 @@ class BucketedSession:
 
 
 class _Buffer(NamedTuple):
-    """Where one input of a bucket lies: on the host, and on the device."""
+    """The memory of one input of a bucket, on the host and on the device."""
 
     staged: Array
     bound: OrtValue

@@ -37,7 +37,7 @@ class ModelSummary(BaseModel):
 
 
 class Limits(BaseModel):
-    """What one request may hold."""
+    """The limits of one request."""
 
     images: int = Field(description="Of one request to /classify.")
     body_bytes: int
@@ -52,7 +52,7 @@ class ModelsAnswer(BaseModel):
 
 
 class ModelQuery(Query):
-    """Of `/models/{name}`."""
+    """The parameters of `/models/{name}`."""
 
     name: str = Field(examples=["mnist"])
 

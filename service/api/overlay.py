@@ -21,7 +21,7 @@ _SPEC = ImageSpec((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
 
 
 class OffsetQuery(Query):
-    """How two digits lie in one image."""
+    """The offsets of two digits in one image."""
 
     dx: Distance = Field(4, description="Pixels by which the second digit lies right of the first.")
     dy: Distance = Field(4, description="Pixels by which the second digit lies below the first.")
@@ -29,11 +29,11 @@ class OffsetQuery(Query):
 
 
 class OverlayQuery(FitQuery, OffsetQuery):
-    """Of `POST /overlay`."""
+    """The parameters of `POST /overlay`."""
 
 
 class OverlaySamplesQuery(OffsetQuery):
-    """Of `GET /overlay`."""
+    """The parameters of `GET /overlay`."""
 
     first: Label = Field(description="A sample digit.", examples=[3])
     second: Label = Field(description="A sample digit.", examples=[5])

@@ -24,7 +24,7 @@ TAGS = {
     "models": "The networks that are loaded.",
     "operations": "Probes and metrics.",
 }
-"""What the OpenAPI document says of each group of routes, in this order."""
+"""Descriptions of the groups of routes for the OpenAPI document, in its order."""
 
 
 def largest_job(max_images: int) -> int:

@@ -21,20 +21,20 @@ Label = Annotated[int, Field(ge=0, le=9)]
 
 
 class SampleQuery(Query):
-    """Of `/samples/{label}.png`."""
+    """The parameters of `/samples/{label}.png`."""
 
     label: Label = Field(examples=[7])
     dataset: Dataset = Field("mnist", description="As in a manifest.")
 
 
 class SampleFileQuery(ModelQuery):
-    """Of `/models/{name}/samples/{file}`."""
+    """The parameters of `/models/{name}/samples/{file}`."""
 
     file: str = Field(examples=["7.png"])
 
 
 class SampleReport(Report):
-    """What is known of a sample."""
+    """The class, source and licence of one sample."""
 
     file: str
     label: int | None = Field(
@@ -88,7 +88,7 @@ def _samples(request: Request, name: str) -> Sequence[Sample]:
 
 @cache
 def _of_dataset(dataset: str) -> Sequence[Sample]:
-    """Those that come with the service."""
+    """The samples of a data set that come with the service."""
     if dataset not in get_args(Dataset):
         return ()
     return read_samples(SAMPLES if dataset == "mnist" else SAMPLES / dataset, num_classes=10)

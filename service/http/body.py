@@ -14,13 +14,16 @@ from service.errors import Busy, TooLarge, UploadTimeout
 from service.settings import Settings
 
 LEAST_BYTES, WINDOW_S = 10_000, 10.0
-"""Of an unfinished body, so many bytes have to arrive in so many seconds (408)."""
+"""At least so many bytes of an unfinished body must arrive in so many seconds, else 408."""
 ARRIVES_WHOLE = "capsnet.arrives_whole"
 """The extension (ASGI) of a request whose body is seen only once all of it is there."""
 MOMENT_S = 0.2
-"""For which such a body does not count; then it counts as the largest, until it is there."""
+"""A body that is seen only whole counts as empty for so long, and then as the largest.
+
+Once it has arrived, its own size counts.
+"""
 PATIENCE_S = 0.02
-"""How long a request is handled before its client is watched."""
+"""After a request has been handled for so long, its client's connection is watched."""
 _NO_ROOM = "too many request bodies in memory"
 _TRIM: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """glibc keeps freed memory, so that a process stays at its peak; others have no such call."""

@@ -20,13 +20,13 @@ from service.errors import Forbidden, Unauthorized
 from service.settings import Settings, SettingsError
 
 Permission = Literal["open", "key", "admin"]
-"""Who may call a route: anybody, who has an API key, or who has an admin key."""
+"""Who may call a route: anybody, a client with an API key, or one with an admin key."""
 KEY_HEADER = "X-API-Key"
 SECURITY_SCHEMES = [
     Security(HTTPBearer(auto_error=False, description="An API key.")),
     Security(APIKeyHeader(name=KEY_HEADER, auto_error=False, description="An API key.")),
 ]
-"""What the OpenAPI document says of the keys."""
+"""The security schemes of the OpenAPI document."""
 _KEY = re.compile(r"[!-~]{16,}")
 """Visible ASCII: what an HTTP header carries unchanged."""
 

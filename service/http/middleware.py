@@ -1,4 +1,4 @@
-"""What wraps every request: its id, key, limits, times, headers, errors and line in the log."""
+"""The middleware of every request: its id, key, limits, times, headers, errors and log line."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from service.telemetry.tracing import hide_target
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 MODEL_HEADER = "X-Model"
-"""Which bundle an image comes from: `name; version=...`."""
+"""The header that names the model of a PNG: `name; version=...`."""
 TENSOR_HEADER = "Inference-Header-Content-Length"
-"""How long the JSON before the tensors is, in the Open Inference Protocol."""
+"""The header with the number of bytes of JSON before the tensors (Open Inference Protocol)."""
 _SENT = ["Content-Type", "Content-Encoding", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER, TENSOR_HEADER]
 _ANSWERED = ["Retry-After", "Server-Timing", MODEL_HEADER, REQUEST_ID, TENSOR_HEADER]
 CLIENT_LEFT = 499
@@ -45,7 +45,7 @@ _PAGE_HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"x-frame-options": b"DENY",
 }
-"""Of HTML that does not bring its own."""
+"""Security headers of HTML pages that bring none of their own."""
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 """Answers that are logged with the client's address."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -53,7 +53,7 @@ _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN = "unknown"
 """The route of a path that there is not."""
 _MOUNTED = "app_root_path"
-"""Where this is in a scope, the request was for a file of a mounted folder (Starlette)."""
+"""Starlette sets this key in the scope of requests for files of a mounted folder."""
 
 
 def cross_origin(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:

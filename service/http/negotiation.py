@@ -1,4 +1,4 @@
-"""Which of its media types an answer takes, from the `Accept` header (RFC 9110, section 12.5.1)."""
+"""Choose the media type of an answer by the `Accept` header (RFC 9110, section 12.5.1)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def choose_media_type(accept: str | None, offers: tuple[str, ...]) -> str:
 
 @lru_cache
 def _choose(accept: str | None, offers: tuple[str, ...]) -> str:
-    """As `choose_media_type`; clients send few different headers."""
+    """Choose as `choose_media_type` does.
+
+    The result is cached: clients send few different headers.
+    """
     ranges: dict[str, float] = {}
     for part in filter(str.strip, (accept or "*/*").lower().split(",")):
         media_range, *parameters = (piece.strip() for piece in part.split(";"))
@@ -38,7 +41,7 @@ def _choose(accept: str | None, offers: tuple[str, ...]) -> str:
         ranges[media_range] = max(weight, ranges.get(media_range, 0.0))
 
     def quality_of(offer: str) -> float:
-        """How much the most specific range that covers an offer likes it."""
+        """Return the q-value of the most specific range that covers `offer`; 0 if none does."""
         patterns = (offer, f"{offer.partition('/')[0]}/*", "*/*")
         return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)
 

@@ -1,4 +1,4 @@
-"""What FastAPI cannot read off the routes: request bodies, problems and examples."""
+"""Complete FastAPI's OpenAPI document with request bodies, problems and examples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from service.http.uploads import FILE_FIELD
 
 Json = dict[str, Any]
 EXAMPLES = Path(__file__).with_name("examples.json")
-"""By operation id, and of problems; `python -m tests.openapi` writes those of answers."""
+"""Examples of answers by operation id, and of problems.
+
+`python -m tests.openapi` writes the former.
+"""
 _ENCODED = {"type": "string", "minLength": 1, "description": "base64 or a data URL"}
 _FILE = {"type": "string", "format": "binary"}
 TIMEOUT_PARAMETER = {

@@ -30,7 +30,7 @@ from service.telemetry.metrics import Metrics
 MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-ID"
 PROTOCOL = "/v2"
-"""How paths of the Open Inference Protocol begin, which has errors of its own shape."""
+"""The prefix of the Open Inference Protocol's paths, whose errors have another shape."""
 _GRPC = "/inference.GRPCInferenceService"
 PROBES = frozenset(
     {
@@ -93,7 +93,7 @@ def to_problem(error: Exception, scope: Scope) -> Problem | None:
 
 
 def invalid(error: ValidationError) -> Problem:
-    """What is wrong with a query or a body, by its first error."""
+    """Make a problem of the first error in a query or a body."""
     fault = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, fault["loc"]))
     names = [part for part in fault["loc"] if isinstance(part, str)]
@@ -105,7 +105,7 @@ def invalid(error: ValidationError) -> Problem:
 
 
 def _unrouted(error: HTTPException, scope: Scope) -> Problem:
-    """What is wrong where no route has this path, or none of its routes this method."""
+    """Make a problem of a path that no route has, or of a method that none of its routes has."""
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         return NotFound("no such route")
     fitting = [route for route in scope["app"].routes if route.matches(scope)[0] != Match.NONE]

@@ -15,15 +15,15 @@ from uvicorn.protocols.http.httptools_impl import (
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536
-"""Of a request line with its headers (431), and of what a body has besides its content."""
+"""A request line with its headers may have so many bytes (else 431); so may a body's framing."""
 MAX_TARGET_BYTES = 8_192
-"""Of the path with its query (414); as nginx."""
+"""A path with its query may have so many bytes (else 414), as in nginx."""
 _LONG_TARGET = "the path and query are too long"
 _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
 """Parsed at once: of requests in a row on one connection, so much waits as requests."""
 _MOMENT_S = 0.2
-"""What a client that has just connected may take to send its request, while the server ends."""
+"""A client that has just connected may take so long to send its request while the server ends."""
 
 
 class Http1(HttpToolsProtocol):

@@ -1,4 +1,4 @@
-"""How many rows a second one caller may ask for."""
+"""A limit of the rows a second that one client may ask for."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Request(fastapi.Request):
 
     pipeline: Pipeline
     media_type: str
-    """Of the answer, negotiated from `Accept`."""
+    """The media type of the answer, negotiated from `Accept`."""
     start_deadline: Callable[[], None] = staticmethod(lambda: None)
 
     async def body(self) -> bytes:
@@ -86,7 +86,7 @@ class DeferredJson(Generic[Answer]):
 
     answer: Callable[[], Answer]
     large: bool = field(default=False, kw_only=True)
-    """Whether that takes long; its job is admitted with one row more for that."""
+    """Whether serialising takes long; the job then costs one row more."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ def _read(model: type[Query], request: Request) -> Query:
 
 
 def _documented(handler: Handler, description: str, query: type[Query] | None) -> Handler:
-    """What FastAPI documents a handler by; it is never called."""
+    """Make a function with the handler's types for FastAPI to document. It is never called."""
 
     @wraps(handler)
     async def endpoint() -> None:

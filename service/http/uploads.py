@@ -127,4 +127,4 @@ def decode_base64(image: Any) -> Upload:
 
 
 _READERS = {"multipart/form-data": _read_form, "application/json": _read_json}
-"""What reads a body, by its content type."""
+"""The function that reads a body, by its content type."""

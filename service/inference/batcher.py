@@ -30,34 +30,34 @@ class RunnerLost(Exception):
 
 @dataclass(frozen=True)
 class Runner:
-    """What computes the rows of one queue."""
+    """A function that computes the rows of one queue, and what it costs."""
 
     run: Callable[[list[Any]], Sequence[Any]]
     """Gives one result for each row, in order."""
     max_rows: int
     """Largest batch."""
     padding: Callable[[int], int] = lambda _rows: 0
-    """How many rows more than those of a batch are computed for it."""
+    """The number of padding rows that are computed with a batch of so many rows."""
     row_s: Callable[[], float | None] = lambda: None
-    """Seconds of one row; None where the batcher's thread alone may compute it."""
+    """Seconds that one row takes; None where only the batcher's thread may compute rows."""
 
 
 class Results(NamedTuple):
-    """What a caller gets."""
+    """The results of one call."""
 
     rows: list[Any]
-    """For each row its result, or the exception that the runner raised for it alone."""
+    """The result of each row, or the exception that the runner raised for that row alone."""
     waited_s: float
-    """From submission until the first row was in a batch."""
+    """Seconds from submission until the first row was in a batch."""
     computed_s: float
-    """From then until the last row was computed."""
+    """Seconds from then until the last row was computed."""
 
 
 class BatchReport(NamedTuple):
     """One run of a runner."""
 
     key: Any
-    """Of the runner."""
+    """The key of the runner."""
     rows: int
     seconds: float
     padding: int = 0
@@ -75,7 +75,7 @@ class _Call:
     """Rows that went into batches."""
     started: float = 0.0
     results: list[Any] = field(default_factory=list)
-    """In order, as batches are taken in order and computed one after the other."""
+    """Results in order: batches are formed in order and computed one after the other."""
 
 
 _Row = tuple[_Call, Any]
@@ -140,7 +140,7 @@ class Batcher:
 
     @property
     def running_s(self) -> float:
-        """How long the batch that is being computed has taken so far."""
+        """How long the running batch has taken so far, in seconds; 0 if none runs."""
         since = self._running_since
         return 0.0 if since is None else self._clock() - since
 
@@ -216,7 +216,7 @@ class Batcher:
         return True
 
     def _is_quick(self) -> bool:
-        """Whether all that waits may be computed on the event loop."""
+        """Whether all waiting rows may be computed on the event loop."""
         waiting = self._waiting
         if len(waiting) > 1 and not self._one_core:
             return False

@@ -1,4 +1,4 @@
-"""Which bundles are loaded."""
+"""Find and load the bundles that the settings name."""
 
 from __future__ import annotations
 

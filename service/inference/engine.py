@@ -20,7 +20,7 @@ from service.inference.job import Job
 from service.telemetry import timings
 
 MAX_TRACED_IMAGES = 8
-"""In one batch; each weighs megabytes."""
+"""A batch traces at most so many images, because each trace takes megabytes."""
 Row = tuple[Array, ...]
 """One image, or one pose and its class; or what the network made of it."""
 
@@ -30,7 +30,7 @@ class Backend(Protocol):
 
     @property
     def running_s(self) -> float:
-        """How long the batch that is being computed has taken so far."""
+        """How long the running batch has taken so far, in seconds; 0 if none runs."""
 
     async def submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> Results:
         """Wait for the results of some rows, in order."""
@@ -43,11 +43,11 @@ class Loaded(NamedTuple):
     """Bundles that are loaded, wherever they are."""
 
     manifests: dict[str, Manifest]
-    """By name."""
+    """The manifests by model name."""
     provider: str
     """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
     samples: Mapping[str, Sequence[Sample]] = {}
-    """Of the bundles that bring some, by name."""
+    """The samples by model name, of the bundles that have some."""
 
     @property
     def digest(self) -> str:
@@ -121,13 +121,13 @@ def open_engine(
 
 
 def _row_s(runtime: Runtime, graph: str) -> float | None:
-    """Seconds of one row, if any thread may compute it; known after the warm-up."""
+    """Seconds of one row, known after the warm-up; None if one thread alone may run it."""
     seconds = runtime.row_s(graph)
     return seconds if math.isfinite(seconds) else None
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:
-    """From arrays of rows in and out to lists of rows in and out."""
+    """Convert a function of arrays of rows into one of lists of rows."""
 
     def compute(rows: list[Row]) -> list[Row]:
         if len({row[0].shape for row in rows}) > 1:  # images of several sizes

@@ -12,9 +12,9 @@ LONGEST_RETRY_S = 30.0
 _UNKNOWN_S = 1.0
 """`Retry-After` before any rate was measured."""
 _JITTER = 1.5
-"""What `Retry-After` is multiplied with at most, so that not all come back at once."""
+"""`Retry-After` is multiplied by at most this factor, so that clients do not return at once."""
 _MEMORY = 0.98
-"""What each result leaves of the earlier ones in the measured rate."""
+"""The weight of earlier results in the measured rate, at each new result."""
 
 
 class QueueFull(Exception):
@@ -38,13 +38,13 @@ class Job:
     """One request. In every queue its rows are ordered by its arrival."""
 
     arrived: float
-    """Seconds of `time.monotonic`."""
+    """When the job arrived, in seconds of `time.monotonic`."""
     deadline: float = math.inf
-    """When its answer is of no use any more."""
+    """When the client stops waiting, in the same seconds."""
     cost: int = 1
     """Rows that it needs in all, as far as known when it is admitted."""
     waiting: int = 0
-    """Of them, those that were admitted and not computed."""
+    """The rows that were admitted and are not computed yet."""
 
 
 class Admission:

@@ -1,4 +1,4 @@
-"""From uploaded files to images for the network, and from images to files.
+"""Decode uploaded files to images for the network, and encode images to files.
 
 `header` reads what a file announces, `decode` makes it a picture, `spec` makes that an image for
 the network, and `preparation` has this done in processes that can be killed.

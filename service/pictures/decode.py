@@ -1,4 +1,4 @@
-"""From files to pictures."""
+"""Decode image files with Pillow."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LARGE = 4_000_000
 _STRIP = 1_000_000
 """Pixels that are made smaller at once."""
 _MAX_TEXT_BYTES = 8_000_000
-"""Of all texts of a PNG, decompressed."""
+"""All texts of a PNG may have so many bytes together, decompressed."""
 _BROKEN = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
-"""What Pillow raises of truncated and corrupt files."""
+"""The exceptions that Pillow raises for truncated and corrupt files."""
 
 
 class Decoded(NamedTuple):
@@ -83,7 +83,7 @@ def _reduce(picture: Image.Image) -> Image.Image:
 
 
 def _averageable(picture: Image.Image) -> Image.Image:
-    """In a mode whose pixels can be averaged: no palette, no colour that means transparent."""
+    """Convert to a mode whose pixels can be averaged: no palette, no transparent colour."""
     if picture.mode.startswith("I"):
         return picture.convert("I")
     if picture.has_transparency_data:

@@ -20,9 +20,9 @@ _LARGE = 1_000_000
 _LEAST = 20_000
 """Pixels that take as long as the way to a process and back."""
 _MOST_WAITING = 64
-"""Of the largest files, at each of the two."""
+"""Each of the two pools may have so many waiting files of the largest size."""
 _MOST_TOGETHER = 16
-"""Of the largest files in one request, small ones aside: a body has room for ten photographs."""
+"""One request may have so many files of the largest size: a body has room for ten photographs."""
 _CPU_S, _CPU_S_PER_PIXEL = 0.25, 2e-7
 """CPU time for a file; ten times what a photograph takes."""
 _MEMORY_BYTES, _MEMORY_BYTES_PER_PIXEL = 64_000_000, 16
@@ -66,7 +66,7 @@ class Preparation:
     async def prepare(
         self, uploads: Sequence[Upload], spec: ImageSpec, *, deadline: float = math.inf
     ) -> list[Prepared | Problem]:
-        """What each upload becomes, or the problem with it.
+        """Decode and fit each upload. An upload that cannot be decoded yields its problem.
 
         Those of one request take turns with others': it has no more at work than there are
         processes.

@@ -56,7 +56,7 @@ def decode_and_fit(content: bytes, spec: ImageSpec, max_pixels: int) -> Prepared
 
 
 def is_quick(content: bytes, spec: ImageSpec) -> bool:
-    """Whether a file is small and taken pixel by pixel: a twentieth of a millisecond."""
+    """Whether a file is small and needs no resizing, so that decoding takes about 0.05 ms."""
     if len(content) > _FEW_BYTES or spec.fit not in ("auto", "none") or not is_plain_png(content):
         return False
     width, height = struct.unpack_from(">II", content, 16)

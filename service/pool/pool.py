@@ -40,10 +40,10 @@ class Child:
     parent: int
     """The template's process id."""
     is_ready: bool = False
-    """Whether it is known to have begun: forking may fail."""
+    """Whether the process is known to have started: forking may fail."""
 
     def runs(self) -> bool:
-        """Whether it still waits for a task: a machine without memory ends it first."""
+        """Whether the process is waiting for a task. Without memory it may have been killed."""
         with suppress(BlockingIOError):
             self.connection.recv(1)
             return False  # it sends nothing by itself
@@ -70,7 +70,7 @@ class Template:
 
     @property
     def pid(self) -> int:
-        """Its process id, while it runs; else zero."""
+        """The template's process id; 0 if it does not run."""
         return self._process.pid if self._process and self._process.poll() is None else 0
 
     def start(self) -> None:
@@ -105,7 +105,7 @@ class Template:
             self._tell(child.number)
 
     async def end(self, child: Child) -> int:
-        """How a process ended that closed its connection: its exit code, or minus the signal.
+        """Wait for a process that closed its connection; its exit code, or minus the signal.
 
         Raises:
             ConnectionError: the template was lost, and its processes with it.

@@ -24,10 +24,13 @@ from service.settings import Settings
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75
-"""How long an idle connection is kept: longer than any `Retry-After`, and than load balancers keep
-theirs. Who comes back then does not send a request into a connection that is closing."""
+"""Seconds after which an idle connection is closed.
+
+That is longer than any `Retry-After`, and than load balancers keep theirs: a client that returns in
+time never writes into a connection that is closing.
+"""
 _NO_DESCRIPTOR_S = 1.0
-"""Before a worker without descriptors accepts again."""
+"""A worker without file descriptors accepts again after so long."""
 
 
 class Server(uvicorn.Server):

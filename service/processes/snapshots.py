@@ -33,7 +33,7 @@ class LockHeld(Exception):
 
 
 class Current(NamedTuple):
-    """What all workers are to serve."""
+    """The bundles and keys that all workers are to serve."""
 
     bundles: str
     """The digest that names a copy of the bundles."""

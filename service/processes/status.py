@@ -1,4 +1,4 @@
-"""What the processes of one service share, as files in a folder."""
+"""State that the processes of one service share, as files in a folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Counts(NamedTuple):
     restarted: int
     """Workers that were started in place of another."""
     killed: int
-    """Of those others, the ones that hung."""
+    """Workers that were replaced because they hung."""
 
 
 class Status:
@@ -65,7 +65,7 @@ class Status:
 
     @property
     def counts(self) -> Counts:
-        """For the metrics."""
+        """The numbers of workers, for the metrics."""
         ends = self.folder / "ends"
         restarted, killed = map(int, ends.read_text().split()) if ends.exists() else (0, 0)
         return Counts(self._workers, len(self.serving), restarted, killed)
@@ -76,11 +76,11 @@ class Status:
 
     @property
     def wants_reload(self) -> bool:
-        """Whether a reload was requested."""
+        """Whether a reload is requested."""
         return (self.folder / "reload").exists()
 
     def take_request(self) -> bool:
-        """Whether a reload was requested that no other worker has taken."""
+        """Take a requested reload. Return False if none is requested, or another worker took it."""
         with suppress(FileNotFoundError):
             (self.folder / "reload").unlink()
             return True

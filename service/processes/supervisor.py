@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TICK_S = 0.5
-"""How often uvicorn calls `keep_subprocess_alive`."""
+"""uvicorn calls `keep_subprocess_alive` once in so many seconds."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 30.0
-"""Between the end of a worker and the start of the next in its slot."""
+"""The shortest and longest wait between the end of a worker and the start of its replacement."""
 _STARTS = 5
 """Failed starts of each slot after which a service that never had a ready worker has failed."""
 _SOUND_S = 60.0
-"""Seconds of being ready after which earlier failures of a slot do not count."""
+"""After being ready for so long, earlier failures of a slot do not count."""
 _UNREADY_S = 60.0
-"""Seconds without a ready worker, once there was one, after which the service has failed."""
+"""A service that was ready fails after so long without a ready worker."""
 _MARGIN_S = 10.0
-"""Beyond its own limits, what a worker may take to end before it is killed."""
+"""A worker that has not ended so long after its own limits is killed."""
 
 
 class Process(multiprocess.Process):
@@ -66,7 +66,7 @@ class Process(multiprocess.Process):
 
     @cached_property
     def server(self) -> Server:
-        """In the worker's process."""
+        """The server, created in the worker's process."""
         from service.processes.worker import create_server  # noqa: PLC0415  not in the supervisor
 
         return create_server(self.config.workers, self.slot, self.child_conn.send)
@@ -282,7 +282,7 @@ def _listen(host: str, port: int) -> list[socket.socket]:
 
 
 def has_terminal() -> bool:
-    """Whether standard input is a terminal that is still there."""
+    """Whether standard input is a terminal that is still open."""
     try:
         os.tcgetpgrp(0)
     except OSError:

@@ -29,9 +29,9 @@ from service.telemetry.metrics import Metrics, write_as
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.5
-"""How often a worker looks which bundles it is to serve."""
+"""A worker checks so often which bundles and keys are current."""
 _REPORTS_POLL_S = 0.05
-"""How often a reload looks whether all workers serve the new bundles."""
+"""A reload checks so often whether all workers serve the new bundles."""
 
 
 def create_server(workers: int, slot: int, send_status: Callable[[str | bool], None]) -> Server:

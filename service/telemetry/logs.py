@@ -21,13 +21,13 @@ from typing import Any, Literal, TextIO
 LogFormat = Literal["text", "json"]
 
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""Of the request that the running task works for."""
+"""The id of the request that the running task works for."""
 
 ACCESS = logging.getLogger("service.access")
 """One event for each answered request; its fields are in `fields`."""
 
 MOST_LINES = 10_000
-"""That wait to be written."""
+"""So many lines may wait to be written."""
 _PERIOD_S, _FLUSH_S = 0.02, 1.0
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(context)s"

@@ -32,9 +32,9 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 _FILES = ("counter", "gauge_livemax", "gauge_livesum", "histogram")
-"""What prometheus_client calls those of a process."""
+"""The files' prefixes that prometheus_client gives to each process."""
 _FILE_BYTES = 1 << 20
-"""As it makes them."""
+"""The size of the files that prometheus_client creates."""
 
 
 class Metrics:
@@ -136,7 +136,7 @@ class Metrics:
 def _children(
     make: Callable[..., Any], registry: CollectorRegistry, name: str, text: str, labels: Any = ()
 ) -> Callable[..., Any]:
-    """What gives a metric's child for some labels."""
+    """Make a function that returns a metric's child for given labels."""
     metric = make(name, text, labels, registry=registry)
     return cache(metric.labels) if labels else lambda: metric
 

@@ -34,4 +34,4 @@ VIEWS: list[View] = [
     morph.VIEW,
     neighbours.VIEW,
 ]
-"""In the order in which they are listed and matched: those that are asked most first."""
+"""All views in the order in which they are listed and matched, the most requested first."""

@@ -34,14 +34,14 @@ _FEW = 4
 
 
 class ClassifyQuery(PictureQuery):
-    """Of `/classify`."""
+    """The parameters of `/classify`."""
 
     poses: bool = Field(False, description="Adds the poses of all classes.")
     novelty: bool = Field(False, description="Adds the novelty score.")
 
 
 class NoveltyReport(Report):
-    """How unlike the training images an image is.
+    """The novelty scores of an image: how unlike the training images it is.
 
     Each score is the share of training images that are less unusual: 0.99 means 99 % of them.
     """
@@ -58,7 +58,7 @@ class NoveltyReport(Report):
 
 
 class Prediction(BaseModel):
-    """What the network says of one image."""
+    """The network's answer for one image."""
 
     label: int
     class_name: str

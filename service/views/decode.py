@@ -23,9 +23,9 @@ from service.views.schemas import BundleAnswer, DataUrl, Index, ModelQuery, Scal
 from service.views.view import View
 
 MAX_POSES_BYTES = 500_000
-"""Of a body of `/decode`; the most poses, of 16 numbers, take a fifth of it."""
+"""A body of `/decode` may have so many bytes; the most poses, of 16 numbers, take a fifth of it."""
 LARGEST_COMPONENT = 10
-"""Of a pose; so far from zero no decoder was trained."""
+"""The largest magnitude of a pose's number. No decoder was trained so far from zero."""
 Component = Annotated[
     float,
     Field(strict=True, ge=-LARGEST_COMPONENT, le=LARGEST_COMPONENT, allow_inf_nan=False),
@@ -36,7 +36,7 @@ GivenPose = Annotated[
 
 
 class DecodeQuery(ModelQuery):
-    """Of `/decode`."""
+    """The parameters of `/decode`."""
 
     scale: Scale = 1
 
@@ -61,7 +61,7 @@ class DecodeBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _few(cls, members: object) -> object:
-        """Of thousands of unknown members a few: naming them all would take long."""
+        """Keep a few of thousands of unknown members, because naming them all would take long."""
         return dict(islice(members.items(), 8)) if isinstance(members, dict) else members
 
     @model_validator(mode="after")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _THUMBNAILS = 13
-"""At most so many images are shown, evenly spaced."""
+"""The drawing shows at most so many images, evenly spaced."""
 _COLOURED, _OTHERS = 3, "#b4b9c0"
 """Pose dimensions in colour, and the grey of the rest."""
 _UNITS: dict[Transform, str] = {
@@ -38,7 +38,7 @@ Value = Annotated[float, Field(ge=-_FURTHEST, le=_FURTHEST, allow_inf_nan=False)
 
 
 class EquivarianceQuery(TargetQuery):
-    """Of `/equivariance`."""
+    """The parameters of `/equivariance`."""
 
     former: ClassVar = {"from": "start", "to": "stop"}
 
@@ -52,7 +52,7 @@ class EquivarianceQuery(TargetQuery):
     steps: int = Field(13, ge=2, le=MAX_STEPS, description="Images, both ends included.")
 
     def walk(self) -> Walk:
-        """How the image moves.
+        """Return how the image moves.
 
         Raises:
             InvalidParameter: an end is out of the transform's limits.

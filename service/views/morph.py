@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FRAME_MS, _SIDE_PX = 100, 168
-"""Of the animation: time of a frame, and at least the side of its images."""
+"""The animation's time of one frame, and the least side of its images."""
 _SHOWN = 13
-"""At most so many frames are drawn, evenly spaced."""
+"""The drawing shows at most so many frames, evenly spaced."""
 
 
 def animate(frames: Floats) -> str:
@@ -66,7 +66,7 @@ Animation = Annotated[
 
 
 class MorphQuery(TargetQuery):
-    """Of `/morph`."""
+    """The parameters of `/morph`."""
 
     steps: int = Field(9, ge=2, le=MAX_STEPS, description="Frames, both ends included.")
 

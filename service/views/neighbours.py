@@ -35,7 +35,7 @@ _CELL_PX = 110
 
 
 class NeighboursQuery(TargetQuery):
-    """Of `/neighbours`."""
+    """The parameters of `/neighbours`."""
 
     count: int = Field(6, ge=1, le=MOST, description="Training images, the nearest first.")
 
@@ -80,7 +80,7 @@ class _Found(NamedTuple):
     nearest: Nearest
     prototypes: Prototypes
     distances: Floats
-    """Of the prototypes, from the pose."""
+    """The distances of the prototypes from the pose."""
     typical: float
 
 

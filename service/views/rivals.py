@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 MOST = 64
 """Classes of one answer."""
 _IN_A_ROW, _CELL_PX = 6, 150
-"""Of the drawing."""
+"""The drawing's images in a row, and the side of each in pixels."""
 
 
 class RivalsQuery(PictureQuery):
-    """Of `/rivals`."""
+    """The parameters of `/rivals`."""
 
     count: int = Field(10, ge=1, le=MOST, description="Classes, the most present first.")
 
 
 class Rival(BaseModel):
-    """What one class would have drawn."""
+    """The reconstruction of one class and its error."""
 
     label: int
     class_name: str

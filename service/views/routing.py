@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 _SUPPORTING, _OPPOSING = np.array([214, 84, 0]) / 255, np.array([9, 105, 218]) / 255
 _VOTE, _SUBTRACTED, _MEAN = "#1b1f24", "#0969da", "#d65400"
 _STROKE = 0.45
-"""How dark the image is, under the support."""
+"""The brightness of the image under the support."""
 _GAP, _HEAD, _SCALE = 16, 56, 46
 """Pixels between panels, for the titles above them, and for the scale of support below."""
 
 
 class RoutingQuery(TargetQuery):
-    """Of `/routing`."""
+    """The parameters of `/routing`."""
 
     detail: bool = Field(
         default=True,
@@ -126,18 +126,18 @@ class RoutingAnswer(CapsuleAnswer):
 
 
 class _Routed(NamedTuple):
-    """What routing did with one image, and the class that was asked for."""
+    """The trace of one image, and the class that was asked for."""
 
     capsule: Capsule
-    """After the last iteration."""
+    """The capsule of the class after the last iteration."""
     trace: Trace[Floats]
-    """Of this image alone: no leading axis."""
+    """The trace of this image alone: no leading axis."""
     agreement: Agreement
     votes: Projection
-    """For the class, by their weights in the last iteration."""
+    """The projected votes for the class, with their weights in the last iteration."""
 
     def view(self) -> RoutingView:
-        """What is drawn."""
+        """Return what is drawn."""
         capsule, trace = self.capsule, self.trace
         hidden = {name: layer.presence for name, layer in trace.hidden.items()}
         presence = trace.classes.presence[:, capsule.label]
@@ -228,19 +228,19 @@ def _answer(manifest: Manifest, routed: _Routed, *, detail: bool) -> RoutingAnsw
 
 
 class RoutingView(NamedTuple):
-    """What routing did with one image, and the class that is shown."""
+    """The trace of one image and the class that is drawn."""
 
     prepared: Prepared
     """The image."""
     label: int
-    """Of the class."""
+    """The label of the class."""
     presence: Floats
     """(R,), of the class after each iteration."""
     hidden: dict[str, Floats]
-    """Of the layers before the last one, by name: (R, T', rows, columns), how active each is."""
+    """Activations (R, T', rows, columns) of the layers before the last one, by name."""
     agreement: Agreement
     votes: Projection
-    """For the class, by their weights in the last iteration."""
+    """The projected votes for the class, with their weights in the last iteration."""
 
 
 def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What routes share of their queries and of their JSON answers."""
+"""Parameters and JSON answers that several routes share."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ Scale = Annotated[int, Field(ge=1, le=32, description="PNG: each pixel becomes s
 
 
 class ModelQuery(Query):
-    """What every route with a network understands."""
+    """The parameters of every route that needs a model."""
 
     model: str | None = Field(None, description="A bundle of `GET /models`.", examples=["mnist"])
 
 
 class FitQuery(Query):
-    """How images are fitted."""
+    """How images are fitted to the network's size."""
 
     fit: Fit = Field(
         "auto",
@@ -75,15 +75,15 @@ class FitQuery(Query):
 
 
 class PictureQuery(FitQuery, ModelQuery):
-    """What every route with an image and a network understands."""
+    """The parameters of every route that takes an image."""
 
     def spec(self, manifest: Manifest) -> ImageSpec:
-        """What uploads are made into."""
+        """Return the image that uploads are fitted to."""
         return ImageSpec(manifest.image_shape, manifest.preprocess, self.fit, self.polarity)
 
 
 class TargetQuery(PictureQuery):
-    """What every route for one class of an image understands."""
+    """The parameters of every route for one class of an image."""
 
     target: Index | None = Field(None, description="A label; by default the longest capsule's.")
 
@@ -107,7 +107,7 @@ class Report(BaseModel):
 
 
 class FitReport(Report):
-    """What was done to the image before the network saw it."""
+    """The steps that were applied to the image before the network saw it."""
 
     fit: Literal["none", "stretch", "crop", "digit", "pair"]
     polarity: FoundPolarity | None = Field(description="As uploaded; null for photographs.")
@@ -118,14 +118,14 @@ class FitReport(Report):
 
 
 class BundleAnswer(BaseModel):
-    """Which bundle answers."""
+    """The name and version of the model that answers."""
 
     model: str
     version: str = Field(description="Version of the weights.")
 
 
 class CapsuleAnswer(BundleAnswer):
-    """Which class of an image the answer is about."""
+    """The class that the answer is about, and its presence."""
 
     label: int
     class_name: str
@@ -134,7 +134,7 @@ class CapsuleAnswer(BundleAnswer):
 
 
 class Meaning(Report):
-    """What a pose dimension was found to do; measured when the bundle was made."""
+    """The effect of a pose dimension, measured when the bundle was made."""
 
     name: DimensionName
     sign: int = Field(description="1: increasing the dimension gives more; -1: less; 0: none.")

@@ -30,7 +30,7 @@ MAX_SEGMENTS = 100
 
 
 class SegmentQuery(PictureQuery):
-    """Of `/segment`."""
+    """The parameters of `/segment`."""
 
     model: str | None = Field(None, description="A bundle for overlapping digits.")
     count: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] | Literal["auto"] = Field(

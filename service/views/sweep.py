@@ -28,7 +28,7 @@ from service.views.view import View
 
 
 class SweepQuery(TargetQuery):
-    """Of `/sweep`."""
+    """The parameters of `/sweep`."""
 
     lists: ClassVar = frozenset({"dims"})
     former: ClassVar = {"from": "start", "to": "stop"}
@@ -46,7 +46,7 @@ class SweepQuery(TargetQuery):
     scale: int = Field(2, ge=1, le=8, description="PNG: each pixel becomes scale x scale.")
 
     def plan(self, manifest: Manifest) -> Sweep:
-        """Which poses are drawn.
+        """Return the poses that are drawn.
 
         Raises:
             InvalidParameter: a dimension is out of range or repeated, or there are too many poses.

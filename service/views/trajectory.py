@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _THUMBNAILS = 13
-"""At most so many images are shown, evenly spaced."""
+"""The drawing shows at most so many images, evenly spaced."""
 _WIDTH_PX, _HEIGHTS_PX = 760, (120, 600)
-"""Of the drawing; of images and path."""
+"""The drawing's width, and the heights of its images and its path."""
 
 
 class TrajectoryQuery(EquivarianceQuery):
-    """Of `/trajectory`."""
+    """The parameters of `/trajectory`."""
 
 
 class TrajectoryAnswer(CapsuleAnswer):

@@ -33,7 +33,7 @@ from training.novelty import draw_others, find_features, fit_novelty, roc, summa
 _SWEPT = 2
 """Classes whose sweeps are drawn."""
 ITERATIONS = 9
-"""Of routing, that are watched."""
+"""Routing is traced for so many iterations."""
 _ROUTED, _BATCH = 256, 8
 """Images whose routing is watched, in all and at a time."""
 

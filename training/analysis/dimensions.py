@@ -1,4 +1,4 @@
-"""What each pose dimension does to the decoded digit, found on some digits, confirmed on others.
+"""Measure and name the effect of each pose dimension on the decoded digit.
 
 A dimension gets the name of the deformation that explains most of what moving it does to the
 pictures, if it explains enough, and if the measure of that name moves with the dimension, the same
@@ -25,11 +25,11 @@ from training.data.datasets import Examples
 
 Doubles = NDArray[np.float64]
 MEASURES = cast("tuple[DimensionName, ...]", get_args(DimensionName)[:-2])
-"""In the order of the last axis of `measure` and `tangents`."""
+"""The measures, in the order of the last axis of `measure` and `tangents`."""
 DELTAS = np.array([-0.2, -0.1, 0.0, 0.1, 0.2], np.float32)
 """A sweep inside the paper's range of 0.25; the middle is the digit itself."""
 DIGITS_PER_CLASS = 50
-"""For naming, and as many again for confirming."""
+"""The number of digits that choose a name, and of others that confirm it."""
 EXPLAINED = 0.3
 """Share of the change, from -0.1 to 0.1, that a deformation must explain to give its name."""
 UNANIMOUS = 0.9
@@ -47,7 +47,7 @@ _FAINTEST = 1e-9
 
 
 class Effect(NamedTuple):
-    """What moving one dimension does to N digits."""
+    """The effect of one dimension on N digits."""
 
     explained: Doubles
     """(M,): mean share of the change that lies along each deformation's tangent."""
@@ -72,7 +72,7 @@ class Effect(NamedTuple):
 
     @property
     def localised(self) -> bool:
-        """Whether the picture changes, and in one part."""
+        """Whether the image changes, and in one part alone."""
         return self.change >= INVISIBLE and self.locality >= LOCAL
 
 
@@ -221,7 +221,7 @@ def measure(images: NDArray[np.floating]) -> Doubles:
 
 
 def tangents(images: NDArray[np.floating]) -> Doubles:
-    """How each deformation begins to change pictures (..., H, W), as (..., 7, H, W)."""
+    """Compute the derivatives of images (..., H, W) along the deformations: (..., 7, H, W)."""
     ink = np.asarray(images, np.float64)
     x, y = _coordinates(ink)
     mass = ink.sum(axis=(-2, -1), keepdims=True) + _FAINTEST

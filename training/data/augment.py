@@ -25,11 +25,13 @@ from training.data.datasets import Examples
 
 Pad = Literal["zero", "reflect"]
 NODES = 5
-"""Of the elastic net, down and across; the outermost lie in the corners."""
+"""The nodes of the elastic net, down and across. The outermost lie in the corners."""
 NUMBERS = 4 + 2 * NODES * NODES
 """Random numbers of a distortion: rotation, height, width and shear, then the nodes' moves."""
 _MEAN_IMAGES = 5000
-"""At least so many decide the mean colour that fills what is cut out, where there are as many."""
+"""The least images that decide the mean colour that fills what is cut out; all where there are
+fewer.
+"""
 RESOLUTION = 1000
 """These random numbers are whole, from -RESOLUTION to RESOLUTION."""
 _TURN = math.radians(20)
@@ -38,13 +40,14 @@ _SHEAR = 0.2
 
 
 class Distortion(NamedTuple):
-    """How far images are distorted, each way. Everything is sampled uniformly."""
+    """The largest distortions. Each image's are sampled uniformly, in both directions."""
 
     affine: float = 0.0
-    """As a share of affNIST's ranges: rotated by 20 degrees, height and width each changed by a
-    fifth, sheared by 0.2 of the height."""
+    """The share of affNIST's ranges: a rotation by 20 degrees, height and width each changed by a
+    fifth, a shear by 0.2 of the height.
+    """
     elastic_px: float = 0.0
-    """By how many pixels a node of the net moves at most, down and across."""
+    """The largest shift of a node of the net, down and across."""
 
 
 NOT_DISTORTED = Distortion()
@@ -52,15 +55,15 @@ NOT_DISTORTED = Distortion()
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """How batches are made of training images; a recipe adds how a network learns from them."""
+    """Settings that make batches of training images. A recipe adds those of learning."""
 
     batch_size: PositiveInt = 128
     shift_px: NonNegativeInt = 2
     """Training images are moved by up to this many pixels each way."""
     flip: bool = False
-    """Whether half of the training images, sampled anew each time, are mirrored left to right."""
+    """Half of the training images, sampled anew in each epoch, are mirrored left to right."""
     flip_alternates: bool = False
-    """Whether those that are mirrored in one epoch are not in the next, with `flip`."""
+    """With `flip`, an image that is mirrored in one epoch is not in the next."""
     affine: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Training images are rotated, scaled and sheared by up to this share of affNIST's ranges."""
     elastic_px: NonNegativeFloat = 0.0
@@ -70,7 +73,7 @@ class Augmentation:
     cutout_px: NonNegativeInt = 0
     """A square of this many pixels, anywhere in a training image, gets the images' mean colour."""
     pad: Pad = "zero"
-    """What moves in at the edges of training images: black, or the image mirrored there."""
+    """What fills the edges that a shift opens: black, or the mirrored image."""
 
 
 class Batch(NamedTuple):
@@ -282,7 +285,7 @@ def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = 
 
 
 def _matrices(shares: Tensor, aspect: float) -> Tensor:
-    """Where pixels (right, down) come from of images that are scaled, then sheared, then rotated.
+    """Make affine matrices that map an output point (right, down) to its source.
 
     From shares (B, 4) of the range of rotation, height, width and shear, and from height by width,
     to (B, 2, 3), in halves of width and height.

@@ -58,18 +58,18 @@ class Dataset:
 
     name: str
     kind: str
-    """What the images show, in the plural."""
+    """The things that the images show, in the plural."""
     image_shape: tuple[int, int, int]
     """Channels, height and width."""
     class_names: tuple[str, ...]
     preprocess: Literal["digit", "stretch", "crop"]
-    """How a picture is brought to the network's size (`model.preprocess`)."""
+    """The way to fit an image to the network's size (`model.preprocess`)."""
     held_out: int = HELD_OUT
-    """How many of the last training examples are kept for validation."""
+    """The number of last training examples that are kept for validation."""
     source: Source | None = None
     """None where the images are not published files."""
     licence: str = ""
-    """Of the images; empty where their makers state none, or one that is not free."""
+    """The images' licence; empty where their makers state none, or one that is not free."""
 
 
 def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = True) -> Examples:
@@ -261,7 +261,7 @@ DATASETS = _by_name(
         ),
     )
 )
-"""What networks are trained on."""
+"""Data sets that networks are trained on."""
 
 NOVELTY_DATASETS = _by_name(
     (
@@ -284,4 +284,4 @@ NOVELTY_DATASETS = _by_name(
         ),
     )
 )
-"""What no network is trained on, to measure novelty scores with."""
+"""Data sets that no network is trained on, to measure novelty scores with."""

@@ -43,15 +43,17 @@ class File(NamedTuple):
 
     name: str
     records: int
-    """How many examples it holds, or holds something about."""
+    """The number of examples in the file, or of which it holds a property."""
     md5: str = ""
-    """Of the *decompressed* file, as mirrors compress differently. Without it, the number of
-    records and their structure are all that is checked."""
+    """The MD5 of the *decompressed* file, as mirrors compress differently.
+
+    Without it, only the number of records and their structure are checked.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where the files of a data set come from, and how they are read."""
+    """The files of a data set, their mirrors, and the function that reads them."""
 
     files: Mapping[DataSplit, tuple[File, ...]]
     read: Callable[[bytes], Columns]
@@ -59,11 +61,11 @@ class Source:
     mirrors: tuple[str, ...] = ()
     """Base addresses, tried in order; each ends in a slash."""
     suffix: str = ".gz"
-    """What mirrors add to a file's name."""
+    """The suffix of the files at the mirrors."""
     archive: str = ""
     """The gzip-compressed tar file of all files, where mirrors have it in place of the files."""
     archive_md5: str = ""
-    """Of the archive as it comes."""
+    """The MD5 of the archive as it is downloaded."""
 
     def columns(self, split: DataSplit, directory: Path, *, fetch: bool) -> Columns:
         """All columns of a split, from `directory` and, where files are not there, from mirrors.

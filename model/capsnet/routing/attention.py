@@ -43,7 +43,7 @@ class Routing(nn.Module):
     def trace(
         self, votes: Tensor, coupling_bias: Tensor, input_presence: Tensor
     ) -> ClassTrace[Tensor]:
-        """The same with its one iteration kept; the presence of the inputs (N, I) is passed on."""
+        """Route as `forward` does, and keep the iteration. Inputs' presence (N, I) is passed on."""
         logits = attend(votes)
         couplings = self.couplings(logits, coupling_bias)
         poses = squash_exponential(weigh(votes, couplings))

@@ -42,7 +42,10 @@ class Routing(nn.Module):
     def trace(
         self, votes: Tensor, input_presence: Tensor, bias: Tensor | None
     ) -> ClassTrace[Tensor]:
-        """The same with every iteration kept; the presence of the inputs (N, I) is passed on."""
+        """Route as `forward` does, and keep every iteration.
+
+        Inputs' presence (N, I) is passed on.
+        """
         return stack_steps(list(self.iterate(votes, bias)), votes, input_presence)
 
     def iterate(self, votes: Tensor | FactoredVotes, bias: Tensor | None) -> Iterator[Step]:

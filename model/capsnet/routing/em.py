@@ -109,7 +109,7 @@ def _times(left: Tensor, right: Tensor, *, dim: int) -> Tensor:
 
 
 class Windows:
-    """Which child sits where in the windows of convolutional capsules, and who shares it.
+    """Index the children in the windows of convolutional capsules, and the windows of each child.
 
     Args:
         rows, columns: of the grid of children.

@@ -34,7 +34,10 @@ class Routing(nn.Module):
         return last.poses
 
     def trace(self, votes: Tensor, input_presence: Tensor) -> ClassTrace[Tensor]:
-        """The same with every iteration kept; the presence of the inputs (N, I) is passed on."""
+        """Route as `forward` does, and keep every iteration.
+
+        Inputs' presence (N, I) is passed on.
+        """
         return stack_steps(list(self.iterate(votes)), votes, input_presence)
 
     def iterate(self, votes: Tensor) -> Iterator[Step]:

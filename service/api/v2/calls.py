@@ -33,7 +33,7 @@ _LARGE = 100_000
 MAX_FIELDS = 1_000
 """Fields that a message may have beside its image files."""
 _CONTENTS = {"FP32": ("fp32_contents", "<f4"), "INT64": ("int64_contents", "<i8")}
-"""Where a message has values that are not raw bytes, by datatype, and what they are."""
+"""The message's field and the numpy type of values that are not raw bytes, by datatype."""
 
 
 class Protobuf(Response):

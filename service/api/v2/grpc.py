@@ -56,7 +56,7 @@ _CODES = {
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
-"""By HTTP status; any other is INTERNAL."""
+"""gRPC statuses by HTTP status. Any other status is INTERNAL."""
 _METHODS = {
     "ModelInfer": (200,),
     "ModelMetadata": (200,),
@@ -73,7 +73,7 @@ _IDENTITY = 1
 
 
 class Answer(NamedTuple):
-    """What the app answers."""
+    """The app's answer to one call."""
 
     status: int
     headers: dict[str, str]

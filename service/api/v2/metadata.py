@@ -18,7 +18,7 @@ PLATFORM = "onnxruntime_onnx"
 
 
 class NetworkQuery(Query):
-    """Of routes with a network."""
+    """The parameters of routes for one network."""
 
     of_path: ClassVar = frozenset({"name", "version"})
     name: str = Field(examples=["mnist"])

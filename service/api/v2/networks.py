@@ -17,7 +17,7 @@ from service.pipeline import Pipeline
 from service.views.decode import LARGEST_COMPONENT
 
 Tensors = dict[str, Tensor]
-"""By name."""
+"""Tensors by name."""
 
 
 class Network(ABC):
@@ -29,7 +29,7 @@ class Network(ABC):
     """
 
     suffix: ClassVar[str] = ""
-    """Of the name, after the bundle's."""
+    """The suffix that the network's name has after the bundle's."""
     needs: ClassVar[Offer | None] = None
 
     def __init__(self, manifest: Manifest, max_rows: int) -> None:
@@ -37,23 +37,23 @@ class Network(ABC):
 
     @property
     def name(self) -> str:
-        """Its name in the protocol."""
+        """The network's name in the protocol."""
         return self.manifest.name + self.suffix
 
     @property
     def max_values(self) -> int:
-        """Of one input."""
+        """The largest number of values in one input tensor."""
         return self.max_rows * max(spec.values for spec in self.inputs)
 
     @property
     @abstractmethod
     def inputs(self) -> list[TensorSpec]:
-        """Its input tensors."""
+        """The specifications of the input tensors."""
 
     @property
     @abstractmethod
     def outputs(self) -> list[TensorSpec]:
-        """Its output tensors."""
+        """The specifications of the output tensors."""
 
     def cost(self, rows: int, wanted: set[str]) -> int:
         """Rows to admit for so many rows of the inputs."""
@@ -91,7 +91,7 @@ class Encoder(Network):
         ]
 
     def cost(self, rows: int, wanted: set[str]) -> int:
-        """For novelty every image is decoded too."""
+        """Return the rows that a request costs. Novelty decodes every image too."""
         return rows * (2 if "novelty" in wanted else 1)
 
     async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:

@@ -22,9 +22,9 @@ _LARGE = 100_000
 _MEMBERS = 1000
 """Commas that a request's JSON may have beside those between the values of its tensors."""
 _WINDOWS = {"gzip": 31, "deflate": 15}
-"""What zlib calls the compressions that are taken."""
+"""The window bits that zlib needs for each accepted `Content-Encoding`."""
 _FILE = re.compile(rb"\x89PNG|\xff\xd8\xff|RIFF....WEBP", re.DOTALL)
-"""How a body of one image file begins, and no tensor of pixels."""
+"""The first bytes of a PNG, JPEG or WebP file, which is sent in place of a tensor of pixels."""
 _NUMBER = re.compile(r"[0-9]{1,10}")
 
 
@@ -38,13 +38,13 @@ class _Strict(BaseModel):
 
 
 class InputParameters(_Strict):
-    """Of an input."""
+    """The parameters of an input tensor."""
 
     binary_data_size: Annotated[Size, Field(ge=0)] | None = None
 
 
 class OutputParameters(_Strict):
-    """Of an output that is asked for."""
+    """The parameters of a requested output tensor."""
 
     binary_data: bool | None = None
 
@@ -67,7 +67,7 @@ class RequestedOutput(_Strict):
 
 
 class RequestParameters(BaseModel):
-    """Of a request; others, such as priorities, are not used."""
+    """The parameters of a request. Others, such as priorities, are ignored."""
 
     binary_data_output: bool = False
 
@@ -89,7 +89,7 @@ class Work:
     rows: int
     inputs: Tensors
     outputs: list[tuple[TensorSpec, bool]]
-    """What is asked for, and whether as bytes."""
+    """The requested tensors, each with whether it is sent as raw bytes."""
 
     @property
     def wanted(self) -> set[str]:
@@ -128,7 +128,10 @@ async def _read_body(request: Request) -> bytes:
 
 
 def _inflate(body: bytes, encoding: str, limit: int) -> tuple[bytes, bool]:
-    """At most a byte more than the limit, and whether that is all of the body."""
+    """Decompress a body up to one byte beyond the limit.
+
+    Return that, and whether the body was whole.
+    """
     if encoding not in _WINDOWS:
         raise UnsupportedFormat(f"Content-Encoding is gzip or deflate, not {encoding[:32]}")
     inflater = zlib.decompressobj(_WINDOWS[encoding])

@@ -22,7 +22,7 @@ _NUMBERS = {"FP32": "fiu", "INT64": "iu"}
 """Kinds of numpy arrays, made of JSON's numbers, that each datatype takes."""
 _MAX_AXES = 8
 LENGTH = struct.Struct("<I")
-"""What stands before each element of datatype BYTES."""
+"""The length that precedes each element of datatype BYTES."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TensorSpec:
 
     @property
     def values(self) -> int:
-        """How many values a row has."""
+        """The number of values in one row."""
         return int(np.prod(self.row))
 
     def count_rows(self, datatype: str, shape: list[int], *, max_rows: int) -> int:
