@@ -16,7 +16,7 @@ class Health:
     """A batch that takes longer counts as hanging."""
     loaded: Engine | None = None
     failure: str | None = None
-    """Why the process cannot answer any more: `/livez` and `/readyz` say 503."""
+    """The reason why the process cannot answer any more: `/livez` and `/readyz` say 503."""
     draining: bool = False
     """The service is about to end: `/readyz` says 503."""
     closing: bool = False

@@ -1,4 +1,4 @@
-"""Every setting of the service, read once from the environment.
+"""The settings of the service, read once from the environment.
 
 What each does is in docs/reference/settings.md, and a test compares.
 """
@@ -22,7 +22,7 @@ from service.telemetry.logs import LogFormat
 
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
-"""Variables of the same prefix that belong to training and to the client."""
+"""Variables of the same prefix that belong to training and the client."""
 
 _CUDA_OPTIONS = tuple(option.name for option in fields(CudaOptions))
 
@@ -89,7 +89,7 @@ class Settings(BaseSettings):
     @field_validator("api_keys_file", "admin_keys_file", mode="before")
     @classmethod
     def _no_file(cls, value: object) -> object:
-        """An empty variable names none; it would be this folder."""
+        """Treat an empty variable as unset. As a path it would be this folder."""
         return value or None
 
     @model_validator(mode="after")

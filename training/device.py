@@ -26,7 +26,7 @@ class DeviceError(Exception):
 
 
 def choose_device(name: str, *, threads: int = 0) -> torch.device:
-    """The device of a name: auto, cpu, cuda or cuda:1.
+    """Choose the device of a name: auto, cpu, cuda or cuda:1.
 
     Convolutions in float32, those of validation, are then not rounded to TF32.
 
@@ -58,7 +58,7 @@ def choose_device(name: str, *, threads: int = 0) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """CPU, or the GPU's model."""
+    """Return CPU, or the GPU's model."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
@@ -71,7 +71,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def keep_freed_memory() -> bool:
-    """Ask the C library not to hand freed memory back to the kernel; whether it could be asked.
+    """Tell the C library to keep freed memory from the kernel. Return whether it could be told.
 
     A step on a CPU makes and frees the same large tensors, and by default each comes as new pages
     that the kernel must clear at first touch: two fifths of a step's time.
@@ -94,7 +94,7 @@ def convolution_precision(asked: str, device: torch.device) -> str:
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train one network together; by default it is alone."""
+    """This process among those that train one network together. By default it is alone."""
 
     rank: int = 0
     count: int = 1
@@ -105,11 +105,11 @@ class Processes:
         return self.rank == 0
 
     def share(self, rows: Tensor) -> Tensor:
-        """This process's part of a tensor with a row for each image of a batch."""
+        """Return this process's part of a tensor with a row for each image of a batch."""
         return rows.tensor_split(self.count)[self.rank]
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes, which is the same bits in all."""
+        """Replace each tensor by its sum over all processes. All get the same bits."""
         if self.count == 1:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])

@@ -181,7 +181,7 @@ def replacing_folder(target: Path) -> Iterator[Path]:
 
 
 def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:
-    """Round the large weights as they will be stored, in place.
+    """Round the large weights in place as they will be stored, and measure the effect.
 
     Some answers near the border between two classes change either way. The network is worse where
     those lost outnumber those won by more than chance explains: two standard deviations of so many

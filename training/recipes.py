@@ -1,4 +1,4 @@
-"""Recipes, their settings from the command line, and the presets.
+"""Recipes, their presets, and their settings on the command line.
 
 Each network that ships has a preset of its name, which may have changed since it was trained.
 """
@@ -46,7 +46,7 @@ Kept = Literal["last", "best"]
 FOLDER = "folder"
 """The data set of presets that learn a folder of images alone."""
 RECONSTRUCTION_TEXT = 0.0005
-"""Weight of the summed squared error beside the margin loss, in the text of Sabour 2017."""
+"""The weight of the summed squared error beside the margin loss, in the text of Sabour 2017."""
 RECONSTRUCTION_CODE = 0.01
 """The weight in that paper's released code.
 
@@ -58,7 +58,7 @@ _Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class SettingError(ValueError):
-    """A setting is unknown or its value not allowed; the message says what is."""
+    """A setting is unknown or its value not allowed. The message names the allowed ones."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 Z = float(stats.norm.ppf(0.975))
-"""Standard deviations to either side that hold 95 % of a normal distribution."""
+"""The standard deviations to either side that hold 95 % of a normal distribution."""
 
 
 def interval(errors: int, count: int) -> tuple[float, float]:
-    """Wilson's interval of an error, in percent, where `errors` of `count` answers are wrong.
+    """Return Wilson's interval of an error, in percent, for `errors` wrong of `count` answers.
 
     Raises:
         ValueError: there are no answers, or fewer than errors.
@@ -29,7 +29,7 @@ def interval(errors: int, count: int) -> tuple[float, float]:
 def mean_interval(
     values: NDArray[np.generic], digits: NDArray[np.int64] | None = None
 ) -> tuple[float, float]:
-    """The interval of the mean of a value for each image (N,), in percent.
+    """Return the interval of the mean of a value for each image (N,), in percent.
 
     Of several networks, the values are the mean over networks for each image; of two that are
     compared, their difference.

@@ -1,4 +1,4 @@
-"""The training loop: the same code on a CPU and on a GPU."""
+"""The training loop, the same on a CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ALONE = Processes()
 
 
 class Trainer:
-    """Trains one network step by step; `run` is the loop around `step`.
+    """Trains one network. `run` is the loop around `step`.
 
     Args:
         resume: continue from the directory's checkpoint instead of starting anew.
@@ -85,12 +85,12 @@ class Trainer:
 
     @property
     def done_steps(self) -> int:
-        """Steps so far."""
+        """The number of steps so far."""
         return self.state.run.steps
 
     @property
     def total_steps(self) -> int:
-        """Steps after which the run is complete."""
+        """The number of steps after which the run is complete."""
         images = self.plan.recipe.epochs * len(self.task.batches)
         return math.ceil(round(images, 6) / self.plan.recipe.batch_size)  # epochs may be a third
 
@@ -151,7 +151,7 @@ class Trainer:
         return self.complete
 
     def step(self) -> Losses:
-        """One gradient step, of the whole batch; this process computes its share.
+        """Do one gradient step of the whole batch, of which this process computes its share.
 
         Returns:
             terms of the loss, detached scalars on the training device: this process's part of the
@@ -227,7 +227,7 @@ class Trainer:
 
 
 def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:
-    """Adam's rate at a step of a run of `total` steps."""
+    """Return Adam's learning rate at a step of a run of `total` steps."""
     warmup_steps = min(recipe.warmup_steps, total // 10)
     warmup = min(1.0, (step + 1) / warmup_steps) if warmup_steps else 1.0
     if recipe.schedule == "exponential":

@@ -112,7 +112,7 @@ class Prediction(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FailedPrediction(Answer):
-    """Why one image of several has no prediction."""
+    """The reason why one image of several has no prediction."""
 
     problem: Problem
 
@@ -175,7 +175,7 @@ class DecodeAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SweepAnswer(Answer):
-    """One row of images for each dimension, one column for each delta."""
+    """The decoded images: one row for each dimension, one column for each delta."""
 
     model: str
     version: str
@@ -242,7 +242,10 @@ class RoutingOffAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EquivarianceAnswer(Answer):
-    """Length and pose of a class while the image is moved. Lists over steps follow `values`."""
+    """The length and pose of a class while the image is transformed.
+
+    Lists over steps follow `values`.
+    """
 
     model: str
     version: str
@@ -335,7 +338,7 @@ class TrajectoryAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RivalsAnswer(Answer):
-    """Every class's own reconstruction of the image, the most present class first."""
+    """The reconstructions of all classes, the most present class first."""
 
     model: str
     version: str
@@ -380,7 +383,7 @@ class MorphAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NeighboursAnswer(Answer):
-    """Training images of a class by the distance of their poses."""
+    """Training images of a class, ordered by the distance of their poses."""
 
     model: str
     version: str
@@ -407,7 +410,7 @@ class NeighboursAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelsAnswer(Answer):
-    """All loaded bundles."""
+    """The loaded models and the limits of a request."""
 
     provider: str
     """The onnxruntime provider in use."""
@@ -490,7 +493,7 @@ class RoutingIteration(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeatMaps(Answer):
-    """Support: how much of a class's length before its squash comes from where; may be negative."""
+    """Maps of support: each cell's part of a class's length before its squash; may be negative."""
 
     grid: Floats
     """(R, K, rows, columns), from the top."""
@@ -597,7 +600,7 @@ class Limits(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelSummary(Answer):
-    """One loaded bundle."""
+    """A model that the service has loaded."""
 
     name: str
     version: str

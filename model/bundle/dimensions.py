@@ -1,4 +1,4 @@
-"""The effect of a pose dimension on the decoded picture: the names in a manifest.
+"""The effects of pose dimensions on the decoded image, with the names that a manifest gives them.
 
 They are measured by training (`training.analysis.dimensions`) and shown by the service.
 """
@@ -35,7 +35,7 @@ _EFFECTS: dict[DimensionName, tuple[str, str]] = {
 class PoseDimension:
     """The name of one dimension of one class's pose.
 
-    `localised` dimensions change one part of the picture; `none` stands where nothing that has a
+    `localised` dimensions change one part of the image; `none` stands where nothing that has a
     name was found and confirmed.
 
     Raises:
@@ -50,7 +50,7 @@ class PoseDimension:
     """1 where a larger value gives more of what the name says, -1 where it gives less; 0 for
     `localised` and `none`."""
     strength: float = 0.0
-    """Share of the picture's change that the named deformation explains, in [0, 1]; for
+    """Share of the image's change that the named deformation explains, in [0, 1]; for
     `localised` the share of it that lies in that part; 0 for `none`."""
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A bundle on disk: opened only if every file is the one that its manifest describes."""
+"""Read a bundle's folder, and verify that each file is the one that its manifest describes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def digest(file: Path, bundle: Path) -> str:
-    """SHA-256 of a bundle's file.
+    """Return the SHA-256 of a bundle's file.
 
     Raises:
         BundleError: it cannot be read.

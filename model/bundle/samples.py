@@ -1,4 +1,4 @@
-"""Sample pictures: a folder of up to ten PNGs, and what is known of each in `samples.json`.
+"""Sample images of a bundle: a folder of up to ten PNGs, described in `samples.json`.
 
 A bundle may have such a folder, `samples`; its manifest says nothing of it.
 """
@@ -18,7 +18,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class Sample:
-    """One picture to try a network on."""
+    """A sample image of a bundle."""
 
     file: str
     """The file's name in the folder, `00-cat.png`."""

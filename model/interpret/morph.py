@@ -13,11 +13,11 @@ from model.preprocess import Floats
 
 MAX_STEPS = 64
 _PARALLEL = 1e-6
-"""Sine of an angle below which two directions are parallel or opposite."""
+"""The sine of an angle below which two directions are parallel or opposite."""
 
 
 def interpolate(first: Floats, second: Floats, steps: int) -> Floats:
-    """Poses (steps, D) from one (D,) to the other, both included.
+    """Interpolate poses (steps, D) from one (D,) to the other, both included.
 
     Between opposite directions all great circles are as short: one of them is taken, always the
     same. A pose of zeros has no direction: it takes the other one's.

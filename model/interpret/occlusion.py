@@ -23,19 +23,19 @@ class Occlusion:
     """The positions of the patch. Every pixel is covered at least once."""
 
     patch: int
-    """Side of the patch, in pixels."""
+    """The side of the patch, in pixels."""
     stride: int
-    """Pixels from place to place; less before the last ones."""
+    """The pixels from one position to the next; fewer before the last ones."""
     tops: tuple[int, ...]
     lefts: tuple[int, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of places."""
+        """The rows and columns of positions."""
         return len(self.tops), len(self.lefts)
 
     def images(self, image: Floats, ground: Floats) -> Floats:
-        """The image (C, H, W) with the patch at each place, row by row: (M, C, H, W).
+        """Return the image (C, H, W) with the patch at each position, row by row: (M, C, H, W).
 
         Args:
             ground: (C,), what the patch shows.
@@ -64,7 +64,7 @@ class Occlusion:
 def plan_occlusion(
     height: int, width: int, *, patch: int | None = None, stride: int | None = None
 ) -> Occlusion:
-    """Every place of a square patch on an image, `stride` pixels apart, both edges included.
+    """Place a square patch on an image, `stride` pixels apart, both edges included.
 
     By default the patch is a fifth of the image's shorter side, the stride a third of the patch.
 

@@ -1,4 +1,4 @@
-"""Why not another class? What each class's capsule would have drawn of this image."""
+"""Compare each class's reconstruction of an image: why is it not another class?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def missed_share(images: Floats, decoded: Floats) -> Floats:
 
 
 def rank_rivals(presence: Floats, errors: Floats) -> NDArray[np.int64]:
-    """Labels of all classes, the most present first; of equal ones the better drawn.
+    """Rank the labels of all classes by presence, and equal ones by their reconstruction.
 
     Args:
         presence: (K,).

@@ -1,4 +1,4 @@
-"""Measures of a routing trace: who agreed, how much, and where on the image.
+"""Measure the agreement in a routing trace: of which capsules, how much, and where.
 
 Notation (Sabour et al., 2017, section 2 and procedure 1): input capsule i votes u_ik for class
 capsule k, its vote has the weight c_ik (the coupling), and v_k is the pose that the votes add up
@@ -20,20 +20,22 @@ from model.preprocess import Floats
 _ROUNDING = 1e-3
 """The tolerance of the sum of a capsule's couplings."""
 _TINY = 1e-12
-"""Added to what is divided by."""
+"""A constant that is added to divisors."""
 
 
 class Agreement(NamedTuple):
     """The agreement of capsules on one image, by iteration."""
 
     weights: Floats
-    """(R, K, I): of the votes."""
+    """The weights of the votes, (R, K, I)."""
     support: Floats
-    """(R, K, I)."""
+    """The support, (R, K, I): see `support`."""
     agreement: Floats
-    """(R, K)."""
+    """The agreement, (R, K): see `agreement`."""
     entropy: Floats | None
-    """(R,); None where couplings are no distribution over the classes: see `are_shares`."""
+    """The entropy (R,); None where couplings are no distribution over the classes: see
+    `are_shares`.
+    """
 
 
 def trace_agreement(
@@ -45,7 +47,7 @@ def trace_agreement(
     *,
     activated: bool,
 ) -> Agreement:
-    """All figures of one image.
+    """Measure the agreement on one image.
 
     Args:
         couplings: (R, K, I).
@@ -125,16 +127,16 @@ def _by_cell(values: Floats, layer: Layer) -> Floats:
 
 
 class Projection(NamedTuple):
-    """Votes for one class, in the plane in which they differ most."""
+    """The votes for one class, projected to the plane in which they differ most."""
 
     points: Floats
-    """(I, 2); the weighted mean of the votes lies at the origin."""
+    """The points (I, 2). The weighted mean of the votes lies at the origin."""
     explained: Floats
-    """(2,): share of the weighted variance along each axis."""
+    """The share of the weighted variance along each axis, (2,)."""
 
 
 def project(votes: Floats, weights: Floats) -> Projection:
-    """Principal components of votes (I, D), each weighted by the size of its coupling (I,).
+    """Compute the principal components of votes (I, D), each weighted by its coupling's size (I,).
 
     The axes are the two leading eigenvectors of C = sum_i w_i (u_i - m)(u_i - m)' / sum_i w_i with
     m = sum_i w_i u_i / sum_i w_i and w = |weights|. An eigenvector's sign is free: the component of

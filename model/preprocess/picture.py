@@ -19,7 +19,7 @@ Fit = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 
 
 MOST_TIMES = 4
-"""Pixels of the largest picture that a network of any size takes, as a multiple of its own."""
+"""A network of any size takes a picture of at most so many times its own pixels."""
 
 
 class PreprocessError(ValueError):
@@ -86,7 +86,7 @@ def _is_larger(picture: Image.Image, width: int, height: int) -> bool:
 
 
 def to_grey(picture: Image.Image) -> Floats:
-    """Any mode to (H, W) luminance in [0, 1]; transparency is laid on a ground that suits it."""
+    """Convert any mode to luminance (H, W) in [0, 1]. Transparency is laid on a suitable ground."""
     if picture.mode.startswith("I"):
         return (np.asarray(picture, np.float32) / 65535).clip(0, 1)
     if picture.has_transparency_data:

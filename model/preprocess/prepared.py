@@ -1,4 +1,4 @@
-"""A prepared picture: its image, and how it was made."""
+"""A picture that is fitted to a network, and how."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Polarity = Literal["auto", "light-on-dark", "dark-on-light"]
 
 
 class Box(NamedTuple):
-    """A rectangle in a picture, in pixels; right and bottom lie outside."""
+    """A rectangle in a picture, in pixels. Its right and bottom lie outside."""
 
     left: int
     top: int
@@ -34,7 +34,7 @@ class Prepared:
     """An image ready for the network, and what was done to make it."""
 
     image: Floats
-    """(C, H, W) in [0, 1]; strokes are light on dark."""
+    """The image (C, H, W) in [0, 1]. Strokes are light on dark."""
     fit: Literal["none", "stretch", "crop", "digit", "pair"]
     polarity: FoundPolarity | None
     """The polarity of the image as uploaded; None for photographs."""

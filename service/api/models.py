@@ -17,7 +17,7 @@ from service.settings import Settings
 
 
 class ModelSummary(BaseModel):
-    """One loaded bundle."""
+    """A model that the service has loaded."""
 
     name: str
     version: str = Field(description="Version of the weights.")
@@ -44,7 +44,7 @@ class Limits(BaseModel):
 
 
 class ModelsAnswer(BaseModel):
-    """All loaded bundles."""
+    """The loaded models and the limits of a request."""
 
     provider: str = Field(description="The onnxruntime provider in use.")
     limits: Limits
@@ -103,7 +103,7 @@ async def refuse_reload() -> ModelsAnswer:
 
 
 def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
-    """All loaded bundles."""
+    """Describe the loaded models."""
     models = [
         ModelSummary.model_validate(
             {

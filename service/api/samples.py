@@ -1,4 +1,4 @@
-"""Sample pictures: of a bundle, and of the data sets whose samples come with the service."""
+"""Sample images of the models, and of the data sets that have samples in the service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from model.bundle.samples import Sample, read_samples
 from service.api.models import ModelQuery
 from service.errors import InvalidParameter
-from service.http.route import Picture, Query, Request
+from service.http.route import PngResponse, Query, Request
 from service.pictures import SAMPLES
 from service.views.schemas import Report
 
@@ -67,7 +67,7 @@ async def list_samples(request: Request, query: ModelQuery) -> SamplesAnswer:
     return SamplesAnswer(model=query.name, samples=samples)
 
 
-async def show_sample_of(request: Request, query: SampleFileQuery) -> Picture:
+async def show_sample_of(request: Request, query: SampleFileQuery) -> PngResponse:
     """Get a sample image of a model.
 
     Raises:
@@ -77,7 +77,7 @@ async def show_sample_of(request: Request, query: SampleFileQuery) -> Picture:
     if query.file not in samples:
         known = ", ".join(samples) or "none"
         raise InvalidParameter(f"no sample {query.file!r}; samples: {known}", parameter="file")
-    return Picture(samples[query.file])
+    return PngResponse(samples[query.file])
 
 
 def _samples(request: Request, name: str) -> Sequence[Sample]:

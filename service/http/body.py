@@ -1,4 +1,4 @@
-"""The body of a request: how many bytes, how slowly, and beside how many others."""
+"""Limit the bytes, the seconds and the number of request bodies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE_S = 0.02
 """After a request has been handled for so long, its client's connection is watched."""
 _NO_ROOM = "too many request bodies in memory"
 _TRIM: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""glibc keeps freed memory, so that a process stays at its peak; others have no such call."""
+"""glibc's call that returns freed memory to the system; None elsewhere."""
 _LARGE_BYTES = 50_000_000
 _TRIM_PAUSE_S = 1.0
 
@@ -174,7 +174,7 @@ class Body:
         self._budget.hold(self, size, more=False)
 
     def refuse(self) -> None:
-        """Give its room to others; whoever reads it is told."""
+        """Free the body's room for others. Whoever reads the body gets the error."""
         self._refused = True
         self._budget.release(self)
         if self._timeout and not self._timeout.expired():
@@ -185,7 +185,7 @@ class Body:
         return self._abandoned and not self._task.uncancel()
 
     def stop_watching(self) -> None:
-        """Let the client leave, because its answer begins or it gets none."""
+        """Stop to watch the client, because its answer begins or it gets none."""
         if self._watching:
             self._watching.cancel()
 

@@ -12,22 +12,22 @@ PNG = "image/png"
 _QUALITY = re.compile(r"0(\.\d*)?|1(\.0*)?")
 """A malformed one counts as 0."""
 _LONGEST = 1_000
-"""Characters of a header that is read and remembered; browsers send 200."""
+"""A header of so many characters is read and cached. Browsers send 200."""
 
 
-def choose_media_type(accept: str | None, offers: tuple[str, ...]) -> str:
-    """The offer that the client likes best; the first of those it likes equally.
+def choose_media_type(accept: str | None, media_types: tuple[str, ...]) -> str:
+    """Choose the media type that the client prefers; the first of those it prefers equally.
 
     Raises:
         NotAcceptable: the client takes none of them, or says so at excessive length.
     """
     if accept and len(accept) > _LONGEST:
         raise NotAcceptable(f"Accept is longer than {_LONGEST:,} characters")
-    return _choose(accept, offers)
+    return _choose(accept, media_types)
 
 
 @lru_cache
-def _choose(accept: str | None, offers: tuple[str, ...]) -> str:
+def _choose(accept: str | None, media_types: tuple[str, ...]) -> str:
     """Choose as `choose_media_type` does.
 
     The result is cached: clients send few different headers.
@@ -40,12 +40,14 @@ def _choose(accept: str | None, offers: tuple[str, ...]) -> str:
         weight = float(quality) if _QUALITY.fullmatch(quality) else 0.0
         ranges[media_range] = max(weight, ranges.get(media_range, 0.0))
 
-    def quality_of(offer: str) -> float:
-        """Return the q-value of the most specific range that covers `offer`; 0 if none does."""
-        patterns = (offer, f"{offer.partition('/')[0]}/*", "*/*")
+    def quality_of(media_type: str) -> float:
+        """Return the q-value of the most specific range that covers a type; 0 if none does."""
+        patterns = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
         return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)
 
-    best = max(offers, key=quality_of)
+    best = max(media_types, key=quality_of)
     if not quality_of(best):
-        raise NotAcceptable(f"this route answers with {' or '.join(offers)}, not with {accept}")
+        raise NotAcceptable(
+            f"this route answers with {' or '.join(media_types)}, not with {accept}"
+        )
     return best

@@ -1,4 +1,4 @@
-"""Errors become answers in one place, as problem details (RFC 9457)."""
+"""Convert errors to answers, in one place, as problem details (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ PROBES = frozenset(
         *(f"{_GRPC}/ServerLive", f"{_GRPC}/ServerReady"),
     }
 )
-"""Routes that are asked every few seconds: neither logged nor counted as rejected."""
+"""The routes of frequent probes, which are neither logged nor counted as rejected."""
 _REJECTIONS = (Unauthorized, Busy, RateLimited, Unavailable, TooLate)
-"""Requests that were well formed, but not taken or not answered in time."""
+"""Problems of valid requests that were refused or not answered in time."""
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def to_response(problem: Problem, scope: Scope, request_id: str) -> JSONResponse
 
 
 def to_problem(error: Exception, scope: Scope) -> Problem | None:
-    """The problem that an error is; None if nobody foresaw it."""
+    """Convert an error to a problem; None if it is unexpected."""
     match error:
         case Problem():
             return error

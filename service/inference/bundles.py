@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class NothingToServe(Exception):
-    """No bundle could be loaded, or not the default one."""
+    """The default bundle could not be loaded."""
 
 
 class ReloadRefused(Exception):
@@ -26,7 +26,7 @@ class ReloadRefused(Exception):
 
 
 def find_bundles(folder: Path, names: Iterable[str]) -> list[Path]:
-    """The named bundles of a folder, whether they exist or not; without names, all it has.
+    """Return the folders of the named bundles, which may be missing; without names, of all bundles.
 
     Hidden folders are left out of the latter.
     """

@@ -13,11 +13,11 @@ from service.errors import UnreadablePicture
 from service.pictures.header import check_parts, check_size, read_header
 
 _AMPLE_PIXELS = 640
-"""Images that are decoded smaller than they are keep at least this, along their longer side."""
+"""A reduced image keeps at least so many pixels along its longer side."""
 _LARGE = 4_000_000
-"""Images with more pixels than this are made smaller, whatever their format."""
+"""An image with more pixels is reduced, whatever its format."""
 _STRIP = 1_000_000
-"""Pixels that are made smaller at once."""
+"""So many pixels are reduced at once."""
 _MAX_TEXT_BYTES = 8_000_000
 """All texts of a PNG may have so many bytes together, decompressed."""
 _BROKEN = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
@@ -29,7 +29,7 @@ class Decoded(NamedTuple):
 
     picture: Image.Image
     shrink: float
-    """Pixels of the file, along a side, that one of the image stands for."""
+    """The number of the file's pixels along a side for one pixel of the image."""
 
 
 def decode(content: bytes, *, max_pixels: int) -> Decoded:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 
 MAX_SIDE = 16_384
-"""Pixels; what one row takes grows with it."""
+"""A side may have so many pixels, because the memory of one row grows with it."""
 MAX_SEGMENTS = 500
 """A JPEG may have so many segments before its pixels. Large metadata come in parts of 64 KB."""
 MAX_SCANS = 100
@@ -26,21 +26,21 @@ once.
 _MARKER = re.compile(rb"\xff{1,16}([^\0\xff])", re.DOTALL)
 """The marker of a JPEG's segment, after fill bytes."""
 _SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of segments that hold the size."""
+"""The markers of segments that hold the size."""
 _BARE = frozenset({0x01, *range(0xD0, 0xDA)})
-"""Markers without a segment."""
+"""The markers without a segment."""
 _SCAN = 0xDA
 _PLAIN = re.compile(
     rb"IHDR(?:cHRM|gAMA|sBIT|sRGB|bKGD|pHYs|tIME|PLTE|tRNS)*(?:IDAT)+IEND", re.DOTALL
 )
-"""Chunks of a PNG that holds pixels and nothing that takes long to read."""
+"""The chunks of a PNG that holds pixels and nothing that takes long to read."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"\3"
 """A PNG's colour type, its 26th byte."""
 
 
 class Header(NamedTuple):
-    """Format and size, in pixels, of a picture."""
+    """The format, and the size in pixels, of an uploaded picture."""
 
     format: str
     width: int

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from model.bundle.samples import SAMPLES
 from service.inference.bundles import find_bundles
-from service.processes.status import replace_text
+from service.processes.registry import replace_text
 from service.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Opens the port, and starts, watches and replaces the workers: uvicorn's supervisor, extended."""
+"""The supervisor opens the port, and starts, watches and replaces workers. It extends uvicorn's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.supervisors import multiprocess
 
 from service.processes.options import Options
-from service.processes.status import Status
+from service.processes.registry import WorkerRegistry
 from service.processes.watchdog import HUNG
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _TICK_S = 0.5
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 30.0
 """The shortest and longest wait between the end of a worker and the start of its replacement."""
 _STARTS = 5
-"""Failed starts of each slot after which a service that never had a ready worker has failed."""
+"""A service that never had a ready worker fails after so many failed starts of each slot."""
 _SOUND_S = 60.0
 """After being ready for so long, earlier failures of a slot do not count."""
 _UNREADY_S = 60.0
@@ -58,7 +58,7 @@ class Process(multiprocess.Process):
         self.ended_at: float | None = None
 
     def target(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve, in the worker's process."""
+        """Serve in the worker's process."""
         os.setsid()  # a terminal's signals are for the supervisor alone
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         assert self.server  # made before a thread asks for it
@@ -111,7 +111,7 @@ class Supervisor(multiprocess.Multiprocess):
 
     def __init__(self, options: Options, folder: Path) -> None:
         self._options = options
-        self._status = Status(folder, options.workers)
+        self._registry = WorkerRegistry(folder, options.workers)
         self._restarted = self._killed = 0
         self._unready_s: float | None = None
         """Since a worker was ready; None before the first was."""
@@ -124,7 +124,7 @@ class Supervisor(multiprocess.Multiprocess):
         super().__init__(config, listeners)
 
     def serve(self) -> str | None:
-        """Serve until there is a reason to stop: the failure, if it is one.
+        """Serve until there is a reason to stop. Return the failure, if that is the reason.
 
         Raises:
             OSError: a worker cannot be started.
@@ -144,7 +144,10 @@ class Supervisor(multiprocess.Multiprocess):
             self.processes.append(process)
 
     def keep_subprocess_alive(self) -> None:
-        """Kill workers that hang, and replace those that have ended; called twice a second."""
+        """Kill workers that hang, and replace those that have ended.
+
+        uvicorn calls this twice a second.
+        """
         for slot in range(len(self.processes)):
             try:
                 self._watch(slot)
@@ -173,7 +176,7 @@ class Supervisor(multiprocess.Multiprocess):
             self._start(new)
             self.processes[slot] = new
             self._restarted += 1
-            self._status.count_ends(self._restarted, self._killed)
+            self._registry.count_ends(self._restarted, self._killed)
 
     def _check(self, process: Process) -> None:
         """Kill a worker that hangs."""
@@ -190,7 +193,7 @@ class Supervisor(multiprocess.Multiprocess):
         process.read()
         if process.was_ready:
             self._unready_s = self._unready_s or 0.0
-        self._status.clear(process.slot)
+        self._registry.clear(process.slot)
         process.ended_at = time.monotonic()
         process.can_answer = False
         process.failures = 1 if process.ready_s > _SOUND_S else process.failures + 1
@@ -218,14 +221,14 @@ class Supervisor(multiprocess.Multiprocess):
     # Signals
 
     def handle_hup(self) -> None:
-        """Reload; or end, if the terminal was closed."""
+        """Reload, or end if the terminal was closed."""
         if self._has_terminal and not has_terminal():
             self.handle_term()
         else:
-            self._status.request_reload()
+            self._registry.request_reload()
 
     def handle_ttin(self) -> None:
-        """Nothing: how many workers there are is a setting."""
+        """Ignore the signal: the number of workers is a setting."""
 
     handle_ttou = handle_ttin
 
@@ -266,7 +269,7 @@ def _wait_s(process: Process) -> float:
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on all addresses of a host.
+    """Open sockets that listen on all addresses of a host.
 
     Raises:
         OSError: the port is taken.

@@ -1,4 +1,4 @@
-"""One of the processes that answer requests: its app, its bundles and their reload."""
+"""A worker: a process that answers requests, with its app, its bundles and their reload."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 
 from model.runtime import DeviceError
 from service.api.models import summarise
-from service.app import create_app, open_here
+from service.app import create_app, load_engine
 from service.health import Health
 from service.http.keys import Access
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Backend, Engine
+from service.processes.registry import FOLDER, WorkerRegistry
 from service.processes.server import Server
 from service.processes.snapshots import Current, LockHeld, Snapshots
-from service.processes.status import FOLDER, Status
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
 from service.telemetry.metrics import Metrics, write_as
@@ -34,50 +34,52 @@ _REPORTS_POLL_S = 0.05
 """A reload checks so often whether all workers serve the new bundles."""
 
 
-def create_server(workers: int, slot: int, send_status: Callable[[str | bool], None]) -> Server:
+def create_server(
+    workers: int, slot: int, send_to_supervisor: Callable[[str | bool], None]
+) -> Server:
     """The server of one worker.
 
     Args:
         workers: how many there are.
         slot: which of them this is.
-        send_status: tells the supervisor that this process is ready, or why it ends.
+        send_to_supervisor: tells the supervisor that this process is ready, or why it ends.
     """
     write_as(slot)
     try:
         settings = Settings.from_environment().model_copy(update={"workers": workers})
         logs.configure(settings.log_format, access_log=settings.access_log)
-        worker = Worker(settings, slot, Path(os.environ[FOLDER]), lambda: send_status(True))
+        worker = Worker(settings, slot, Path(os.environ[FOLDER]), lambda: send_to_supervisor(True))
     except SettingsError as error:
-        send_status(str(error))
+        send_to_supervisor(str(error))
         sys.exit(1)
-    return Server(worker.app, settings, send_status, worker.others_answer)
+    return Server(worker.app, settings, send_to_supervisor, worker.others_answer)
 
 
 class Worker:
-    """Serves the current copy of the bundles, and the next one when there is one."""
+    """Serves the current bundles and keys, and the next ones once they are current."""
 
     def __init__(
         self, settings: Settings, slot: int, folder: Path, on_ready: Callable[[], object]
     ) -> None:
         self._settings, self._slot = settings, slot
         self._on_ready = on_ready
-        self._status = Status(folder, settings.workers)
+        self._registry = WorkerRegistry(folder, settings.workers)
         self._snapshots = Snapshots(folder)
         self._serving = self._snapshots.current
         self._access = Access(settings, self._serving and self._serving.keys)
         self.app = create_app(
             settings,
             access=self._access,
-            open_engine=self._open,
+            load=self._open,
             reload=self._reload,
-            status=self._status,
+            registry=self._registry,
         )
         self._state = self.app.state
 
     def others_answer(self) -> bool:
         """Whether other workers can answer, while this one cannot."""
         try:
-            return bool(self._status.serving)
+            return bool(self._registry.serving)
         except OSError:  # no descriptor is left
             return True
 
@@ -93,8 +95,8 @@ class Worker:
             current = await asyncio.to_thread(self._copy_first)
         while True:
             engine = await self._load(current.bundles)
-            self._access.load(current.keys)
-            self._status.report(self._slot, current.digest)
+            self._access.replace(current.keys)
+            self._registry.report(self._slot, current.digest)
             self._serving = current
             if (newer := self._snapshots.current or current) == current:
                 break
@@ -105,7 +107,7 @@ class Worker:
         return engine
 
     def _copy_first(self) -> Current:
-        """The current bundles and keys; the first worker copies them."""
+        """Return the current bundles and keys. The first worker makes them current."""
         with self._snapshots.lock(wait=True):
             if (current := self._snapshots.current) is None:
                 bundles = self._snapshots.take(self._settings, strict=False)
@@ -116,14 +118,14 @@ class Worker:
     async def _load(self, digest: str, *, strict: bool = False) -> Engine:
         metrics, health = self._state.metrics, self._state.health
         folder = self._snapshots.bundles(digest)
-        return await open_here(self._settings, metrics, health, strict=strict, folder=folder)
+        return await load_engine(self._settings, metrics, health, strict=strict, folder=folder)
 
     async def _follow(self) -> None:
         """Serve what is current, and reload when that is requested."""
         while True:
             await asyncio.sleep(_POLL_S)
             try:
-                if self._status.wants_reload:
+                if self._registry.wants_reload:
                     await self._reload(requested=True)
                 await self._catch_up()
             except (ReloadRefused, OSError) as error:  # no descriptor is left
@@ -161,7 +163,7 @@ class Worker:
             raise ReloadRefused("the service is ending")
         try:
             with self._snapshots.lock(wait=False):
-                if not requested or self._status.take_request():
+                if not requested or self._registry.take_request():
                     await self._replace()
         except LockHeld as error:
             if requested:  # it waits until the lock is free
@@ -200,7 +202,7 @@ class Worker:
         """
         self._snapshots.use(current)
         self._use(current, engine)
-        while any(worker.digest != current.digest for worker in self._status.serving):  # noqa: ASYNC110
+        while any(worker.digest != current.digest for worker in self._registry.serving):  # noqa: ASYNC110
             await asyncio.sleep(_REPORTS_POLL_S)  # other processes write them
 
     def _use(self, current: Current, engine: Engine | None) -> None:
@@ -214,12 +216,12 @@ class Worker:
             weakref.finalize(old, retire).atexit = False
             del old
             self._state.use(engine)
-        self._access.load(current.keys)
-        self._status.report(self._slot, current.digest)
+        self._access.replace(current.keys)
+        self._registry.report(self._slot, current.digest)
         self._serving = current
 
     def _retire(self, backend: Backend) -> None:
-        """End an engine; its sessions are in cycles, which were frozen when they were loaded."""
+        """Close an engine. Its sessions are in cycles, which were frozen when they were loaded."""
         backend.close(0)
         gc.unfreeze()
         self._loop.call_later(_POLL_S, trim_memory)

@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry: FastAPI's own hook, switched on by a setting.
+"""Traces by OpenTelemetry, through FastAPI's hook, where a setting asks for them.
 
 FastAPI makes a span of each request; `service.telemetry.timings` adds its stages as children.
 """
@@ -27,7 +27,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 def hide_target(scope: Scope) -> None:
-    """Leave the route's template alone in the span of a request: the rest may hold a key."""
+    """Leave only the route's template in the span of a request: the rest may hold a key."""
     span = trace.get_current_span()
     span.set_attribute("url.path", _HIDDEN)
     if scope["query_string"]:

@@ -1,4 +1,4 @@
-"""The views: what one may ask about an image or a pose, a module for each."""
+"""The views: what one may ask about an image or a pose, one module each."""
 
 from service.views import (
     classify,

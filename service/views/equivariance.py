@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _THUMBNAILS = 13
 """The drawing shows at most so many images, evenly spaced."""
 _COLOURED, _OTHERS = 3, "#b4b9c0"
-"""Pose dimensions in colour, and the grey of the rest."""
+"""So many pose dimensions are drawn in colour, the others in this grey."""
 _UNITS: dict[Transform, str] = {
     "shift-x": "pixels to the right",
     "shift-y": "pixels down",
@@ -64,7 +64,10 @@ class EquivarianceQuery(TargetQuery):
 
 
 class EquivarianceAnswer(CapsuleAnswer):
-    """Length and pose of a class while the image is moved. Lists over steps follow `values`."""
+    """The length and pose of a class while the image is transformed.
+
+    Lists over steps follow `values`.
+    """
 
     transform: Transform
     values: list[float]
@@ -114,7 +117,7 @@ def draw_equivariance(
     poses: Floats,
     angles_deg: Floats,
 ) -> bytes:
-    """Images on top, then presence and, where there are poses, angle and numbers, as a PNG.
+    """Draw images, presence and, where there are poses, angles and numbers, and return a PNG.
 
     Args:
         manifest: of the network.
@@ -160,7 +163,7 @@ def draw_equivariance(
 
 
 def _draw_poses(axes: Axes, walk: Walk, poses: Floats) -> None:
-    """Pose dimensions (S, D): those of the largest range in colour, with a legend."""
+    """Draw pose dimensions (S, D): those of the largest range in colour, with a legend."""
     ranges = np.ptp(poses, axis=0)
     most = np.argsort(-ranges, kind="stable")[:_COLOURED].tolist()
     axes.plot(walk.values, np.delete(poses, most, axis=1), color=_OTHERS, linewidth=0.7)

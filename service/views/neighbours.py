@@ -58,7 +58,7 @@ class Prototype(Neighbour):
 
 
 class NeighboursAnswer(CapsuleAnswer):
-    """Training images of a class by the distance of their poses."""
+    """Training images of a class, ordered by the distance of their poses."""
 
     images: str = Field(description="Among which images, in words.")
     licence: str = Field(description="Of the images; empty if none is stated.")
@@ -132,7 +132,7 @@ async def neighbours(request: Request, query: NeighboursQuery) -> SlowJsonOrPng[
 
 
 def _find(gallery: PoseGallery, capsule: Capsule, count: int) -> _Found:
-    """Among the poses of the capsule's class."""
+    """Find the neighbours among the poses of the capsule's class."""
     poses = gallery.poses[gallery.of_class(capsule.label)].astype(np.float32)
     whitening = gallery.whitening[capsule.label].astype(np.float32)
     among = measure_all(poses, whitening)

@@ -138,7 +138,7 @@ async def occlusion(request: Request, query: OcclusionQuery) -> SlowJsonOrPng[Oc
 
 
 def _hide(manifest: Manifest, plan: Occlusion, image: Floats) -> Floats:
-    """The image (C, H, W) with the patch at each place: (M, C, H, W)."""
+    """Hide each part of the image (C, H, W) in turn, (M, C, H, W)."""
     return plan.images(image, find_ground(image, strokes=manifest.preprocess != "crop"))
 
 

@@ -49,7 +49,7 @@ _VOTE, _SUBTRACTED, _MEAN = "#1b1f24", "#0969da", "#d65400"
 _STROKE = 0.45
 """The brightness of the image under the support."""
 _GAP, _HEAD, _SCALE = 16, 56, 46
-"""Pixels between panels, for the titles above them, and for the scale of support below."""
+"""Pixels between panels, above them for titles, and below them for the scale of support."""
 
 
 class RoutingQuery(TargetQuery):
@@ -81,7 +81,7 @@ class RoutingIteration(BaseModel):
 
 
 class HeatMaps(BaseModel):
-    """Support: how much of a class's length before its squash comes from where; may be negative."""
+    """Maps of support: each cell's part of a class's length before its squash; may be negative."""
 
     grid: Annotated[list[Maps], Rounded] = Field(description="(R, K, rows, columns), from the top.")
     types: Maps = Field(description="(R, K, T): summed over the grid.")
@@ -235,7 +235,7 @@ class RoutingView(NamedTuple):
     label: int
     """The label of the class."""
     presence: Floats
-    """(R,), of the class after each iteration."""
+    """The presence (R,) of the class after each iteration."""
     hidden: dict[str, Floats]
     """Activations (R, T', rows, columns) of the layers before the last one, by name."""
     agreement: Agreement
@@ -287,7 +287,7 @@ def _show(axes: Axes, title: str) -> Axes:
 
 
 def _fill_classes(panels: Sequence[Axes], view: RoutingView, manifest: Manifest) -> float:
-    """Support for the class by iteration, and the votes for it; the largest support."""
+    """Draw the support for the class by iteration, and its votes. Return the largest support."""
     layer, label = manifest.layers[-1], view.label
     maps = on_grid(view.agreement.support[:, label], layer)
     strongest = float(np.abs(maps).max()) or 1.0
@@ -318,7 +318,7 @@ def _draw_support(axes: Axes, prepared: Prepared, support: Floats, layer: Layer)
 
 
 def _tint(support: Floats, *, opacity: float) -> Floats:
-    """Colours (..., 4) of support in [-1, 1]."""
+    """Map support in [-1, 1] to colours (..., 4)."""
     colour = np.where(support[..., None] > 0, _SUPPORTING, _OPPOSING)
     tints: Floats = np.concatenate((colour, opacity * np.abs(support)[..., None]), axis=-1)
     return tints
@@ -335,7 +335,7 @@ def _draw_scale(axes: Axes, strongest: float) -> None:
 
 
 def _draw_votes(axes: Axes, view: RoutingView) -> None:
-    """Votes as dots around their weighted mean."""
+    """Draw votes as dots around their weighted mean."""
     points, weights = view.votes.points, view.agreement.weights[-1, view.label]
     sizes = np.abs(weights)
     share = sizes / (sizes.max() or 1.0)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _CLASSES = 10
 """The drawing shows at most so many classes: those that are most present in any variant."""
 _SHORT = 4
-"""Letters of class names from which they are written aslant."""
+"""Class names of so many letters and more are written aslant."""
 _COLOURS: dict[Variant, str] = {
     "routed": "#1b1f24",
     "uniform": "#d65400",

@@ -20,7 +20,7 @@ from service.pipeline import Capsule, check_label
 
 DECIMALS = 6
 MAX_CLASSES = 1000
-"""Numbers of classes and of pose dimensions that queries may speak of; models have fewer."""
+"""Labels and dimensions in queries may have so many values; models have fewer."""
 
 
 def rounded(values: Any) -> Any:
@@ -96,7 +96,7 @@ class TargetQuery(PictureQuery):
         check_label(manifest, self.target)
         upload, spec = await read_picture(request), self.spec(manifest)
         request.pipeline.admit(1 + further)
-        (encoded,) = await request.pipeline.read([upload], manifest, spec)
+        (encoded,) = await request.pipeline.encode_uploads([upload], manifest, spec)
         return unwrap(encoded).capsule(self.target)
 
 
@@ -117,14 +117,14 @@ class FitReport(Report):
     )
 
 
-class BundleAnswer(BaseModel):
+class ModelAnswer(BaseModel):
     """The name and version of the model that answers."""
 
     model: str
     version: str = Field(description="Version of the weights.")
 
 
-class CapsuleAnswer(BundleAnswer):
+class CapsuleAnswer(ModelAnswer):
     """The class that the answer is about, and its presence."""
 
     label: int
@@ -145,7 +145,7 @@ class Meaning(Report):
 def answer_fields(
     manifest: Manifest, capsule: Capsule | None = None, **more: Any
 ) -> dict[str, Any]:
-    """The fields of a BundleAnswer or, with a capsule, of a CapsuleAnswer; and more."""
+    """Return the fields of a ModelAnswer or, with a capsule, of a CapsuleAnswer; and `more`."""
     fields = {"model": manifest.name, "version": manifest.version, **more}
     if capsule is None:
         return fields

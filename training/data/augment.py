@@ -27,13 +27,13 @@ Pad = Literal["zero", "reflect"]
 NODES = 5
 """The nodes of the elastic net, down and across. The outermost lie in the corners."""
 NUMBERS = 4 + 2 * NODES * NODES
-"""Random numbers of a distortion: rotation, height, width and shear, then the nodes' moves."""
+"""The random numbers of a distortion: rotation, height, width and shear, then the nodes' shifts."""
 _MEAN_IMAGES = 5000
 """The least images that decide the mean colour that fills what is cut out; all where there are
 fewer.
 """
 RESOLUTION = 1000
-"""These random numbers are whole, from -RESOLUTION to RESOLUTION."""
+"""These random numbers are integers from -RESOLUTION to RESOLUTION."""
 _TURN = math.radians(20)
 _SCALE = 0.2
 _SHEAR = 0.2
@@ -77,14 +77,16 @@ class Augmentation:
 
 
 class Batch(NamedTuple):
-    """Images (B, C, H, W) float32 in [0, 1] and labels (B,) int64."""
+    """A batch of images (B, C, H, W), float32 in [0, 1], with labels (B,), int64."""
 
     images: Tensor
     labels: Tensor
 
 
 class RowStream(ABC):
-    """Batches without end: `draw` decides the rows of an epoch, `make` makes images of some rows.
+    """An endless stream of batches.
+
+    `draw` chooses the rows of an epoch, `make` makes images of rows.
 
     Batches are cut from the concatenated epochs, so all have the same size and no row is left out.
     Batch `step` is the same whether or not the run was interrupted before it.
@@ -113,12 +115,12 @@ class RowStream(ABC):
         self._epochs: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
-        """Rows in an epoch."""
+        """Return the number of rows in an epoch."""
         return self._size
 
     @abstractmethod
     def draw(self, epoch: int) -> Tensor:
-        """The rows (N, R) of an epoch, counted from zero; on the CPU."""
+        """Draw the rows (N, R) of an epoch, counted from zero, on the CPU."""
 
     @abstractmethod
     def make(self, rows: Tensor) -> Any:
@@ -151,7 +153,7 @@ class RowStream(ABC):
 
 
 class BatchStream(RowStream):
-    """Every example once an epoch; the seed alone decides order and augmentation.
+    """A stream of every example once an epoch. The seed alone decides order and augmentation.
 
     Images are mirrored, distorted, moved and partly erased, in this order.
     """
@@ -182,7 +184,7 @@ class BatchStream(RowStream):
         return Batch(images.float() / WHITE, self._labels[chosen])
 
     def draw(self, epoch: int) -> Tensor:
-        """Rows of: example, shift down and right, mirrored or not.
+        """Draw rows of numbers: example, shift down and right, mirrored or not.
 
         Then, where images are distorted, how, and where they are erased, how large and where.
         """

@@ -23,14 +23,14 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
 """The suffixes of files that are read, in any case. Other files are ignored."""
 SMALL_FOLDER = 2000
-"""Pictures below which less is asked of a network that learns them."""
+"""A folder with fewer images is small: its network is expected to learn less."""
 KEPT_PX, FEW_KEPT_PX = 64, 40
 """Pictures that all have one size keep it if no side is longer than this; few are learnt worse,
 and in thrice the time, at 60x50 pixels than at 32x32."""
 LEAST_HELD_OUT = 4
-"""Pictures of a class that are held out although they are more than its share: fewer say little."""
+"""At least so many images of a class are held out, even if that exceeds its share."""
 _SLOW = 500
-"""Pictures from which on a progress bar is shown."""
+"""From so many images on a progress bar is shown."""
 _FAULTS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 """The exceptions that Pillow raises for files that are not whole images."""
 _GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16"})
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 class Folder(NamedTuple):
-    """A folder's pictures, described as published data sets are; some of each class held out."""
+    """A folder of images by class, described as published data sets are, with some held out."""
 
     dataset: Dataset
     training: Examples

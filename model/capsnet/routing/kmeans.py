@@ -29,7 +29,7 @@ class Routing(nn.Module):
         """Logits to couplings, (N, K, I), of every iteration but the first, where all are 1 / K."""
 
     def forward(self, votes: Tensor) -> Tensor:
-        """Class capsules (N, K, D) of votes (N, K, I, D), any number I of them."""
+        """Return the class capsules (N, K, D) of votes (N, K, I, D), any number I of them."""
         *_, last = self.iterate(votes)
         return last.poses
 

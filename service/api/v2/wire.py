@@ -59,7 +59,7 @@ def _check_length(field: Any, size: int, max_values: int) -> None:
 
 
 def _read_field(content: memoryview, position: int) -> tuple[int, int, int, int]:
-    """Number, wire type, and where the content of the field at a position begins and ends."""
+    """Read the number and wire type of a field, and where its content begins and ends."""
     tag, start = _read_varint(content, position)
     wire = tag & 7
     if wire == _LENGTH:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable: the folder, in which the processes keep their metrics too."""
+"""The environment variable of the shared folder, where processes keep their metrics too."""
 
 
 class Serving(NamedTuple):
@@ -20,7 +20,7 @@ class Serving(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Workers and what became of them."""
+    """The numbers of workers in each state."""
 
     wanted: int
     """Workers that the settings ask for."""
@@ -32,8 +32,11 @@ class Counts(NamedTuple):
     """Workers that were replaced because they hung."""
 
 
-class Status:
-    """Files named by worker slot; a worker that takes the place of another has its slot."""
+class WorkerRegistry:
+    """Records which workers serve, and whether a reload is requested, in files that all can read.
+
+    The files are named by worker slot. A worker that replaces another has its slot.
+    """
 
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
@@ -44,7 +47,7 @@ class Status:
         replace_text(self.folder / f"serving-{slot}", f"{os.getpid()} {digest}")
 
     def clear(self, slot: int) -> None:
-        """Remove what a worker that has ended left there; its counters stay."""
+        """Remove the files of a worker that has ended, but for its counters."""
         for pattern in (f"serving-{slot}", f"gauge_live*_{slot}.db"):
             for path in self.folder.glob(pattern):
                 path.unlink()
@@ -88,7 +91,7 @@ class Status:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file that others read: all of it or nothing."""
+    """Write a file atomically, because others read it."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text)
     part.replace(path)
