@@ -38,7 +38,7 @@ from service.telemetry.tracing import telemetry
 
 log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 3
-"""The last inference may take so long to end after the last request."""
+"""The last inference may take this long to end after the last request."""
 
 _DESCRIPTION = """\
 Send an image (PNG, JPEG, WebP, BMP, GIF) as a form's `file`, as the raw body, or as base64 in JSON:

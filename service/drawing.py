@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 _DPI = 100
 DRAW_CPU_S = 10.0
-"""A drawing may take so much CPU time."""
+"""A drawing may take this much CPU time."""
 _IMPORTED = ("service.views", "matplotlib.figure", "matplotlib.backends.backend_agg")
 MOST_WAITING = 8
-"""So many drawings may wait, each a fifth of a second. More are refused with `Retry-After`."""
+"""This many drawings may wait, each a fifth of a second. More are refused with `Retry-After`."""
 
 
 def open_pool(memory_bytes: int = 500_000_000) -> Pool:

@@ -25,7 +25,7 @@ from service.telemetry import timings
 
 log = logging.getLogger(__name__)
 _PART = 32
-"""A large request encodes so many images at a time."""
+"""A large request encodes this many images at a time."""
 
 
 class Capsule(NamedTuple):

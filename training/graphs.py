@@ -24,11 +24,11 @@ from model.capsnet import Network, family_of
 from model.outputs import ClassTrace, Encoding, LayerTrace
 
 LARGE = 1024
-"""A weight of at least so many elements is stored in 16 bits."""
+"""A weight of at least this many elements is stored in 16 bits."""
 OPSET = 20
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum", "Scatter", "ScatterElements", "ScatterND"}
 _LARGEST_CONSTANT = 200_000
-"""A graph may hold a tensor of so many bytes itself: Winograd's matrices, indices, small weights.
+"""A graph may hold a tensor of this many bytes itself: Winograd's matrices, indices, small weights.
 """
 
 Stored = tuple[int, bytes]

@@ -37,11 +37,11 @@ RIDGE = 1e-3
 alone.
 """
 FEWEST = 300
-"""The least images of a rule. Half of them set the threshold, below which 5 % of that half lie."""
+"""The fewest images of a rule. Half of them set the threshold, below which 5 % of that half lie."""
 COUNT = 1000
 """The number of images of each other kind."""
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
-"""The letters but I and O, which look like the digits 1 and 0."""
+"""All letters but I and O, which look like the digits 1 and 0."""
 _TAIL = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
 QUANTILES = (*_TAIL, 0.5, *(round(1 - share, 4) for share in reversed(_TAIL)))
 _CANVAS, _FONT, _TURN_DEG = 96, 64, 15

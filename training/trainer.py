@@ -22,7 +22,7 @@ from training.state import Plan, TrainingError, TrainingState
 from training.tasks import PREVIEW, TASKS
 
 LEAST_STEPS = 25
-"""The least steps between validations where the best weights are kept: epochs may have fewer."""
+"""The fewest steps between validations where the best weights are kept: epochs may have fewer."""
 _ALONE = Processes()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from model.preprocess import Floats
 
 MAX_IMAGES = 256
-"""A sweep has at most so many images, which are decoded as one batch."""
+"""A sweep has at most this many images, which are decoded as one batch."""
 _DECIMALS = 9
 """Steps such as 0.05 add up to round numbers."""
 

@@ -19,7 +19,7 @@ Fit = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 
 
 MOST_TIMES = 4
-"""A network of any size takes a picture of at most so many times its own pixels."""
+"""A network of any size takes a picture of at most this many times its own pixels."""
 
 
 class PreprocessError(ValueError):

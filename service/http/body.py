@@ -14,16 +14,16 @@ from service.errors import Busy, TooLarge, UploadTimeout
 from service.settings import Settings
 
 LEAST_BYTES, WINDOW_S = 10_000, 10.0
-"""At least so many bytes of an unfinished body must arrive in so many seconds, else 408."""
+"""At least this many bytes of an unfinished body must arrive in this many seconds, else 408."""
 ARRIVES_WHOLE = "capsnet.arrives_whole"
 """The extension (ASGI) of a request whose body is seen only once all of it is there."""
 MOMENT_S = 0.2
-"""A body that is seen only whole counts as empty for so long, and then as the largest.
+"""A body that is seen only whole counts as empty for this long, and then as the largest.
 
 Once it has arrived, its own size counts.
 """
 PATIENCE_S = 0.02
-"""After a request has been handled for so long, its client's connection is watched."""
+"""After a request has been handled for this long, its client's connection is watched."""
 _NO_ROOM = "too many request bodies in memory"
 _TRIM: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """glibc's call that returns freed memory to the system; None elsewhere."""
@@ -185,7 +185,7 @@ class Body:
         return self._abandoned and not self._task.uncancel()
 
     def stop_watching(self) -> None:
-        """Stop to watch the client, because its answer begins or it gets none."""
+        """Stop watching the client, because its answer begins or it gets none."""
         if self._watching:
             self._watching.cancel()
 

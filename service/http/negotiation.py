@@ -12,7 +12,7 @@ PNG = "image/png"
 _QUALITY = re.compile(r"0(\.\d*)?|1(\.0*)?")
 """A malformed one counts as 0."""
 _LONGEST = 1_000
-"""A header of so many characters is read and cached. Browsers send 200."""
+"""A header of this many characters is read and cached. Browsers send 200."""
 
 
 def choose_media_type(accept: str | None, media_types: tuple[str, ...]) -> str:

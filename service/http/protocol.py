@@ -15,15 +15,15 @@ from uvicorn.protocols.http.httptools_impl import (
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536
-"""A request line with its headers may have so many bytes (else 431); so may a body's framing."""
+"""A request line with its headers may have this many bytes (else 431); so may a body's framing."""
 MAX_TARGET_BYTES = 8_192
-"""A path with its query may have so many bytes (else 414), as in nginx."""
+"""A path with its query may have this many bytes (else 414), as in nginx."""
 _LONG_TARGET = "the path and query are too long"
 _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
-"""The parser gets so many bytes at once, which bounds the pipelined requests that wait."""
+"""The parser gets this many bytes at once, which bounds the pipelined requests that wait."""
 _MOMENT_S = 0.2
-"""A client that has just connected may take so long to send its request while the server ends."""
+"""A client that has just connected may take this long to send its request while the server ends."""
 
 
 class Http1(HttpToolsProtocol):

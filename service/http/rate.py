@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from service.errors import RateLimited
 
 MOST_CALLERS = 10_000
-"""So many clients are remembered. Beyond them, the one that was silent longest starts anew."""
+"""This many clients are remembered. Beyond them, the one that was silent longest starts anew."""
 
 
 class RateLimit:

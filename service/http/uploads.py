@@ -24,10 +24,9 @@ FILE_FIELD = "file"
 _LARGE = 100_000
 """A body of more bytes is parsed off the event loop: a megabyte takes milliseconds."""
 _MORE_FIELDS = 16
-"""A form may have so many parts beside its images. An error names them."""
+"""A form may have this many parts beside its images. An error names them."""
 _CHUNK = 1 << 18
-"""So many characters of base64 are decoded at once, a multiple of four: other threads run between.
-"""
+"""This many characters of base64 are decoded at once: other threads run in between."""
 
 
 def content_type(request: Request) -> str:

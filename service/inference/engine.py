@@ -20,7 +20,7 @@ from service.inference.job import Job
 from service.telemetry import timings
 
 MAX_TRACED_IMAGES = 8
-"""A batch traces at most so many images, because each trace takes megabytes."""
+"""A batch traces at most this many images, because each trace takes megabytes."""
 Row = tuple[Array, ...]
 """A row: one image, or one pose and its class; or their result."""
 

@@ -13,13 +13,13 @@ from service.errors import UnreadablePicture
 from service.pictures.header import check_parts, check_size, read_header
 
 _AMPLE_PIXELS = 640
-"""A reduced image keeps at least so many pixels along its longer side."""
+"""A reduced image keeps at least this many pixels along its longer side."""
 _LARGE = 4_000_000
 """An image with more pixels is reduced, whatever its format."""
 _STRIP = 1_000_000
-"""So many pixels are reduced at once."""
+"""This many pixels are reduced at once."""
 _MAX_TEXT_BYTES = 8_000_000
-"""All texts of a PNG may have so many bytes together, decompressed."""
+"""All texts of a PNG may have this many bytes together, decompressed."""
 _BROKEN = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
 """The exceptions that Pillow raises for truncated and corrupt files."""
 

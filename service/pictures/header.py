@@ -11,16 +11,16 @@ from typing import NamedTuple
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 
 MAX_SIDE = 16_384
-"""A side may have so many pixels, because the memory of one row grows with it."""
+"""A side may have this many pixels, because the memory of one row grows with it."""
 MAX_SEGMENTS = 500
-"""A JPEG may have so many segments before its pixels. Large metadata come in parts of 64 KB."""
+"""A JPEG may have this many segments before its pixels. Large metadata come in parts of 64 KB."""
 MAX_SCANS = 100
-"""A JPEG and its previews may have so many scans; each costs as much as all pixels.
+"""A JPEG and its previews may have this many scans; each costs as much as all pixels.
 
 Cameras write ten.
 """
 MAX_CHUNKS = 10_000
-"""A PNG may have so many chunks: those that fit into a body, at the 4 KB that encoders write at
+"""A PNG may have this many chunks: those that fit into a body, at the 4 KB that encoders write at
 once.
 """
 _MARKER = re.compile(rb"\xff{1,16}([^\0\xff])", re.DOTALL)

@@ -18,11 +18,11 @@ from service.pool.pool import Crashed, Pool, Template
 _LARGE = 1_000_000
 """Files with more pixels, or bytes, have processes of their own, so that others need not wait."""
 _LEAST = 20_000
-"""So many pixels take as long as the way to a process and back."""
+"""This many pixels take as long as the way to a process and back."""
 _MOST_WAITING = 64
-"""Each of the two pools may have so many waiting files of the largest size."""
+"""Each of the two pools may have this many waiting files of the largest size."""
 _MOST_TOGETHER = 16
-"""One request may have so many files of the largest size: a body has room for ten photographs."""
+"""One request may have this many files of the largest size: a body has room for ten photographs."""
 _CPU_S, _CPU_S_PER_PIXEL = 0.25, 2e-7
 """The CPU time for a file: ten times what a photograph takes."""
 _MEMORY_BYTES, _MEMORY_BYTES_PER_PIXEL = 64_000_000, 16

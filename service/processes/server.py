@@ -30,7 +30,7 @@ That is longer than any `Retry-After`, and than load balancers keep theirs: a cl
 time never writes into a connection that is closing.
 """
 _NO_DESCRIPTOR_S = 1.0
-"""A worker without file descriptors accepts again after so long."""
+"""A worker without file descriptors accepts again after this long."""
 
 
 class Server(uvicorn.Server):

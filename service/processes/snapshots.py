@@ -21,10 +21,10 @@ from service.settings import Settings
 
 log = logging.getLogger(__name__)
 MAX_BUNDLE_BYTES = 2_000_000_000
-"""The files of one bundle may hold so many bytes together."""
+"""The files of one bundle may hold this many bytes together."""
 MAX_BUNDLE_FILES = 1_000
 _CHUNK_BYTES = 1_000_000
-"""A file is copied in chunks of so many bytes."""
+"""A file is copied in chunks of this many bytes."""
 _DIGEST_DIGITS = 16
 
 

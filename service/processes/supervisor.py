@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TICK_S = 0.5
-"""uvicorn calls `keep_subprocess_alive` once in so many seconds."""
+"""uvicorn calls `keep_subprocess_alive` once in this many seconds."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 30.0
 """The shortest and longest wait between the end of a worker and the start of its replacement."""
 _STARTS = 5
-"""A service that never had a ready worker fails after so many failed starts of each slot."""
+"""A service that never had a ready worker fails after this many failed starts of each slot."""
 _SOUND_S = 60.0
-"""After being ready for so long, earlier failures of a slot do not count."""
+"""After being ready for this long, earlier failures of a slot do not count."""
 _UNREADY_S = 60.0
-"""A service that was ready fails after so long without a ready worker."""
+"""A service that was ready fails after this long without a ready worker."""
 _MARGIN_S = 10.0
-"""A worker that has not ended so long after its own limits is killed."""
+"""A worker that has not ended this long after its own limits is killed."""
 
 
 class Process(multiprocess.Process):

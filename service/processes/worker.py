@@ -20,6 +20,7 @@ from service.health import Health
 from service.http.keys import Access
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Backend, Engine
+from service.inference.job import Closed
 from service.processes.registry import FOLDER, WorkerRegistry
 from service.processes.server import Server
 from service.processes.snapshots import Current, LockHeld, Snapshots
@@ -29,9 +30,9 @@ from service.telemetry.metrics import Metrics, write_as
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.5
-"""A worker checks so often which bundles and keys are current."""
+"""A worker checks this often which bundles and keys are current."""
 _REPORTS_POLL_S = 0.05
-"""A reload checks so often whether all workers serve the new bundles."""
+"""A reload checks this often whether all workers serve the new bundles."""
 
 
 def create_server(
@@ -155,10 +156,13 @@ class Worker:
             requested: by a signal to the supervisor; one worker takes the request.
 
         Raises:
+            Closed: this worker is starting.
             ReloadRefused: the keys are unfit or another reload is under way, and nothing has
                 changed; or a bundle is broken, and only the keys have.
         """
         health = self._state.health
+        if not (health.loaded and self._serving):
+            raise Closed("the service is starting")
         if health.closing:
             raise ReloadRefused("the service is ending")
         try:
@@ -180,7 +184,7 @@ class Worker:
             ReloadRefused: one of them cannot be used, and stays as it was.
         """
         await self._catch_up()
-        assert self._serving  # a worker reloads once it serves
+        assert self._serving  # see `_reload`
         bundles = ""
         try:
             if (keys := Access(self._settings).dump()) != self._serving.keys:

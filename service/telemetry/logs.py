@@ -27,7 +27,7 @@ ACCESS = logging.getLogger("service.access")
 """The logger of answered requests. Its events have their fields in `fields`."""
 
 MOST_LINES = 10_000
-"""So many lines may wait to be written."""
+"""This many lines may wait to be written."""
 _PERIOD_S, _FLUSH_S = 0.02, 1.0
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(context)s"

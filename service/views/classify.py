@@ -30,7 +30,7 @@ from service.views.schemas import (
 from service.views.view import View
 
 _FEW = 4
-"""The predictions of so many images are formed on the event loop."""
+"""The predictions of this many images are formed on the event loop."""
 
 
 class ClassifyQuery(PictureQuery):

@@ -23,7 +23,7 @@ from service.views.schemas import DataUrl, Index, ModelAnswer, ModelQuery, Scale
 from service.views.view import View
 
 MAX_POSES_BYTES = 500_000
-"""A body of `/decode` may have so many bytes; the most poses, of 16 numbers, take a fifth of it."""
+"""A body of `/decode` may have this many bytes. The most poses, of 16 numbers, take a fifth."""
 LARGEST_COMPONENT = 10
 """The largest magnitude of a pose's number. No decoder was trained so far from zero."""
 Component = Annotated[

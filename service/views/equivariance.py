@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _THUMBNAILS = 13
-"""The drawing shows at most so many images, evenly spaced."""
+"""The drawing shows at most this many images, evenly spaced."""
 _COLOURED, _OTHERS = 3, "#b4b9c0"
-"""So many pose dimensions are drawn in colour, the others in this grey."""
+"""This many pose dimensions are drawn in colour, the others in this grey."""
 _UNITS: dict[Transform, str] = {
     "shift-x": "pixels to the right",
     "shift-y": "pixels down",

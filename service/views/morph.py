@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _FRAME_MS, _SIDE_PX = 100, 168
 """The animation's time of one frame, and the least side of its images."""
 _SHOWN = 13
-"""The drawing shows at most so many frames, evenly spaced."""
+"""The drawing shows at most this many frames, evenly spaced."""
 
 
 def animate(frames: Floats) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST = 64
-"""An answer has at most so many classes."""
+"""An answer has at most this many classes."""
 _IN_A_ROW, _CELL_PX = 6, 150
 """The drawing's images in a row, and the side of each in pixels."""
 

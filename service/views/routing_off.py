@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CLASSES = 10
-"""The drawing shows at most so many classes: those that are most present in any variant."""
+"""The drawing shows at most this many classes: those that are most present in any variant."""
 _SHORT = 4
-"""Class names of so many letters and more are written aslant."""
+"""Class names of this many letters and more are written aslant."""
 _COLOURS: dict[Variant, str] = {
     "routed": "#1b1f24",
     "uniform": "#d65400",

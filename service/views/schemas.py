@@ -20,7 +20,7 @@ from service.pipeline import Capsule, check_label
 
 DECIMALS = 6
 MAX_CLASSES = 1000
-"""Labels and dimensions in queries may have so many values; models have fewer."""
+"""Labels and dimensions in queries may have this many values; models have fewer."""
 
 
 def rounded(values: Any) -> Any:

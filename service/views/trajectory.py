@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _THUMBNAILS = 13
-"""The drawing shows at most so many images, evenly spaced."""
+"""The drawing shows at most this many images, evenly spaced."""
 _WIDTH_PX, _HEIGHTS_PX = 760, (120, 600)
 """The drawing's width, and the heights of its images and its path."""
 

@@ -33,7 +33,7 @@ from training.novelty import draw_others, find_features, fit_novelty, roc, summa
 _SWEPT = 2
 """The number of classes whose sweeps are drawn."""
 ITERATIONS = 9
-"""Routing is traced for so many iterations."""
+"""Routing is traced for this many iterations."""
 _ROUTED, _BATCH = 256, 8
 """The number of images whose routing is traced, in all and at a time."""
 

@@ -39,7 +39,7 @@ LOCAL = 0.5
 INVISIBLE = 1e-3
 """The squared change, as a share of the digit's squared ink, below which nothing changes."""
 _FEWEST = 8
-"""The least digits for a name."""
+"""The fewest digits that a name needs."""
 _BATCH = 64
 _TINY = 1e-12
 _FAINTEST = 1e-9

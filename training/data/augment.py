@@ -29,9 +29,7 @@ NODES = 5
 NUMBERS = 4 + 2 * NODES * NODES
 """The random numbers of a distortion: rotation, height, width and shear, then the nodes' shifts."""
 _MEAN_IMAGES = 5000
-"""The least images that decide the mean colour that fills what is cut out; all where there are
-fewer.
-"""
+"""The mean colour that fills what is cut out is measured on this many images, or on all."""
 RESOLUTION = 1000
 """These random numbers are integers from -RESOLUTION to RESOLUTION."""
 _TURN = math.radians(20)

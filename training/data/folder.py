@@ -28,9 +28,9 @@ KEPT_PX, FEW_KEPT_PX = 64, 40
 """Pictures that all have one size keep it if no side is longer than this; few are learnt worse,
 and in thrice the time, at 60x50 pixels than at 32x32."""
 LEAST_HELD_OUT = 4
-"""At least so many images of a class are held out, even if that exceeds its share."""
+"""At least this many images of a class are held out, even if that exceeds its share."""
 _SLOW = 500
-"""From so many images on a progress bar is shown."""
+"""From this many images on a progress bar is shown."""
 _FAULTS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 """The exceptions that Pillow raises for files that are not whole images."""
 _GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16"})

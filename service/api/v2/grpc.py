@@ -29,9 +29,9 @@ from service.settings import Settings
 
 log = logging.getLogger(__name__)
 MAX_STREAMS = 64
-"""A connection may have so many calls at once; others wait."""
+"""A connection may have this many calls at once; others wait."""
 MAX_CALLS = 512
-"""All connections may have so many calls at once; others end with RESOURCE_EXHAUSTED."""
+"""All connections may have this many calls at once; others end with RESOURCE_EXHAUSTED."""
 _HEADERS = {
     "authorization",
     "traceparent",

@@ -20,7 +20,7 @@ from service.http.route import Request
 _LARGE = 100_000
 """A body of more bytes is inflated and parsed off the event loop: that takes milliseconds."""
 _MEMBERS = 1000
-"""A request's JSON may have so many commas beside those between the values of its tensors."""
+"""A request's JSON may have this many commas beside those between the values of its tensors."""
 _WINDOWS = {"gzip": 31, "deflate": 15}
 """The window bits that zlib needs for each accepted `Content-Encoding`."""
 _FILE = re.compile(rb"\x89PNG|\xff\xd8\xff|RIFF....WEBP", re.DOTALL)

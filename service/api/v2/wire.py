@@ -13,7 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from service.errors import MalformedRequest, TooLarge
 
 MAX_TEXT_BYTES = 1_000
-"""A name, an id or any other string may have so many bytes."""
+"""A name, an id or any other string may have this many bytes."""
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED_64: 8, _FIXED_32: 4}
 _VARINT_BYTES = 10
