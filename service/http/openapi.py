@@ -23,7 +23,7 @@ EXAMPLES = Path(__file__).with_name("examples.json")
 
 `python -m tests.openapi` writes the former.
 """
-_ENCODED = {"type": "string", "minLength": 1, "description": "base64 or a data URL"}
+_ENCODED = {"type": "string", "description": "base64 or a data URL"}
 _FILE = {"type": "string", "format": "binary"}
 TIMEOUT_PARAMETER = {
     "name": TIMEOUT_HEADER,
@@ -51,7 +51,7 @@ def image_body(*, least: int = 1, most: int = 1, example: str = "/samples/7.png"
     if least > 1:
         return json_body(images, **form)
     raw = {"schema": _FILE, "examples": {"sample": {"externalValue": example}}}
-    image = _object("image", _ENCODED)
+    image = _object("image", {**_ENCODED, "minLength": 1})
     kinds = ("image/*", "application/octet-stream")
     return json_body({"oneOf": [image, images]}, **form, **dict.fromkeys(kinds, raw))
 

@@ -109,9 +109,13 @@ def _read_json(_header: str, body: bytes, max_pictures: int) -> list[Upload]:
     match values:
         case {"image": str(image)} if len(values) == 1:
             return [unwrap(decode_base64(image))]
-        case {"images": [_, *_] as images} if len(values) == 1:
+        case {"images": [_, *_] as images} if len(values) == 1 and _are_strings(images):
             return [decode_base64(image) for image in images]
     raise MalformedRequest('the JSON is {"image": "<base64>"} or {"images": ["<base64>", ...]}')
+
+
+def _are_strings(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def decode_base64(image: Any) -> Upload:

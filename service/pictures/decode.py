@@ -60,6 +60,8 @@ def decode(content: bytes, *, max_pixels: int) -> Decoded:
         picture.load()
     except _BROKEN as error:
         raise UnreadablePicture(f"the picture is truncated or corrupt: {error}") from error
+    if picture.mode == "P" and picture.palette is None:
+        raise UnreadablePicture("the picture's palette is missing")
     smaller = _reduce(picture)
     return Decoded(smaller, longest / max(smaller.size))
 

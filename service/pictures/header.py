@@ -91,8 +91,6 @@ def check_parts(content: bytes, header: Header) -> None:
             raise UnreadablePicture(f"a PNG may have {MAX_CHUNKS:,} chunks, this one has more")
         if kinds.count(b"iCCP") > 1:
             raise UnreadablePicture("a PNG may have one colour profile, this one has more")
-        if content[25:26] == _PALETTE and b"PLTE" not in kinds:
-            raise UnreadablePicture("the PNG's palette is missing")
 
 
 def is_plain_png(content: bytes) -> bool:

@@ -58,7 +58,7 @@ def _add(table: Table, name: str, service: Service, ask: Callable[[str], Counter
     client = start_client(service.target)
     try:
         statuses = ask(f"http://127.0.0.1:{service.target.port}")
-    except Exception as error:  # noqa: BLE001  of whichever library
+    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  of whichever library
         faults.append(f"{type(error).__name__}: {str(error)[:2_000]}")
     seen, after = stop_client(client), service.memory_mib()
     faults += [f"{count} others: {what}" for what, count in seen.failures.items()]

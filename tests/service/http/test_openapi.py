@@ -170,6 +170,7 @@ REFUSED = {
     "an unknown member": ("/classify", {"image": "AA==", "label": 7}),
     "no image in the list": ("/classify", {"images": []}),
     "an empty image": ("/segment", {"image": ""}),
+    "a number in the list": ("/classify", {"images": ["AA==", 7]}),
     "more images than the settings allow": ("/classify", {"images": 6 * ["AA=="]}),
     "two images for one": ("/routing", {"images": 2 * ["AA=="]}),
     "one image for two": ("/overlay", {"images": ["AA=="]}),
@@ -192,6 +193,17 @@ def test_what_the_schema_refuses_the_service_refuses(
     assert check(schema, body)
     assert 400 <= answer.status_code < 500
     assert str(answer.status_code) in operation["responses"]
+
+
+def test_a_list_may_hold_images_that_cannot_be_read(
+    document: Json, client: TestClient, check: Check
+) -> None:
+    """Each gets its problem in the answer."""
+    operation = document["paths"]["/classify"]["post"]
+    body = {"images": ["", "AA=="]}
+    answer = call(client, "post", "/classify", operation, json=body)
+    assert [] == check(operation["requestBody"]["content"][JSON]["schema"], body)
+    assert 200 == answer.status_code
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from tests.service.pictures.costly import (
 )
 
 FRAME = ImageSpec((1, 28, 28), "digit")
+_PALETTE = chunk(b"PLTE", bytes(768))
 MAX_PIXELS: int = Settings.model_fields["max_pixels"].default
 
 
@@ -72,6 +73,7 @@ def test_what_a_header_announces_is_refused_without_a_process(
         pytest.param(png(9, 9, *MAX_CHUNKS * [chunk(b"tIME", b"")]), "chunks", id="PNG of chunks"),
         pytest.param(png(9, 9, colour=3), "palette", id="PNG without its palette"),
         pytest.param(png(28, 28, colour=3), "palette", id="PNG of the network's size, without"),
+        pytest.param(png(9, 9, colour=3, after=_PALETTE), "palette", id="PNG, palette at its end"),
     ],
 )
 def test_a_file_of_too_many_parts_is_refused(
