@@ -7,12 +7,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -25,13 +24,11 @@ from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.families import FAMILIES
 from model.capsnet.stem import Conv
 from model.runtime import Runtime
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.model.capsnet.networks import TINY
 from tests.neighbours import add_noise
+from tests.serving import serve
 from tests.store import Store
 from training.data.datasets import DIGITS, Examples
 from training.data.pairs import fixed_pairs
@@ -44,8 +41,7 @@ from training.trainer import Trainer
 
 ROOT = Path(__file__).parent.parent
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # Starlette would rather have httpx2; httpx does the same
+if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
 
@@ -237,7 +233,7 @@ def settings(strokes_bundle_path: Path, colour_bundle_path: Path) -> Settings:
 @pytest.fixture(scope="session")
 def client(settings: Settings) -> Iterator[TestClient]:
     """The running service; an unexpected exception in it fails the test."""
-    with TestClient(create_app(settings, open_engine(load_runtimes(settings)))) as client:
+    with serve(settings) as client:
         yield client
 
 

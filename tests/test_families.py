@@ -23,11 +23,9 @@ from typer.testing import CliRunner
 
 from model.bundle import Bundle
 from model.capsnet import FAMILIES, load
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.model.capsnet.networks import SMALL, TINY, count_encoder
+from tests.serving import serve
 from training.__main__ import app
 from training.recipes import PRESETS
 
@@ -99,7 +97,7 @@ def client(workplace: Path) -> Iterator[TestClient]:
     values: dict[str, Any] = {name.lower(): value for name, value in named}
     values["bundles"] = workplace / values["bundles"]
     settings = Settings(**values, device="cpu", threads=1)
-    with TestClient(create_app(settings, open_engine(load_runtimes(settings)))) as client:
+    with serve(settings) as client:
         yield client
 
 

@@ -30,20 +30,14 @@ def service(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         yield str(client.base_url)
 
 
-@pytest.mark.parametrize("page", ["index", "reference/api", "explanation/families", "results"])
-def test_pages_are_whole(browser: Browser, service: str, page: str) -> None:
-    """Every picture is there, no other host is asked, and nothing complains of the policy."""
+def test_pages_are_whole(browser: Browser, service: str) -> None:
+    """With every picture and the search; no other host is asked, and nothing complains."""
     shown = Playground(browser.new_page())
-    shown.page.goto(f"{service}/documentation/{page}.html", wait_until="networkidle")
     broken = "[...document.images].filter(one => !one.naturalWidth).map(one => one.src)"
-    assert [] == shown.page.evaluate(broken)
+    for page in ("index", "reference/api", "explanation/families", "results"):
+        shown.page.goto(f"{service}/documentation/{page}.html", wait_until="networkidle")
+        assert [] == shown.page.evaluate(broken)
     assert ([], []) == (shown.foreign_requests, shown.complaints)
-    shown.page.close()
-
-
-def test_the_search_finds_a_setting(browser: Browser, service: str) -> None:
-    """The index is part of the site."""
-    shown = Playground(browser.new_page())
     shown.page.goto(f"{service}/documentation/index.html?q=CAPSNET_WORKERS")
     shown.page.locator(".md-search-result__link").first.wait_for(state="attached")
     assert [] == shown.foreign_requests

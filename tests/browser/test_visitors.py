@@ -96,21 +96,15 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, service_url: str)
 
 
 def test_light_and_dark_follow_the_system(playground: Playground) -> None:
-    """Dark strokes on light paper by day, light ones on dark by night."""
-    colours = []
+    """Paper by day and night; with forced colours bars, maps and the chosen tab stand out."""
+    background, colours = "element => getComputedStyle(element).backgroundColor", []
     for scheme in ("light", "dark"):
         playground.page.emulate_media(color_scheme=scheme)
-        style = "element => getComputedStyle(element).backgroundColor"
-        colours.append(playground.page.locator("#pad .pad").evaluate(style))
+        colours.append(playground.page.locator("#pad .pad").evaluate(background))
     assert ["rgb(255, 255, 255)", "rgb(0, 0, 0)"] == colours
-
-
-def test_forced_colours_keep_what_colour_shows(playground: Playground) -> None:
-    """In a high-contrast scheme bars, heat maps and the chosen tab stand out from the ground."""
     playground.page.emulate_media(forced_colors="active")
     playground.take_sample(5)
     playground.open_tab("Routing")
-    background = "element => getComputedStyle(element).backgroundColor"
     ground = playground.page.locator("body").evaluate(background)
     for part in (".longest .fill", ".heat .supports", '[role=tab][aria-selected="true"]'):
         assert ground != playground.page.locator(part).first.evaluate(background)

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,6 +16,13 @@ from tests.processes import SOURCE, running
 ADMIN_KEY = "admin-key-of-the-tests"
 MAX_PICTURES = 7
 """Of one request: fewer than a client would send by itself."""
+
+
+@pytest.fixture(autouse=True)
+def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here has TLS, and reading certificates takes each client 20 ms."""
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("SSL_CERT_DIR", str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

@@ -28,38 +28,25 @@ from tests.client.conftest import MAX_PICTURES
 
 FOUR = SAMPLES / "4.png"
 POSE = np.linspace(-0.3, 0.3, 16)
-CALLS: dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = {
-    "reconstruct": ("POST", "/reconstruct", (FOUR,), {"target": 9}, {}),
-    "perturb": ("POST", "/perturb", (FOUR,), {"dim": 3, "delta": 0.2}, {}),
-    "sweep": (
-        "POST",
-        "/sweep",
-        (FOUR,),
-        {"dims": [3, 5], "start": -0.1, "stop": 0.1, "step": 0.1},
-        {},
-    ),
-    "segment": ("POST", "/segment", (FOUR,), {"count": "auto"}, {}),
-    "routing": ("POST", "/routing", (FOUR,), {"target": 4}, {}),
-    "equivariance": (
-        "POST",
-        "/equivariance",
-        (FOUR,),
-        {"transform": "shift-x", "start": -2, "stop": 2, "steps": 3},
-        {},
-    ),
-    "models": ("GET", "/models", (), {}, {}),
-    "model": ("GET", "/models/mnist-compact", ("mnist-compact",), {}, {}),
-    "samples": ("GET", "/models/mnist-compact/samples", ("mnist-compact",), {}, {}),
+CALLS: dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]] = {
+    "reconstruct": ("POST", "/reconstruct", (FOUR,), {"target": 9}),
+    "perturb": ("POST", "/perturb", (FOUR,), {"dim": 3, "delta": 0.2}),
+    "sweep": ("POST", "/sweep", (FOUR,), {"dims": [3, 5], "start": -0.1, "stop": 0, "step": 0.1}),
+    "segment": ("POST", "/segment", (FOUR,), {"count": "auto"}),
+    "routing": ("POST", "/routing", (FOUR,), {"target": 4}),
+    "equivariance": ("POST", "/equivariance", (FOUR,), {"transform": "shift-x", "steps": 3}),
+    "models": ("GET", "/models", (), {}),
+    "model": ("GET", "/models/mnist-compact", ("mnist-compact",), {}),
+    "samples": ("GET", "/models/mnist-compact/samples", ("mnist-compact",), {}),
 }
-"""Method and path of the route, the call, and names that Python keeps for itself."""
+"""Method and path of the route, and the call."""
 
 
 def ask(service: httpx.Client, name: str, **headers: str) -> httpx.Response:
     """The same question, without the client."""
-    method, path, arguments, options, renamed = CALLS[name]
-    query = {renamed.get(key, key): value for key, value in options.items()}
+    method, path, arguments, options = CALLS[name]
     files = {"file": FOUR.read_bytes()} if arguments and arguments[0] == FOUR else None
-    return service.request(method, path, params=query, files=files, headers=headers)
+    return service.request(method, path, params=options, files=files, headers=headers)
 
 
 def without_images(value: Any) -> Any:
@@ -80,7 +67,7 @@ def test_answers_are_those_of_plain_http(
     name: str, capsnet: CapsNet, service: httpx.Client
 ) -> None:
     """Every member of the JSON is in the typed answer."""
-    _, _, arguments, options, _ = CALLS[name]
+    _, _, arguments, options = CALLS[name]
     found = getattr(capsnet, name)(*arguments, **options)
     members = found if isinstance(found, dict) else found.to_dict()
     assert without_images(ask(service, name).json()) == without_images(members)
@@ -89,7 +76,7 @@ def test_answers_are_those_of_plain_http(
 @pytest.mark.parametrize("name", CALLS)
 def test_awaited_answers_are_the_same(name: str, capsnet: CapsNet, url: str) -> None:
     """Of the client for asyncio."""
-    _, _, arguments, options, _ = CALLS[name]
+    _, _, arguments, options = CALLS[name]
 
     async def run() -> Any:
         async with AsyncCapsNet(url) as client:
@@ -110,7 +97,7 @@ def test_drawings_are_those_of_plain_http(
     name: str, capsnet: CapsNet, service: httpx.Client
 ) -> None:
     """The same pixels as with `Accept: image/png`."""
-    _, _, arguments, options, _ = CALLS[name]
+    _, _, arguments, options = CALLS[name]
     drawn = getattr(capsnet.draw(), name)(*arguments, **options)
     expected = Image.open(io.BytesIO(ask(service, name, Accept="image/png").content))
     np.testing.assert_array_equal(np.asarray(expected), np.asarray(drawn))
@@ -186,22 +173,19 @@ def requests(service: httpx.Client) -> float:
 
 
 def test_a_hundred_images_are_split_as_the_service_accepts(
-    capsnet: CapsNet, service: httpx.Client
+    capsnet: CapsNet, service: httpx.Client, url: str
 ) -> None:
-    """In order, in as few requests as the service's limit allows."""
-    before = requests(service)
-    assert [number % 10 for number in range(100)] == labels(capsnet.classify(folder(100)))
-    assert -(-100 // MAX_PICTURES) == requests(service) - before
-
-
-def test_a_hundred_images_are_awaited(url: str) -> None:
-    """In order too."""
+    """In order, in as few requests as the service's limit allows, with both clients."""
 
     async def run() -> list[Prediction | FailedPrediction]:
         async with AsyncCapsNet(url) as client:
             return await client.classify(folder(100))
 
-    assert [number % 10 for number in range(100)] == labels(asyncio.run(run()))
+    expected = [number % 10 for number in range(100)]
+    before = requests(service)
+    assert expected == labels(capsnet.classify(folder(100)))
+    assert -(-100 // MAX_PICTURES) == requests(service) - before
+    assert expected == labels(asyncio.run(run()))
 
 
 @pytest.mark.parametrize("place", [0, 5, MAX_PICTURES, 2 * MAX_PICTURES])
@@ -270,10 +254,8 @@ def test_bad_input_is_named(
     """Each kind by its type and, if one is at fault, its parameter; the log has the request."""
     with pytest.raises(Problem) as raised:
         ask(capsnet)
-    assert (f"urn:capsnet:problem:{slug}", parameter) == (
-        raised.value.type,
-        raised.value.parameter,
-    )
+    problem = raised.value
+    assert (f"urn:capsnet:problem:{slug}", parameter) == (problem.type, problem.parameter)
     assert raised.value.request_id in str(raised.value)
 
 

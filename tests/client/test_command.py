@@ -153,13 +153,9 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def test_a_folder_gives_a_table(run: Run, folder: Path) -> None:
-    """A line for each picture in it, by name."""
+    """A line for each picture in it, by name; or one line of JSON."""
     lines = [line for line in run("classify", str(folder)).stdout.splitlines() if ".png" in line]
     assert list(range(10)) == [int(line.split("│")[2]) for line in lines]
-
-
-def test_a_folder_gives_a_list_of_json(run: Run, folder: Path) -> None:
-    """One line too."""
     (line,) = run("classify", str(folder), "--json").stdout.splitlines()
     assert list(range(10)) == [one["label"] for one in json.loads(line)]
 
@@ -226,22 +222,29 @@ def test_a_refused_connection_says_how_to_start_a_service(run: Run) -> None:
     assert {"make", "serve", "--url", "--local"} <= set(result.stderr.replace("`", "").split())
 
 
-def test_a_busy_service_is_said(run: Run, serve: Serve) -> None:
-    """With its problem."""
-    busy = serve(problem(429, "busy", "Retry-After: 9"))
-    result = run("models", "--url", busy.url, "--timeout", "1")
-    assert (Exit.REFUSED, True) == (result.exit_code, "what is wrong" in result.stderr)
-
-
-def test_a_deadline_that_the_service_exceeds_has_its_exit_code(run: Run, serve: Serve) -> None:
-    """As one that passes without a word from it."""
-    late = serve(problem(504, "too-late"))
-    assert Exit.NO_ANSWER == run("models", "--url", late.url).exit_code
-
-
-def test_a_broken_answer_has_its_exit_code(run: Run, serve: Serve) -> None:
-    """A server that is no CapsNet service, or went away."""
-    assert Exit.NO_ANSWER == run("models", "--url", serve(b"").url).exit_code
+@pytest.mark.parametrize(
+    ("said", "code", "words"),
+    [
+        pytest.param(
+            problem(429, "busy", "Retry-After: 9"), Exit.REFUSED, {"what is wrong"}, id="busy"
+        ),
+        pytest.param(
+            problem(401, "unauthorized"),
+            Exit.REFUSED,
+            {"--key", "CAPSNET_CLIENT_KEY"},
+            id="no key",
+        ),
+        pytest.param(problem(504, "too-late"), Exit.NO_ANSWER, set(), id="a deadline exceeded"),
+        pytest.param(b"", Exit.NO_ANSWER, set(), id="a broken answer"),
+    ],
+)
+def test_what_a_service_refuses_has_its_exit_code(
+    said: bytes, code: Exit, words: set[str], run: Run, serve: Serve
+) -> None:
+    """With its problem, or with the option and the variable that would help."""
+    result = run("models", "--url", serve(said).url, "--timeout", "1")
+    assert code == result.exit_code
+    assert all(word in result.stderr for word in words)
 
 
 def test_a_server_does_not_command_the_terminal(capsnet: CapsNet, serve: Serve) -> None:
@@ -275,27 +278,17 @@ def test_a_bundle_is_asked_without_a_server() -> None:
     )
 
 
-@pytest.mark.parametrize("bundle", ["nobody", str(SAMPLES)])
-def test_what_is_no_bundle_is_said(bundle: str) -> None:
-    """With the service's own reason."""
+@pytest.mark.parametrize(
+    ("bundle", "words"), [("nobody", {"mnist", "mnist-compact"}), (str(SAMPLES), {str(SAMPLES)})]
+)
+def test_what_is_no_bundle_is_said(bundle: str, words: set[str]) -> None:
+    """With the service's own reason, and the names of those that ship."""
     result = CliRunner().invoke(app, ["models", "--local", bundle])
     assert Exit.UNREACHABLE == result.exit_code
-    assert bundle in result.stderr.replace("\n", "")
+    said = result.stderr.replace("\n", "")
+    assert bundle in said
+    assert all(word in said for word in words)
     assert "make serve" not in result.stderr
-
-
-def test_who_names_no_bundle_that_ships_is_told_them() -> None:
-    """Before anything is started."""
-    result = CliRunner().invoke(app, ["models", "--local", "nope"])
-    assert Exit.UNREACHABLE == result.exit_code
-    assert {"mnist", "mnist-compact"} <= set(result.stderr.replace(",", "").split())
-
-
-def test_who_has_no_key_is_told_how_to_give_one(run: Run, serve: Serve) -> None:
-    """The option, and the variable."""
-    result = run("models", "--url", serve(problem(401, "unauthorized")).url)
-    assert Exit.REFUSED == result.exit_code
-    assert {"--key", "CAPSNET_CLIENT_KEY."} <= set(result.stderr.split())
 
 
 def test_subfolders_are_not_read_without_a_word(run: Run, folder: Path) -> None:
@@ -344,19 +337,16 @@ def test_a_terminal_with_graphics_gets_the_picture(kind: str, url: str, tmp_path
 
 @pytest.mark.parametrize("name", ["classify", *DRAWING])
 def test_a_terminal_shows_pictures(name: str, url: str) -> None:
-    """Half blocks in two colours, where it knows neither Sixel nor Kitty's protocol."""
-    assert in_a_terminal(url, *COMMANDS[name]).count("▀") > 200
+    """Half blocks in two colours without Sixel or Kitty's protocol, and no warning about cells."""
+    shown = in_a_terminal(url, *COMMANDS[name])
+    assert shown.count("▀") > 200
+    assert "Failed" not in shown
 
 
 def test_a_terminal_of_no_size_shows_words(url: str) -> None:
-    """As some of containers and of build servers."""
+    """As some of containers and of build servers; no warning that it did not say its size."""
     shown = in_a_terminal(url, *COMMANDS["perturb"], columns=0)
-    assert ("▀" in shown, "mnist-compact" in shown) == (False, True)
-
-
-def test_nothing_but_the_answer_is_shown(url: str) -> None:
-    """No warning that the terminal did not say how large its cells are."""
-    assert "Failed" not in in_a_terminal(url, *COMMANDS["perturb"])
+    assert ("▀" in shown, "mnist-compact" in shown, "Failed" in shown) == (False, True, False)
 
 
 def test_a_dumb_terminal_and_a_pipe_show_none(

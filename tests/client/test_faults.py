@@ -67,23 +67,22 @@ BOTH = pytest.mark.parametrize("ask", [call, await_call])
 EVERY = pytest.mark.parametrize("name", CALLS)
 
 
-@pytest.mark.parametrize("make", [call, await_call])
-def test_a_deadline_that_the_service_tells_is_the_client_s(make: Any, serve: Serve) -> None:
+@pytest.mark.parametrize("ask", [call, await_call])
+def test_a_deadline_that_the_service_tells_is_the_client_s(ask: Any, serve: Serve) -> None:
     """One exception for both; it keeps what the service says."""
-    late = serve(problem(504, "too-late"))
     with pytest.raises(DeadlineExceeded, match="what is wrong"):
-        make(late.url)
+        ask(serve(problem(504, "too-late")).url)
 
 
 @BOTH
 @EVERY
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_service_is_asked_again(ask: Any, name: str, status: int, serve: Serve) -> None:
+def test_a_busy_service_is_asked_again(ask: Any, name: str, serve: Serve) -> None:
     """After `Retry-After`, and then the caller learns what the next answer was."""
-    script = serve(problem(status, "busy", "Retry-After: 0"), problem(422, "invalid-parameter"))
+    busy = [problem(status, "busy", "Retry-After: 0") for status in (429, 503)]
+    script = serve(*busy, problem(422, "invalid-parameter"))
     with pytest.raises(Problem) as raised:
         ask(script.url, name)
-    assert (422, 2) == (raised.value.status, len(script.requests))
+    assert (422, 3) == (raised.value.status, len(script.requests))
 
 
 @BOTH
@@ -105,20 +104,17 @@ def test_a_problem_is_an_exception(ask: Any, name: str, serve: Serve) -> None:
 
 @BOTH
 @EVERY
-def test_half_a_body_is_an_invalid_answer(ask: Any, name: str, serve: Serve) -> None:
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [(answer(200, b'{"provider": "CPU"}')[:-5], "ended before"), (b"", ".")],
+    ids=["half a body", "no answer at all"],
+)
+def test_a_broken_answer_is_invalid(
+    ask: Any, name: str, said: bytes, message: str, serve: Serve
+) -> None:
     """It is not tried again: the work may have been done."""
-    script = serve(answer(200, b'{"provider": "CPU"}')[:-5])
-    with pytest.raises(InvalidAnswer, match="ended before"):
-        ask(script.url, name)
-    assert 1 == len(script.requests)
-
-
-@BOTH
-@EVERY
-def test_no_answer_at_all_is_an_invalid_answer(ask: Any, name: str, serve: Serve) -> None:
-    """The server closes the connection without a word."""
-    script = serve(b"")
-    with pytest.raises(InvalidAnswer):
+    script = serve(said)
+    with pytest.raises(InvalidAnswer, match=message):
         ask(script.url, name)
     assert 1 == len(script.requests)
 
@@ -174,12 +170,26 @@ def test_each_attempt_sends_the_time_that_is_left(ask: Any, serve: Serve) -> Non
 
 
 @BOTH
-def test_a_proxys_page_is_a_problem_with_its_status(ask: Any, serve: Serve) -> None:
-    """A gateway knows nothing of problem details."""
-    script = serve(answer(502, b"<h1>Bad Gateway</h1>", "Content-Type: text/html"))
-    with pytest.raises(Problem, match="Bad Gateway") as raised:
-        ask(script.url)
-    assert (502, "about:blank") == (raised.value.status, raised.value.type)
+@pytest.mark.parametrize(
+    ("said", "status", "text"),
+    [
+        pytest.param(
+            answer(502, b"<h1>Bad Gateway</h1>", "Content-Type: text/html"),
+            502,
+            "Bad Gateway",
+            id="a proxy's page",
+        ),
+        pytest.param(answer(400, 100_000 * b"["), 400, ".", id="nested deeply"),
+        pytest.param(answer(400, b'{"title": {"a": 1}, "detail": [2]}'), 400, ".", id="no texts"),
+    ],
+)
+def test_a_problem_of_another_form_is_a_problem(
+    ask: Any, said: bytes, status: int, text: str, serve: Serve
+) -> None:
+    """A gateway knows nothing of problem details; whatever a server says is shown as text."""
+    with pytest.raises(Problem, match=text) as raised:
+        ask(serve(said).url)
+    assert (status, "about:blank") == (raised.value.status, raised.value.type)
 
 
 def test_members_of_later_services_are_left_out(serve: Serve) -> None:
@@ -208,15 +218,6 @@ def test_a_redirection_is_not_followed(ask: Any, serve: Serve) -> None:
     with pytest.raises(Problem) as raised:
         ask(serve(answer(307, b"", f"Location: {other.url}/models")).url)
     assert (307, []) == (raised.value.status, other.requests)
-
-
-@BOTH
-@pytest.mark.parametrize("body", [100_000 * b"[", b'{"title": {"a": 1}, "detail": [2]}'])
-def test_a_problem_of_another_form_is_a_problem(ask: Any, body: bytes, serve: Serve) -> None:
-    """Whatever the server says is shown as text."""
-    with pytest.raises(Problem) as raised:
-        ask(serve(answer(400, body)).url)
-    assert str(raised.value)
 
 
 def test_pictures_are_png_alone() -> None:

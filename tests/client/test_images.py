@@ -27,16 +27,13 @@ def test_files_are_sent_as_they_are(tmp_path: Path) -> None:
     assert {b"content"} == {*map(read_image, sources), read_image(io.BytesIO(b"content"))}
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.int64, np.uint16])
-def test_integers_are_brightness_from_0_to_255(kind: type) -> None:
-    """Whatever their size."""
-    np.testing.assert_array_equal(GREY, pixels(read_image(GREY.astype(kind))))
-
-
-@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_floats_are_brightness_from_0_to_1(kind: type) -> None:
-    """Rounded to 8 bits."""
-    np.testing.assert_array_equal(GREY, pixels(read_image((GREY / 255).astype(kind))))
+@pytest.mark.parametrize(
+    "kind", [np.uint8, np.int64, np.uint16, np.float16, np.float32, np.float64]
+)
+def test_numbers_are_brightness(kind: type) -> None:
+    """Integers of whatever size from 0 to 255, floats from 0 to 1, rounded to 8 bits."""
+    array = GREY.astype(kind) if issubclass(kind, np.integer) else (GREY / 255).astype(kind)
+    np.testing.assert_array_equal(GREY, pixels(read_image(array)))
 
 
 def test_truth_values_are_black_and_white() -> None:
@@ -93,17 +90,17 @@ def test_a_photograph_is_sent_upright() -> None:
     assert (3, 4) == Image.open(io.BytesIO(read_image(Image.open(file)))).size
 
 
-@pytest.mark.parametrize("image", [3, None, [1, 2]])
-def test_what_is_no_image_is_refused(image: Any) -> None:
-    """By its type."""
-    with pytest.raises(TypeError, match="an image is a path"):
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        *((one, "an image is a path") for one in (3, None, [1, 2])),
+        (io.StringIO("text"), "binary mode"),
+    ],
+)
+def test_what_is_no_image_is_refused(image: Any, message: str) -> None:
+    """By its type; of a file of text, with the way to open it."""
+    with pytest.raises(TypeError, match=message):
         read_image(image)
-
-
-def test_a_file_of_text_is_refused() -> None:
-    """With the way to open it."""
-    with pytest.raises(TypeError, match="binary mode"):
-        read_image(io.StringIO("text"))  # type: ignore[arg-type]
 
 
 def test_one_image_is_told_from_several() -> None:

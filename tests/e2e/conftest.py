@@ -105,6 +105,13 @@ def container(pytestconfig: pytest.Config) -> Container | None:
     return Container(pytestconfig.getoption("--engine"), image) if image else None
 
 
+@pytest.fixture
+def source_alone(container: Container | None) -> None:
+    """For tests that patch this source tree, or look at processes and folders of this machine."""
+    if container:
+        pytest.skip("is of this source tree and this machine")
+
+
 @pytest.fixture(scope="session")
 def command(container: Container | None) -> Command:
     """Gives the command that starts the service with some settings."""

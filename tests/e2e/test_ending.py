@@ -34,6 +34,7 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
+source_alone = pytest.mark.usefixtures("source_alone")
 
 
 def test_sigterm_drains_and_ends_with_zero(start_service: Start) -> None:
@@ -52,10 +53,9 @@ def test_sigterm_drains_and_ends_with_zero(start_service: Start) -> None:
     assert 0 == process.wait(timeout=60)
 
 
-def test_a_closed_terminal_ends_it(container: object) -> None:
+@source_alone
+def test_a_closed_terminal_ends_it() -> None:
     """Who started it there and closes the window does not leave it behind."""
-    if container:
-        pytest.skip("a container has no terminal of ours")
     port = free_port()
     environment = {**os.environ, **QUICK, "CAPSNET_PORT": str(port), "CAPSNET_DRAIN_GRACE_S": "0"}
     ours, its = os.openpty()
@@ -102,12 +102,11 @@ def client_of_another_connection_is_answered(url: str) -> bool:
         return False
 
 
+@source_alone
 def test_an_inference_that_never_ends_does_not_hold_up_the_end(
-    start_service: Start, capfd: pytest.CaptureFixture[str], tmp_path: Path, container: object
+    start_service: Start, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Its caller is told, the process ends in bounded time, and its code is not 0."""
-    if container:
-        pytest.skip("the fault is in this source tree")
     environment, stuck = hanging(tmp_path, on_the_loop=False)
     process, client = start_service(CAPSNET_WORKERS="1", CAPSNET_DRAIN_TIMEOUT_S="1", **environment)
     picture = (SAMPLES / "7.png").read_bytes()
@@ -128,15 +127,11 @@ Runtime.encode = encode
 """
 
 
+@source_alone
 def test_a_worker_that_lost_its_device_is_replaced(
-    start_service: Start,
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    container: object,
+    start_service: Start, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Its caller is told, and the log."""
-    if container:
-        pytest.skip("the fault is in this source tree")
     process, client = start_service(CAPSNET_WORKERS="1", **patch_workers(tmp_path, LOST))
     picture = (SAMPLES / "7.png").read_bytes()
     answer = client.post("/classify", files={"file": picture})
@@ -147,12 +142,9 @@ def test_a_worker_that_lost_its_device_is_replaced(
     assert "inference failed: the GPU has fallen off the bus" in capfd.readouterr().err
 
 
-def test_a_reload_that_hangs_does_not_hold_up_the_end(
-    start_service: Start, tmp_path: Path, container: object
-) -> None:
+@source_alone
+def test_a_reload_that_hangs_does_not_hold_up_the_end(start_service: Start, tmp_path: Path) -> None:
     """Bundles on storage that does not answer are left where they are."""
-    if container:
-        pytest.skip("a container does not see this folder")
     shutil.copytree(Settings().bundles / "mnist-compact", tmp_path / "mnist-compact")
     process, client = start_service(
         CAPSNET_BUNDLES=str(tmp_path),

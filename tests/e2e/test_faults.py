@@ -297,7 +297,7 @@ def test_a_frozen_service_goes_on(start_service: Start, settings: dict[str, str]
     before = workers(process)
     for pid in [process.pid, *before]:
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(5)
+    time.sleep(3)
     for pid in [process.pid, *before]:
         os.kill(pid, signal.SIGCONT)
     with Callers(str(client.base_url)) as callers:

@@ -31,20 +31,24 @@ def wait_for(prometheus: httpx.Client, query: str, expected: float) -> None:
 
 
 def test_a_prometheus_reads_what_the_service_counts(
-    service: httpx.Client, prometheus: httpx.Client, bundle_name: str
+    service: httpx.Client, prometheus: httpx.Client
 ) -> None:
-    """Classified pictures are in the database of a real Prometheus soon afterwards."""
-    rows = f'sum(capsnet_batch_rows_sum{{model="{bundle_name}", graph="encode"}})'
+    """Classified pictures are in the database of a real Prometheus soon afterwards, by model."""
     requests = 'sum(capsnet_requests_total{route="/classify", status="200"})'
+    rows = {
+        name: f'sum(capsnet_batch_rows_sum{{model="{name}", graph="encode"}})'
+        for name in ("mnist", "mnist-attention")
+    }
     wait_for(prometheus, "up", 1)
-    rows_before, requests_before = ask(prometheus, rows) or 0, ask(prometheus, requests) or 0
-    for label in range(3):
-        picture = (SAMPLES / f"{label}.png").read_bytes()
-        service.post("/classify", params={"model": bundle_name}, files={"file": picture})
-    wait_for(prometheus, requests, requests_before + 3)
-    wait_for(prometheus, rows, rows_before + 3)
-    waiting = ask(prometheus, "capsnet_waiting_rows")
-    assert 0 == waiting
+    before = {query: ask(prometheus, query) or 0 for query in (requests, *rows.values())}
+    for name in rows:
+        for label in range(3):
+            picture = (SAMPLES / f"{label}.png").read_bytes()
+            service.post("/classify", params={"model": name}, files={"file": picture})
+    wait_for(prometheus, requests, before[requests] + 3 * len(rows))
+    for query in rows.values():
+        wait_for(prometheus, query, before[query] + 3)
+    assert 0 == ask(prometheus, "capsnet_waiting_rows")
 
 
 @pytest.mark.parametrize(

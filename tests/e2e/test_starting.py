@@ -13,6 +13,7 @@ import pytest
 
 from model.bundle import MANIFEST
 from service.pictures import SAMPLES
+from tests.e2e.conftest import QUICK
 from tests.processes import running
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
@@ -38,7 +39,7 @@ def test_uvicorn_alone_serves_the_app(container: object) -> None:
         uvicorn = [sys.executable, "-m", "uvicorn", "--factory", "service.app:create_app"]
         return [*uvicorn, "--port", settings["CAPSNET_PORT"]]
 
-    with running(command, {"CAPSNET_DEVICE": "cpu"}) as (process, client):
+    with running(command, {**QUICK, "CAPSNET_DEVICE": "cpu"}) as (process, client):
         answer = client.post("/classify", files={"file": (SAMPLES / "7.png").read_bytes()})
         assert 7 == answer.json()["predictions"][0]["label"]
     assert process.returncode in (0, -signal.SIGTERM)

@@ -17,6 +17,9 @@ from model.loaded import LoadedBundle
 from model.runtime import NotOffered
 from service.pictures import SAMPLES
 
+PICTURE, IMAGES = ("prepare", "classify"), ("encode", "trace")
+"""Methods that take a picture, and those that take prepared images."""
+
 
 def test_a_network_in_four_lines() -> None:
     """A picture's digit, its reconstruction, and how its capsules agreed."""
@@ -52,17 +55,6 @@ def test_a_colour_network_in_four_lines(colour_bundle_path: Path) -> None:
     presence, poses = blocks.encode(image)
     assert (1, 3) == presence.shape
     assert (1, 3, 24, 32) == blocks.decode(poses[:, 1], np.ones(1, np.int64)).shape
-
-
-def test_what_a_network_does_not_offer_is_said(family_bundles: Path) -> None:
-    """A network without capsules answers, and neither draws nor routes."""
-    baseline = model.load(family_bundles / "tiny-baseline", device="cpu")
-    image = baseline.prepare(SAMPLES / "3.png")
-    assert 1 == pytest.approx(baseline.encode(image).presence.sum(), abs=1e-5)
-    with pytest.raises(NotOffered, match="tiny-baseline cannot decode"):
-        baseline.decode(np.zeros((1, 16), np.float32), np.zeros(1, np.int64))
-    with pytest.raises(NotOffered, match="tiny-baseline has no routing"):
-        baseline.trace(image)
 
 
 @pytest.mark.parametrize("name", ["minst", "nowhere/mnist", ".", ""])
@@ -102,9 +94,15 @@ def test_a_picture_is_classified_in_one_call() -> None:
 
 
 def test_a_network_without_poses_classifies(family_bundles: Path) -> None:
-    """Its pose is empty."""
+    """Its pose is empty; it neither draws nor routes, and says so."""
     baseline = model.load(family_bundles / "tiny-baseline", device="cpu")
     assert (0,) == baseline.classify(SAMPLES / "3.png").pose.shape
+    image = baseline.prepare(SAMPLES / "3.png")
+    assert 1 == pytest.approx(baseline.encode(image).presence.sum(), abs=1e-5)
+    with pytest.raises(NotOffered, match="tiny-baseline cannot decode"):
+        baseline.decode(np.zeros((1, 16), np.float32), np.zeros(1, np.int64))
+    with pytest.raises(NotOffered, match="tiny-baseline has no routing"):
+        baseline.trace(image)
 
 
 @pytest.mark.parametrize(
@@ -133,50 +131,39 @@ def test_pictures_come_as_people_have_them(strokes: LoadedBundle, kind: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("picture", "error", "message"),
+    ("methods", "given", "error", "message"),
     [
-        (7, TypeError, "a picture is a path, .* or an array, not int"),
-        (b"no picture", ValueError, "cannot identify image file"),
-        (np.full((28, 28), 255.0), ValueError, "float64 has values from 0 to 1, not 255 .*uint8"),
-        (np.full((28, 28), 256), ValueError, "int64 has values from 0 to 255, not 256 to 256$"),
-        (np.full((28, 28), np.nan), ValueError, "from 0 to 1, not nan"),
-        (np.zeros((1, 1, 28, 28)), ValueError, r"\(C, H, W\), not \(1, 1, 28, 28\)"),
-        (np.zeros(28), ValueError, r"not \(28,\)"),
-        (np.array([["a"]]), TypeError, "an array of numbers, not of <U1"),
+        (PICTURE, 7, TypeError, "a picture is a path, .* or an array, not int"),
+        (PICTURE, b"no picture", ValueError, "cannot identify image file"),
+        (PICTURE, np.full((28, 28), 255.0), ValueError, "has values from 0 to 1, not 255 .*uint8"),
+        (PICTURE, np.full((28, 28), 256), ValueError, "int64 .* from 0 to 255, not 256 to 256$"),
+        (PICTURE, np.full((28, 28), np.nan), ValueError, "from 0 to 1, not nan"),
+        (PICTURE, np.zeros((1, 1, 28, 28)), ValueError, r"\(C, H, W\), not \(1, 1, 28, 28\)"),
+        (PICTURE, np.zeros(28), ValueError, r"not \(28,\)"),
+        (PICTURE, np.array([["a"]]), TypeError, "an array of numbers, not of <U1"),
+        (IMAGES, np.zeros((1, 1, 28, 28), np.uint8), TypeError, "not of uint8; divide by 255"),
+        (IMAGES, np.full((1, 1, 28, 28), 255.0), ValueError, r"in \[0, 1\], these from 255 to 255"),
+        (IMAGES, np.full((1, 1, 28, 28), -1.0), ValueError, "these from -1 to -1"),
+        (IMAGES, np.full((1, 1, 28, 28), np.nan), ValueError, "these from nan to nan"),
+        (IMAGES, np.zeros((28, 28)), ValueError, r"\(N, 1, 28, 28\), not \(28, 28\); `prepare`"),
+        (IMAGES, np.zeros((1, 28, 28)), ValueError, r"not \(1, 28, 28\)"),
+        (IMAGES, np.zeros((1, 3, 28, 28)), ValueError, r"not \(1, 3, 28, 28\)"),
+        (IMAGES, np.zeros((0, 1, 28, 28)), ValueError, r"not \(0, 1, 28, 28\)"),
+        (IMAGES, "7.png", TypeError, "an array of floats, not of <U5"),
     ],
     ids=str,
 )
 def test_what_is_no_picture_is_refused(
-    strokes: LoadedBundle, picture: Any, error: type[Exception], message: str
+    strokes: LoadedBundle,
+    methods: tuple[str, ...],
+    given: Any,
+    error: type[Exception],
+    message: str,
 ) -> None:
-    """With a sentence that says what is wanted."""
-    for ask in (strokes.prepare, strokes.classify):
+    """With a sentence that says what is wanted, before onnxruntime sees it."""
+    for method in methods:
         with pytest.raises(error, match=message):
-            ask(picture)
-
-
-@pytest.mark.parametrize(
-    ("images", "error", "message"),
-    [
-        (np.zeros((1, 1, 28, 28), np.uint8), TypeError, "floats, not of uint8; divide by 255"),
-        (np.full((1, 1, 28, 28), 255.0), ValueError, r"lie in \[0, 1\], these from 255 to 255"),
-        (np.full((1, 1, 28, 28), -1.0), ValueError, "these from -1 to -1"),
-        (np.full((1, 1, 28, 28), np.nan), ValueError, "these from nan to nan"),
-        (np.zeros((28, 28)), ValueError, r"must be \(N, 1, 28, 28\), not \(28, 28\); `prepare`"),
-        (np.zeros((1, 28, 28)), ValueError, r"not \(1, 28, 28\)"),
-        (np.zeros((1, 3, 28, 28)), ValueError, r"not \(1, 3, 28, 28\)"),
-        (np.zeros((0, 1, 28, 28)), ValueError, r"not \(0, 1, 28, 28\)"),
-        ("7.png", TypeError, "an array of floats, not of <U5"),
-    ],
-    ids=str,
-)
-def test_what_are_no_images_is_refused(
-    strokes: LoadedBundle, images: Any, error: type[Exception], message: str
-) -> None:
-    """By `encode` and `trace` alike, before onnxruntime sees it."""
-    for ask in (strokes.encode, strokes.trace):
-        with pytest.raises(error, match=message):
-            ask(images)
+            getattr(strokes, method)(given)
 
 
 def test_floats_of_any_width_are_encoded(strokes: LoadedBundle) -> None:

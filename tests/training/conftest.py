@@ -11,15 +11,30 @@ import numpy as np
 import pytest
 import torch
 
+from model.bundle import Bundle
 from model.capsnet import Network
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.stem import Conv
-from training.data.datasets import Examples
+from tests.training.published import say_training, write_toys
+from training.data.datasets import DATASETS, Examples
 from training.recipes import Recipe
 from training.state import Plan
 from training.trainer import Trainer
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the toys, which are a published data set for once."""
+    monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def bundle(bundle_path: Path, data_dir: Path) -> Bundle:
+    """A bundle that learnt the toys and was neither evaluated nor analysed."""
+    return say_training(bundle_path, data_dir / "bundles" / "mnist")
 
 
 @pytest.fixture(scope="session")

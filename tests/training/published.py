@@ -15,7 +15,7 @@ from training.data.formats import Columns
 from training.data.source import File, Source
 from training.provenance import Run
 
-TRAINING, TEST, HELD_OUT = 80, 20, 40
+TRAINING, TEST, HELD_OUT = 80, 10, 40
 RUN = Run(
     id="r1",
     preset="mnist-compact",

@@ -25,14 +25,8 @@ PRESENCE = np.array([[0.1, 0.9, 0.3], [0.8, 0.2, 0.1], [0.4, 0.5, 0.6]], np.floa
 IMAGES = np.arange(3, dtype=np.uint8)[:, None, None, None].repeat(4, 2).repeat(4, 3)
 
 
-def test_the_answer_is_the_most_present_class(trained: Network, bars: Examples) -> None:
-    """A network that knows the bars names each one's class."""
-    presence = measure_presence(trained, bars.images, CPU)
-    np.testing.assert_array_equal(bars.labels, most_present(presence, 1)[:, 0])
-
-
 def test_answers_keep_the_order_of_many_images(trained: Network, bars: Examples) -> None:
-    """More images than are looked at together are answered one for one, in their order."""
+    """A network that knows the bars names each, also of more images than it sees together."""
     order = np.random.default_rng(0).integers(0, len(bars.labels), 201)
     presence = measure_presence(trained, bars.images[order], CPU)
     np.testing.assert_array_equal(bars.labels[order], most_present(presence, 1)[:, 0])
@@ -59,15 +53,11 @@ def test_the_error_is_the_share_of_wrong_answers(
 
 
 def test_confusion_counts_each_pair() -> None:
-    """Rows are the true classes, columns the answers; pairs that recur are all counted."""
+    """Rows are the true classes, columns the answers; those that do not occur have theirs too."""
     labels = np.array([0, 0, 0, 1, 2, 2], np.uint8)
     answers = np.array([0, 0, 2, 1, 1, 2])
-    assert [[2, 0, 1], [0, 1, 0], [0, 1, 1]] == confusion(labels, answers, 3).tolist()
-
-
-def test_classes_that_do_not_occur_have_a_row_too() -> None:
-    """The table is as large as the number of classes says."""
-    assert (10, 10) == confusion(np.array([1]), np.array([1]), 10).shape
+    expected = [[2, 0, 1, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
+    assert expected == confusion(labels, answers, 4).tolist()
 
 
 def test_the_two_most_present_classes_answer_a_pair() -> None:
@@ -79,7 +69,7 @@ def test_the_two_most_present_classes_answer_a_pair() -> None:
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        pytest.param([[1, 3], [0, 3]], (0, 0), id="in any order"),
+        pytest.param([[1, 3], [3, 0]], (0, 0), id="in any order"),
         pytest.param([[1, 2], [0, 3]], (50, 25), id="one digit of four missed"),
         pytest.param([[0, 2], [0, 3]], (50, 50), id="a whole pair missed"),
         pytest.param([[1, 0], [2, 3]], (100, 50), id="half of each pair missed"),
@@ -90,13 +80,7 @@ def test_errors_on_pairs(labels: list[list[int]], expected: tuple[int, int]) -> 
     presence = np.array([[0.1, 0.9, 0.3, 0.4], [0.8, 0.2, 0.1, 0.9]], np.float32)
     missed = is_missed(presence, np.array(labels, np.uint8))
     assert expected == (100 * missed.any(axis=1).mean(), 100 * missed.mean())
-
-
-def test_a_pair_is_wrong_unless_both_digits_are_named() -> None:
-    """The order of labels and of presence does not matter."""
-    presence = np.array([[0.1, 0.9, 0.3, 0.4]] * 4, np.float32)
-    labels = np.array([[1, 3], [3, 1], [1, 2], [0, 2]], np.uint8)
-    assert [False, False, True, True] == is_wrong(presence, labels).tolist()
+    assert missed.any(axis=1).tolist() == is_wrong(presence, np.array(labels, np.uint8)).tolist()
 
 
 def test_a_network_is_measured_in_evaluation_mode_and_goes_back(

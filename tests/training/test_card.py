@@ -148,27 +148,28 @@ def test_the_command_gives_the_same_training(
     assert f"    python -m training train {expected}\n" in card(bundle, training=training)
 
 
-def test_a_network_that_has_seen_all_was_trained_with_final(bundle: Bundle) -> None:
-    """Nothing was held out."""
-    runs = [{**run.to_dict(), "held_out": 0} for run in runs_of(bundle.manifest.training)]
-    recipe = PRESETS["mnist-compact"].to_dict()
-    training = {**bundle.manifest.training, "recipe": recipe, "runs": runs}
-    assert "--final" in card(bundle, training=training)
-
-
-def test_there_is_no_command_for_a_preset_that_is_gone(bundle: Bundle) -> None:
-    """Its recipe can only be read in the manifest."""
-    runs = [{**run.to_dict(), "preset": "gone"} for run in runs_of(bundle.manifest.training)]
-    text = card(bundle, training={**bundle.manifest.training, "runs": runs})
-    assert "# no preset" in text
-
-
-def test_a_run_of_a_renamed_preset_names_the_one_of_its_network(bundle: Bundle) -> None:
-    """The command is that of the preset which has the network and data set today."""
-    runs = [{**run.to_dict(), "preset": "old"} for run in runs_of(bundle.manifest.training)]
-    recipe = PRESETS["mnist-compact"].to_dict() | {"name": "old"}
-    text = card(bundle, training={**bundle.manifest.training, "recipe": recipe, "runs": runs})
-    assert "    python -m training train mnist-compact --seed " in text
+@pytest.mark.parametrize(
+    ("run", "name", "expected"),
+    [
+        pytest.param({"held_out": 0}, "mnist-compact", "--final", id="nothing was held out"),
+        pytest.param({"preset": "gone"}, None, "# no preset", id="a preset that is gone"),
+        pytest.param(
+            {"preset": "old"},
+            "old",
+            "    python -m training train mnist-compact --seed ",
+            id="renamed",
+        ),
+    ],
+)
+def test_the_command_is_one_of_today(
+    bundle: Bundle, run: dict[str, Any], name: str | None, expected: str
+) -> None:
+    """Of the preset which has the network and data set, or none where the recipe is gone."""
+    runs = [{**one.to_dict(), **run} for one in runs_of(bundle.manifest.training)]
+    training = {**bundle.manifest.training, "runs": runs}
+    if name:
+        training["recipe"] = PRESETS["mnist-compact"].to_dict() | {"name": name}
+    assert expected in card(bundle, training=training)
 
 
 def test_dimensions_are_told_in_words(bundle: Bundle) -> None:

@@ -30,7 +30,7 @@ import resource
 from training.device import keep_freed_memory
 assert keep_freed_memory()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):
+for _ in range(8):
     bytearray(b"1") * 50_000_000
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
@@ -88,13 +88,13 @@ def test_a_device_that_does_not_work(name: str) -> None:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked")
 def test_freed_memory_is_used_again() -> None:
-    """Twenty blocks of 50 MB, one after the other, touch new pages for one of them alone."""
+    """Eight blocks of 50 MB, one after the other, touch new pages for one of them alone."""
     page_faults = int(
         subprocess.run(
             [sys.executable, "-c", FREES_MEMORY], capture_output=True, text=True, check=True
         ).stdout
     )
-    assert 5 * 50_000_000 / os.sysconf("SC_PAGESIZE") > page_faults
+    assert 3 * 50_000_000 / os.sysconf("SC_PAGESIZE") > page_faults
 
 
 class Run(NamedTuple):

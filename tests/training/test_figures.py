@@ -56,8 +56,7 @@ def wrong_answers(count: int, channels: int = 1) -> WrongAnswers:
     )
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("count", [1, 7, MOST_WRONG + 1])
+@pytest.mark.parametrize(("count", "channels"), [(1, 1), (7, 3), (MOST_WRONG + 1, 1)])
 def test_every_wrong_image_is_drawn(count: int, channels: int, tmp_path: Path) -> None:
     """Each as large as the others, up to so many."""
     draw_wrong(wrong_answers(count, channels), DIGITS, tmp_path / "wrong.png")

@@ -21,32 +21,23 @@ from training.recipes import Recipe
 @pytest.mark.parametrize(
     ("lengths", "present", "expected"),
     [
-        pytest.param([0.8, 0.3, 0.05], [1, 0, 0], 0.1**2 + 0.5 * 0.2**2, id="one class"),
-        pytest.param([0.5, 0.7, 0.4], [1, 1, 0], 0.4**2 + 0.2**2 + 0.5 * 0.3**2, id="two classes"),
-        pytest.param([0.5, 0.3, 0.1], [0, 0, 0], 0.5 * 0.4**2 + 0.5 * 0.2**2, id="no class"),
-        pytest.param([0.0, 1.0], [1, 0], 0.9**2 + 0.5 * 0.9**2, id="all wrong"),
-        pytest.param([0.1] + [0.2] * 9, [1] + [0] * 9, 0.8**2 + 4.5 * 0.1**2, id="ten classes"),
+        pytest.param([[0.8, 0.3, 0.05]], [[1, 0, 0]], 0.1**2 + 0.5 * 0.2**2, id="one class"),
+        pytest.param(
+            [[0.5, 0.7, 0.4]], [[1, 1, 0]], 0.4**2 + 0.2**2 + 0.5 * 0.3**2, id="two classes"
+        ),
+        pytest.param([[0.5, 0.3, 0.1]], [[0, 0, 0]], 0.5 * 0.4**2 + 0.5 * 0.2**2, id="no class"),
+        pytest.param([[0.0, 1.0]], [[1, 0]], 0.9**2 + 0.5 * 0.9**2, id="all wrong"),
+        pytest.param([[0.1] + [0.2] * 9], [[1] + [0] * 9], 0.8**2 + 4.5 * 0.1**2, id="ten classes"),
+        pytest.param([[0.95, 0.05]], [[1, 0]], 0, id="beyond the margins"),
+        pytest.param([[0.9, 0.1]], [[1, 0]], 0, id="at the margins"),
+        pytest.param([[1.0, 0.0]], [[1, 0]], 0, id="all right"),
+        pytest.param([[0.8, 0.3], [0.1, 0.8]], [[1, 0], [0, 1]], 0.02, id="mean of 0.03 and 0.01"),
     ],
 )
-def test_margin_loss_of_one_image(
-    lengths: list[float], present: list[int], expected: float
-) -> None:
-    """Squared hinges on the lengths themselves, absent classes at half weight, are summed."""
-    actual = margin_loss(torch.tensor([lengths]), torch.tensor([present], dtype=torch.float32))
-    assert expected == pytest.approx(actual.item(), rel=1e-5)
-
-
-@pytest.mark.parametrize("lengths", [[0.95, 0.05], [0.9, 0.1], [1.0, 0.0]], ids=str)
-def test_lengths_beyond_the_margins_cost_nothing(lengths: list[float]) -> None:
-    """From 0.9 up where present and from 0.1 down where absent, the loss is zero."""
-    assert 0 == margin_loss(torch.tensor([lengths]), torch.tensor([[1.0, 0.0]])).item()
-
-
-def test_margin_loss_is_averaged_over_the_batch() -> None:
-    """An image that costs 0.03 and one that costs 0.01 make 0.02."""
-    lengths = torch.tensor([[0.8, 0.3], [0.1, 0.8]])
-    present = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    assert pytest.approx(0.02, rel=1e-5) == margin_loss(lengths, present).item()
+def test_margin_loss(lengths: list[list[float]], present: list[list[int]], expected: float) -> None:
+    """Squared hinges on the lengths, absent classes at half weight: a sum, averaged over images."""
+    actual = margin_loss(torch.tensor(lengths), torch.tensor(present, dtype=torch.float32))
+    assert expected == pytest.approx(actual.item(), rel=1e-5, abs=0)
 
 
 def test_the_margin_losss_gradient_is_that_of_squares() -> None:
@@ -56,39 +47,30 @@ def test_the_margin_losss_gradient_is_that_of_squares() -> None:
     torch.testing.assert_close(torch.tensor([[-1.0, 0.2]]), torch.autograd.grad(loss, lengths)[0])
 
 
-def test_reconstruction_loss_is_a_sum_over_pixels() -> None:
-    """784 pixels that are half a unit off cost 196, not a quarter."""
-    images = torch.ones(1, 1, 28, 28)
-    assert 196 == reconstruction_loss(images / 2, images).item()
-
-
-def test_reconstruction_loss_is_averaged_over_the_batch() -> None:
-    """Images whose six pixels are off by 0.5 and by 1 cost (1.5 + 6) / 2."""
-    images = torch.ones(2, 1, 2, 3)
-    drawn = torch.stack((torch.full((1, 2, 3), 0.5), torch.zeros(1, 2, 3)))
-    assert 3.75 == reconstruction_loss(drawn, images).item()
-
-
-def test_a_perfect_reconstruction_costs_nothing() -> None:
-    """An image is at no distance from itself."""
-    images = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    assert 0 == reconstruction_loss(images.clone(), images).item()
-
-
-def test_spread_loss_of_one_image() -> None:
-    """Classes closer to the present one than the margin cost the square of what is missing."""
-    activations, present = torch.tensor([[0.8, 0.7, 0.1]]), torch.tensor([[1.0, 0.0, 0.0]])
-    loss = spread_loss(activations, present, margin=0.5)
-    assert pytest.approx((0.5 - 0.1) ** 2, rel=1e-5) == loss.item()
-
-
-def test_spread_loss_is_averaged_over_the_batch() -> None:
-    """An image that costs nothing halves the loss of one that costs something."""
-    activations = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
-    present = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    assert (
-        pytest.approx(0.9**2 / 2, rel=1e-5) == spread_loss(activations, present, margin=0.9).item()
+@pytest.mark.parametrize(
+    ("drawn", "expected"), [([0.5], 196), ([0.5, 0.0], (196 + 784) / 2), ([1.0, 1.0, 1.0], 0)]
+)
+def test_reconstruction_loss(drawn: list[float], expected: float) -> None:
+    """784 pixels that are half a unit off cost 196, not a quarter; averaged over images."""
+    images = torch.ones(len(drawn), 1, 28, 28)
+    assert expected == reconstruction_loss(
+        torch.tensor(drawn)[:, None, None, None] * images, images
     )
+
+
+@pytest.mark.parametrize(
+    ("activations", "margin", "expected"),
+    [
+        pytest.param([[0.8, 0.7, 0.1]], 0.5, (0.5 - 0.1) ** 2, id="one image"),
+        pytest.param([[1.0, 0.0], [0.5, 0.5]], 0.9, 0.9**2 / 2, id="half of one costs nothing"),
+    ],
+)
+def test_spread_loss(activations: list[list[float]], margin: float, expected: float) -> None:
+    """Classes closer to the first than the margin cost the square of what is missing."""
+    present = torch.zeros(len(activations), len(activations[0]))
+    present[:, 0] = 1
+    loss = spread_loss(torch.tensor(activations), present, margin=margin)
+    assert pytest.approx(expected, rel=1e-5) == loss.item()
 
 
 @pytest.mark.parametrize(
@@ -111,22 +93,41 @@ def test_the_spread_loss_knows_the_step() -> None:
     assert losses[0] < losses[-1]
 
 
-def test_the_recipe_says_in_how_many_steps_the_margin_rises() -> None:
-    """After four times as many it is 0.595."""
-    compute = classification_loss(Recipe("r", loss="spread", spread_steps=70))
-    activations, present = torch.tensor([[0.6, 0.4]]), torch.tensor([[1.0, 0.0]])
-    loss = compute(activations, present, torch.tensor(280.0)).item()
-    assert pytest.approx((0.595 - 0.2) ** 2, rel=1e-5) == loss
-
-
-def test_the_recipe_says_what_absent_classes_weigh() -> None:
-    """In the margin loss."""
-    compute = classification_loss(Recipe("r", loss="margin", absent_weight=0.25))
-    lengths, present = torch.tensor([[0.9, 0.3]]), torch.tensor([[1.0, 0.0]])
-    assert (
-        pytest.approx(0.25 * 0.2**2, rel=1e-5)
-        == compute(lengths, present, torch.tensor(0.0)).item()
+@pytest.mark.parametrize(
+    ("recipe", "activations", "step", "expected"),
+    [
+        pytest.param(
+            Recipe("r", loss="spread", spread_steps=70),
+            [0.6, 0.4],
+            280,
+            (0.595 - 0.2) ** 2,
+            id="in how many steps the margin rises",
+        ),
+        pytest.param(
+            Recipe("r", loss="margin", absent_weight=0.25),
+            [0.9, 0.3],
+            0,
+            0.25 * 0.2**2,
+            id="what absent classes weigh",
+        ),
+        pytest.param(  # with sigmoids it learns that others are absent, also of one label
+            Recipe("r", network=BaselineConfig(multi_label=True), loss="cross-entropy"),
+            [0.0, 5.0],
+            0,
+            math.log(2) + math.log1p(math.exp(5)),
+            id="whether several classes are present",
+        ),
+    ],
+)
+def test_the_recipe_decides_the_loss(
+    recipe: Recipe, activations: list[float], step: int, expected: float
+) -> None:
+    """Of an image that shows the first of two classes."""
+    compute = classification_loss(recipe)
+    loss = compute(
+        torch.tensor([activations]), torch.tensor([[1.0, 0.0]]), torch.tensor(float(step))
     )
+    assert pytest.approx(expected, rel=1e-5) == loss.item()
 
 
 def test_cross_entropy_of_exclusive_classes() -> None:
@@ -157,15 +158,6 @@ def test_a_certain_but_wrong_answer_has_a_gradient(*, multi_label: bool) -> None
     assert logits.grad is not None
     assert torch.isfinite(loss)
     assert [[-1.0, 1.0]] == logits.grad.tolist()
-
-
-def test_the_recipe_says_whether_several_classes_are_present() -> None:
-    """Not the labels: of one label a network of sigmoids learns too that the others are absent."""
-    network = BaselineConfig(multi_label=True)
-    compute = classification_loss(Recipe("r", network=network, loss="cross-entropy"))
-    logits, present = torch.tensor([[0.0, 5.0]]), torch.tensor([[1.0, 0.0]])
-    expected = math.log(2) + math.log1p(math.exp(5))
-    assert pytest.approx(expected) == compute(logits, present, torch.tensor(0.0)).item()
 
 
 def test_the_reconstruction_is_weighed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +11,10 @@ from torch import Tensor, nn
 
 from model.capsnet import build
 from model.capsnet.votes import Votes
+from tests.training.runs import MakeTrainer, weights
 from training.muon import Muon, matrices_of, orthogonalise
 from training.recipes import Recipe
-from training.trainer import Trainer
 
-MakeTrainer = Callable[..., Trainer]
 MUON = {"muon_rate": 0.02, "muon_votes": 0.2}
 
 
@@ -91,10 +89,6 @@ def test_what_muon_trains(tiny_attention: Recipe) -> None:
     assert {votes} == matrices_of(network, convolutions=False, votes=True).keys()
     votes.requires_grad_(False)
     assert not matrices_of(network, convolutions=False, votes=True)
-
-
-def weights(trainer: Trainer) -> dict[str, Tensor]:
-    return {name: weight.clone() for name, weight in trainer.network.state_dict().items()}
 
 
 @pytest.mark.parametrize("settings", [MUON, {"muon_rate": 0.02}, {"muon_votes": 0.2}], ids=str)

@@ -8,25 +8,11 @@ import pytest
 from model.bundle import CARD, NEIGHBOURS, Bundle, BundleError
 from model.preprocess import scale
 from model.runtime import Runtime
-from tests.training.published import HELD_OUT, TRAINING, say_training, write_toys
+from tests.training.published import HELD_OUT, TRAINING
 from training.analysis.bundle import analyse_neighbours
 from training.card import write_card
-from training.data.datasets import DATASETS
 from training.evaluate import learnt_from
 from training.neighbours import choose
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the toys."""
-    monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture
-def bundle(bundle_path: Path, data_dir: Path) -> Bundle:
-    """A bundle that learnt the toys and was not analysed."""
-    return say_training(bundle_path, data_dir / "mnist")
 
 
 def test_poses_are_those_of_the_training_images(bundle: Bundle, data_dir: Path) -> None:

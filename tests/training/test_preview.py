@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 
 from model.preprocess import scale
+from tests.training.runs import MakeTrainer
 from training.data.datasets import Examples
 from training.recipes import Recipe
 from training.tasks import PREVIEW
-from training.trainer import Trainer
-
-MakeTrainer = Callable[..., Trainer]
 
 
 def test_images_stand_above_what_the_network_draws(
@@ -35,17 +33,11 @@ def test_images_stand_above_what_the_network_draws(
     np.testing.assert_allclose(below[:, 0], 255 * drawn[0, 0].numpy(), atol=1)
 
 
-def test_a_final_run_shows_what_it_is_trained_on(make_trainer: MakeTrainer) -> None:
-    """Nothing is held out."""
-    trainer = make_trainer()
-    trainer.run()
-    assert (trainer.plan.directory / PREVIEW).is_file()
-
-
-def test_a_network_that_draws_nothing_has_no_preview(
-    make_trainer: MakeTrainer, tiny_baseline: Recipe
+@pytest.mark.parametrize(("name", "drawn"), [("tiny", True), ("tiny_baseline", False)])
+def test_a_final_run_shows_what_it_is_trained_on(
+    make_trainer: MakeTrainer, request: pytest.FixtureRequest, name: str, *, drawn: bool
 ) -> None:
-    """A baseline has no decoder."""
-    trainer = make_trainer(recipe=tiny_baseline)
+    """Nothing is held out; a network that has no decoder has no preview."""
+    trainer = make_trainer(recipe=request.getfixturevalue(name))
     trainer.run()
-    assert not (trainer.plan.directory / PREVIEW).exists()
+    assert drawn == (trainer.plan.directory / PREVIEW).is_file()

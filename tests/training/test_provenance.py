@@ -60,9 +60,13 @@ def test_a_read_stays_with_the_weights(tmp_path: Path) -> None:
     assert (reads[0], reads[2]) == reads_of(tmp_path / "bundles", [DIGITS, PAIRS])
 
 
-def test_nothing_was_read_before(tmp_path: Path) -> None:
-    """Without a record there are no reads."""
+def test_a_read_is_dated(tmp_path: Path) -> None:
+    """Today's date is the default; without a record there are no reads."""
     assert () == reads_of(tmp_path, [DIGITS])
+    undated = {name: value for name, value in vars(READ).items() if name != "date"}
+    record_read(tmp_path, provenance.TestRead(**undated))
+    (read,) = reads_of(tmp_path, [PAIRS])
+    assert datetime.now(UTC) - datetime.fromisoformat(f"{read.date}T00:00Z") < timedelta(days=2)
 
 
 def test_reads_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
@@ -87,14 +91,6 @@ def test_a_broken_record_is_named(tmp_path: Path, line: str) -> None:
         file.write(f"{line}\n")
     with pytest.raises(ProvenanceError, match=f"{TEST_READS}, line 2"):
         reads_of(tmp_path, [PAIRS])
-
-
-def test_a_read_is_dated(tmp_path: Path) -> None:
-    """Today's date is the default."""
-    undated = {name: value for name, value in vars(READ).items() if name != "date"}
-    record_read(tmp_path, provenance.TestRead(**undated))
-    (read,) = reads_of(tmp_path, [PAIRS])
-    assert datetime.now(UTC) - datetime.fromisoformat(f"{read.date}T00:00Z") < timedelta(days=2)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,17 +9,16 @@ import pytest
 import torch
 
 from model.capsnet import build
+from tests.training.runs import MakeTrainer, metrics
 from training.answers import error_percent
 from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
 from training.losses import margin_loss
 from training.recipes import Recipe
 from training.tasks import Pairs, Single
-from training.trainer import Trainer
 
 CPU = torch.device("cpu")
 STEP = torch.tensor(0.0)
-MakeTrainer = Callable[..., Trainer]
 
 
 @pytest.fixture
@@ -41,19 +38,15 @@ def test_another_network_learns(
     assert 0 == error_percent(trainer.network, bars, CPU)
 
 
-def test_the_loss_is_the_recipes(bars: Examples, tiny: Recipe) -> None:
+def test_the_loss_is_the_recipes(bars: Examples, tiny: Recipe, tiny_baseline: Recipe) -> None:
     """Its name is that of the term; a network without poses is not asked to draw."""
-    network = build(tiny.network)
-    for loss in ("margin", "spread"):
-        task = Single(replace(tiny, loss=loss), bars, seed=1, device=CPU)
-        assert [loss, "reconstruction"] == list(task.losses(network, task.batches.rows(0), STEP))
-
-
-def test_a_network_without_poses_does_not_draw(bars: Examples, tiny_baseline: Recipe) -> None:
-    """Reconstruction is left out where the family does not offer it."""
-    task = Single(tiny_baseline, bars, seed=1, device=CPU)
-    losses = task.losses(build(tiny_baseline.network), task.batches.rows(0), STEP)
-    assert ["cross-entropy"] == list(losses)
+    for recipe, terms in (
+        (replace(tiny, loss="margin"), ["margin", "reconstruction"]),
+        (replace(tiny, loss="spread"), ["spread", "reconstruction"]),
+        (tiny_baseline, ["cross-entropy"]),
+    ):
+        task = Single(recipe, bars, seed=1, device=CPU)
+        assert terms == list(task.losses(build(recipe.network), task.batches.rows(0), STEP))
 
 
 @pytest.mark.parametrize("detach", [False, True])
@@ -152,8 +145,7 @@ def test_validation_counts_pairs_and_digits(
     monkeypatch.setattr("training.data.pairs.VALIDATION_PAIRS", 60)
     trainer = make_trainer(recipe=pairs_of_bars, validation=bars)
     trainer.run()
-    lines = (trainer.plan.directory / "metrics.jsonl").read_text().splitlines()
-    last = json.loads(lines[-1])
+    last = metrics(trainer)[-1]
     pairs = validation_pairs(bars, size=36, shift_px=pairs_of_bars.shift_px)
     with torch.no_grad():
         presence, _ = trainer.network(torch.tensor(pairs.images).float() / 255)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -11,44 +9,26 @@ import torch
 from torch import Tensor
 
 from model.capsnet import Network
+from tests.training.runs import MakeTrainer, metrics, weights
 from training.answers import error_percent
 from training.data.datasets import Examples
 from training.losses import margin_loss
 from training.recipes import Recipe
 from training.tasks import Single
-from training.trainer import Trainer, learning_rate
+from training.trainer import learning_rate
 
 CPU = torch.device("cpu")
 
 VOTES = "votes.weight"
-MakeTrainer = Callable[..., Trainer]
 
 
-def metrics(trainer: Trainer) -> list[dict[str, Any]]:
-    """The lines of the run's metrics."""
-    lines = (trainer.plan.directory / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def weights(trainer: Trainer) -> dict[str, Tensor]:
-    """A copy of the network's weights."""
-    return {name: weight.clone() for name, weight in trainer.network.state_dict().items()}
-
-
-def test_the_loss_falls(make_trainer: MakeTrainer, tiny: Recipe) -> None:
-    """Within ten epochs the margin loss of three simple classes falls to a fraction."""
+def test_the_losses_fall(make_trainer: MakeTrainer, tiny: Recipe) -> None:
+    """Within ten epochs the classes are told apart, and the decoder learns as well."""
     trainer = make_trainer(recipe=replace(tiny, epochs=10))
     trainer.run(log_every=3)
-    margins = [line["margin_loss"] for line in metrics(trainer)]
-    assert margins[0] / 10 > margins[-1]
-
-
-def test_reconstructions_come_closer(make_trainer: MakeTrainer, tiny: Recipe) -> None:
-    """The decoder learns as well."""
-    trainer = make_trainer(recipe=replace(tiny, epochs=10))
-    trainer.run(log_every=3)
-    errors = [line["reconstruction_loss"] for line in metrics(trainer)]
-    assert 0.9 * errors[0] > errors[-1]
+    first, last = metrics(trainer)[0], metrics(trainer)[-1]
+    assert first["margin_loss"] / 10 > last["margin_loss"]
+    assert 0.9 * first["reconstruction_loss"] > last["reconstruction_loss"]
 
 
 def test_votes_may_be_rounded(make_trainer: MakeTrainer, tiny: Recipe) -> None:
@@ -82,9 +62,11 @@ def _rounded(recipe: Recipe, what: str) -> Recipe:
 
 
 def test_a_run_to_the_end_is_complete(make_trainer: MakeTrainer) -> None:
-    """`run` says so, and has done every step."""
+    """`run` says so; the last step is logged, and nothing is validated without a split."""
     trainer = make_trainer()
-    assert (True, 6) == (trainer.run(), trainer.done_steps)
+    assert (True, 6) == (trainer.run(log_every=4), trainer.done_steps)
+    assert [4, 6] == [line["step"] for line in metrics(trainer)]
+    assert all("validation_error_percent" not in line for line in metrics(trainer))
 
 
 @pytest.mark.parametrize(
@@ -130,25 +112,12 @@ def test_metrics_are_means_since_the_last_line(make_trainer: MakeTrainer) -> Non
 
 
 def test_metrics_say_when_they_were_taken(make_trainer: MakeTrainer) -> None:
-    """A line has its step, its epoch and the seconds of training so far."""
+    """Step, epoch and seconds so far, and the speed: eight images every half second are 16."""
     trainer = make_trainer()
     trainer.run(log_every=2, clock=count(step=0.5).__next__)
-    expected = [(2, 2 / 3, 1.0), (4, 4 / 3, 2.0), (6, 2.0, 3.0)]
-    assert expected == [(line["step"], line["epoch"], line["seconds"]) for line in metrics(trainer)]
-
-
-def test_metrics_tell_the_speed(make_trainer: MakeTrainer) -> None:
-    """Eight images every half second are 16 images a second."""
-    trainer = make_trainer()
-    trainer.run(log_every=2, clock=count(step=0.5).__next__)
-    assert [16.0] * 3 == [line["images_per_s"] for line in metrics(trainer)]
-
-
-def test_the_last_step_is_always_logged(make_trainer: MakeTrainer) -> None:
-    """A run shorter than the interval between lines has a line all the same."""
-    trainer = make_trainer()
-    trainer.run(log_every=4)
-    assert [4, 6] == [line["step"] for line in metrics(trainer)]
+    names = ("step", "epoch", "seconds", "images_per_s")
+    expected = [(2, 2 / 3, 1.0, 16.0), (4, 4 / 3, 2.0, 16.0), (6, 2.0, 3.0, 16.0)]
+    assert expected == [tuple(line[name] for name in names) for line in metrics(trainer)]
 
 
 def test_the_schedule_sets_the_rate(make_trainer: MakeTrainer, tiny: Recipe) -> None:
@@ -208,13 +177,6 @@ def test_validation_measures_the_network(make_trainer: MakeTrainer, bars: Exampl
     assert expected == metrics(trainer)[-1]["validation_error_percent"]
 
 
-def test_without_a_split_there_is_no_validation(make_trainer: MakeTrainer) -> None:
-    """Training on everything leaves nothing to validate on."""
-    trainer = make_trainer()
-    trainer.run()
-    assert all("validation_error_percent" not in line for line in metrics(trainer))
-
-
 @pytest.mark.parametrize("validating", [True, False])
 def test_only_training_images_are_shifted(
     make_trainer: MakeTrainer, bars: Examples, *, validating: bool
@@ -262,40 +224,40 @@ def test_a_step_without_reconstruction_leaves_the_decoder_alone(
     assert (["margin"], {None}) == (terms, {w.grad for w in trainer.network.decoder.parameters()})
 
 
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    [(0, 0.001), (1000, 0.001 * 0.96**0.5), (2000, 0.00096), (4000, 0.0009216)],
-)
-def test_exponential_rate(step: int, expected: float) -> None:
-    """The rate shrinks by 4 % every 2,000 steps, smoothly."""
-    recipe = Recipe("r", schedule="exponential")
-    assert pytest.approx(expected) == learning_rate(recipe, step, total=10**6)
+SHRINKING = Recipe("r", schedule="exponential")
+COSINE = Recipe("r", schedule="cosine")
 
 
 @pytest.mark.parametrize(
-    ("step", "expected"), [(0, 1e-3), (250, 8.535534e-4), (500, 5e-4), (750, 1.464466e-4)]
+    ("recipe", "total", "rates"),
+    [
+        pytest.param(
+            SHRINKING,
+            10**6,
+            {0: 0.001, 1000: 0.001 * 0.96**0.5, 2000: 0.00096, 4000: 0.0009216},
+            id="by 4 % every 2,000 steps, smoothly",
+        ),
+        pytest.param(
+            COSINE,
+            1000,
+            {0: 1e-3, 250: 8.535534e-4, 500: 5e-4, 750: 1.464466e-4, 999: 2.467399e-9},
+            id="half a cosine wave over the whole run",
+        ),
+        pytest.param(
+            replace(SHRINKING, decay_rate=1.0, warmup_steps=4),
+            100,
+            {0: 0.25e-3, 1: 0.5e-3, 2: 0.75e-3, 3: 1e-3, 4: 1e-3},
+            id="rises in even steps to the full one",
+        ),
+        pytest.param(
+            replace(SHRINKING, decay_rate=1.0, warmup_steps=300),
+            20,
+            {1: 1e-3},
+            id="a short run warms up for a tenth of it",
+        ),
+    ],
 )
-def test_cosine_rate(step: int, expected: float) -> None:
-    """The rate is half a cosine wave over the whole run."""
-    recipe = Recipe("r", schedule="cosine")
-    assert pytest.approx(expected) == learning_rate(recipe, step, total=1000)
-
-
-def test_cosine_rate_ends_near_zero() -> None:
-    """The last step of a thousand has less than a hundred thousandth of the first one's rate."""
-    assert 0 < learning_rate(Recipe("r", schedule="cosine"), 999, total=1000) < 1e-8
-
-
-@pytest.mark.parametrize(
-    ("step", "expected"), [(0, 0.25e-3), (1, 0.5e-3), (2, 0.75e-3), (3, 1e-3), (4, 1e-3)]
-)
-def test_warm_up(step: int, expected: float) -> None:
-    """The rate rises in even steps to the full one, which the last warm-up step has."""
-    recipe = Recipe("r", schedule="exponential", decay_rate=1.0, warmup_steps=4)
-    assert pytest.approx(expected) == learning_rate(recipe, step, total=100)
-
-
-def test_a_short_run_warms_up_for_a_tenth_of_it() -> None:
-    """The full rate is reached although the recipe's warm-up is longer than the run."""
-    recipe = Recipe("r", schedule="exponential", decay_rate=1.0, warmup_steps=300)
-    assert pytest.approx(1e-3) == learning_rate(recipe, 1, total=20)
+def test_learning_rates(recipe: Recipe, total: int, rates: dict[int, float]) -> None:
+    """By step."""
+    actual = {step: learning_rate(recipe, step, total=total) for step in rates}
+    assert pytest.approx(rates, rel=1e-6, abs=0) == actual

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
+from tests.training.runs import MakeTrainer
 from training.answers import error_percent
 from training.data.datasets import Examples
 from training.recipes import Recipe
 from training.state import CHECKPOINT, Checkpoint
 from training.trainer import Trainer
 
-MakeTrainer = Callable[..., Trainer]
 CPU = torch.device("cpu")
 VOTES = "votes.weight"
 

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.training.runs import MakeTrainer, metrics, minutes, weights
 from training.data.datasets import Examples
 from training.losses import Losses
 from training.recipes import Recipe
@@ -19,16 +19,9 @@ from training.state import Checkpoint, CheckpointError, TrainingError
 from training.tasks import Single
 from training.trainer import Trainer
 
-MakeTrainer = Callable[..., Trainer]
-
 
 class KilledError(Exception):
     """Ends a run on the spot, without a chance to save."""
-
-
-def minutes() -> Callable[[], float]:
-    """A clock that is a minute later each time it is looked at: once a step."""
-    return count(step=60.0).__next__
 
 
 def killed_after(steps: int) -> Callable[[], float]:
@@ -54,13 +47,7 @@ def run_until_killed(trainer: Trainer) -> None:
 
 def logged_steps(trainer: Trainer) -> list[int]:
     """The step of each line of metrics."""
-    lines = (trainer.plan.directory / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["step"] for line in lines]
-
-
-def weights(trainer: Trainer) -> dict[str, Tensor]:
-    """A copy of the network's weights."""
-    return {name: weight.clone() for name, weight in trainer.network.state_dict().items()}
+    return [line["step"] for line in metrics(trainer)]
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -91,7 +78,7 @@ def test_a_resumed_run_ends_in_the_same_weights(
 
 
 def test_a_run_keeps_its_id(make_trainer: MakeTrainer) -> None:
-    """It is drawn once, and other runs have others."""
+    """It is drawn once, and other runs have others, also with the same recipe and seed."""
     trainer = make_trainer()
     run_three_steps(trainer)
     assert trainer.state.run.id == make_trainer(resume=True).state.run.id
@@ -107,25 +94,14 @@ def test_a_run_keeps_its_recipe(make_trainer: MakeTrainer, tiny: Recipe) -> None
     assert json.loads(json.dumps(saved.run.to_dict()))["recipe"] == saved.run.recipe
 
 
-def test_a_run_is_saved_from_time_to_time(make_trainer: MakeTrainer) -> None:
-    """A kill costs the steps since the last save and no more."""
-    run_until_killed(make_trainer())
-    assert 3 == make_trainer(resume=True).done_steps
-
-
 def test_metrics_past_the_checkpoint_are_dropped(make_trainer: MakeTrainer) -> None:
-    """Lines of steps that a kill undid do not stay beside those of the steps made again."""
+    """A kill costs the steps since the last save; in the end every step has its line, once."""
     trainer = make_trainer()
     run_until_killed(trainer)
     before = logged_steps(trainer)
-    make_trainer(resume=True)
-    assert ([1, 2, 3, 4, 5], [1, 2, 3]) == (before, logged_steps(trainer))
-
-
-def test_a_resumed_run_goes_on_with_its_metrics(make_trainer: MakeTrainer) -> None:
-    """In the end every step has its line, once."""
-    run_until_killed(make_trainer())
     resumed = make_trainer(resume=True)
+    assert 3 == resumed.done_steps
+    assert ([1, 2, 3, 4, 5], [1, 2, 3]) == (before, logged_steps(trainer))
     resumed.run(log_every=1)
     assert [1, 2, 3, 4, 5, 6] == logged_steps(resumed)
 
@@ -149,22 +125,16 @@ def test_training_time_adds_up(make_trainer: MakeTrainer) -> None:
 
 
 def test_a_complete_run_has_nothing_to_resume(make_trainer: MakeTrainer) -> None:
-    """Resuming it says at once that it is complete, and changes no weight."""
+    """Resuming it changes no weight: its checkpoint has those, and no state of the optimiser."""
     trainer = make_trainer()
+    run_three_steps(trainer)
+    assert Checkpoint.load(trainer.plan.checkpoint_path).optimiser
+    trainer = make_trainer(resume=True)
     trainer.run()
+    assert not Checkpoint.load(trainer.plan.checkpoint_path).optimiser
     resumed = make_trainer(resume=True)
     assert resumed.run()
     torch.testing.assert_close(weights(trainer), weights(resumed), rtol=0, atol=0)
-
-
-def test_a_complete_run_keeps_its_result_alone(make_trainer: MakeTrainer) -> None:
-    """Nothing goes on from it: its checkpoint has the weights, and no state of the optimiser."""
-    trainer = make_trainer()
-    run_three_steps(trainer)
-    under_way = Checkpoint.load(trainer.plan.checkpoint_path)
-    make_trainer(resume=True).run()
-    complete = Checkpoint.load(trainer.plan.checkpoint_path)
-    assert (True, False) == (bool(under_way.optimiser), bool(complete.optimiser))
 
 
 def test_a_run_is_not_started_over(make_trainer: MakeTrainer) -> None:
@@ -234,8 +204,7 @@ def test_a_resumed_run_prints_the_same_losses(make_trainer: MakeTrainer, interru
 
 def losses(trainer: Trainer) -> dict[tuple[int, str], float]:
     """By step and term."""
-    lines = (trainer.plan.directory / "metrics.jsonl").read_text().splitlines()
-    found = [(line["step"], name, line[name]) for line in map(json.loads, lines) for name in line]
+    found = [(line["step"], name, line[name]) for line in metrics(trainer) for name in line]
     return {(step, name): value for step, name, value in found if name.endswith("_loss")}
 
 
@@ -243,8 +212,7 @@ def test_the_last_epoch_is_the_recipes(make_trainer: MakeTrainer, tiny: Recipe) 
     """The last batch may be of a few images more: 2 epochs of 24 images in batches of 7."""
     trainer = make_trainer(recipe=replace(tiny, batch_size=7))
     trainer.run(log_every=1)
-    lines = (trainer.plan.directory / "metrics.jsonl").read_text().splitlines()
-    assert [7 / 24, 2] == [json.loads(lines[0])["epoch"], json.loads(lines[-1])["epoch"]]
+    assert [7 / 24, 2] == [metrics(trainer)[place]["epoch"] for place in (0, -1)]
 
 
 @pytest.fixture

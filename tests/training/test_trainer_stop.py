@@ -9,15 +9,8 @@ from itertools import count
 import pytest
 import torch
 
+from tests.training.runs import MakeTrainer, minutes
 from training.state import Checkpoint, TrainingError
-from training.trainer import Trainer
-
-MakeTrainer = Callable[..., Trainer]
-
-
-def minutes() -> Callable[[], float]:
-    """A clock that is a minute later each time it is looked at: once a step."""
-    return count(step=60.0).__next__
 
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
@@ -45,16 +38,10 @@ def stopped_by(number: signal.Signals, *, step: int) -> Callable[[], float]:
 
 
 def test_a_run_stops_when_its_time_is_up(make_trainer: MakeTrainer) -> None:
-    """After the first step beyond the limit the run is over, and not complete."""
+    """After the first step beyond the limit it is over, not complete, and saved as it is."""
     trainer = make_trainer()
     finished = trainer.run(max_minutes=2.5, clock=minutes())
     assert (False, 3) == (finished, trainer.done_steps)
-
-
-def test_a_stopped_run_is_saved(make_trainer: MakeTrainer) -> None:
-    """The checkpoint holds the last step and the weights after it."""
-    trainer = make_trainer()
-    trainer.run(max_minutes=2.5, clock=minutes())
     checkpoint = Checkpoint.load(trainer.plan.directory / "checkpoint.pt")
     assert 3 == checkpoint.run.steps
     torch.testing.assert_close(
@@ -63,17 +50,19 @@ def test_a_stopped_run_is_saved(make_trainer: MakeTrainer) -> None:
 
 
 def test_a_signal_stops_and_saves(make_trainer: MakeTrainer, stop_signal: signal.Signals) -> None:
-    """The step under way is finished, the state saved and the run not complete."""
+    """The step under way is finished and saved; afterwards signals do what they did before."""
+    before = signal.getsignal(stop_signal)
     trainer = make_trainer()
     finished = trainer.run(clock=stopped_by(stop_signal, step=2))
     checkpoint = Checkpoint.load(trainer.plan.directory / "checkpoint.pt")
     assert (False, 2) == (finished, checkpoint.run.steps)
+    assert before is signal.getsignal(stop_signal)
 
 
 def test_signals_are_caught_in_the_loop_alone(
     make_trainer: MakeTrainer, stop_signal: signal.Signals
 ) -> None:
-    """After a run, signals do what they did before."""
+    """After a run to the end, too."""
     before = signal.getsignal(stop_signal)
     make_trainer().run()
     assert before is signal.getsignal(stop_signal)

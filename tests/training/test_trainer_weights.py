@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +12,9 @@ from model.capsnet import load
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.stem import Conv
 from tests.training.published import RUN, say_training
+from tests.training.runs import MakeTrainer
 from training.recipes import Recipe
 from training.state import CHECKPOINT, Checkpoint, CheckpointError, TrainingError, starting_point
-from training.trainer import Trainer
-
-MakeTrainer = Callable[..., Trainer]
 
 
 @pytest.fixture
@@ -28,22 +25,21 @@ def finished(make_trainer: MakeTrainer) -> Checkpoint:
     return Checkpoint.load(trainer.plan.directory / CHECKPOINT)
 
 
-def test_no_two_runs_have_the_same_id(make_trainer: MakeTrainer) -> None:
-    """Also with the same recipe and seed."""
-    assert make_trainer("first").state.run.id != make_trainer("second").state.run.id
-
-
 def test_a_run_starts_from_the_weights_of_another(
     make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
 ) -> None:
-    """Weights are taken over, the recipe and its steps start anew."""
-    trainer = make_trainer(
-        "second", seed=2, recipe=replace(tiny, name="second", learning_rate=1e-4)
-    )
+    """Weights are taken over, recipe and steps start anew; both runs are in the checkpoint."""
+    recipe = replace(tiny, name="second", learning_rate=1e-4)
+    trainer = make_trainer("second", seed=2, recipe=recipe)
     trainer.state.start_from(finished)
     for name, value in trainer.network.state_dict().items():
         assert torch.equal(finished.network[name], value)
     assert 0 == trainer.done_steps
+    trainer.step()
+    trainer.save()
+    *before, own = Checkpoint.load(trainer.plan.directory / CHECKPOINT).runs
+    assert list(finished.runs) == before
+    assert (2, 1, ("CPU",)) == (own.seed, own.steps, own.devices)
 
 
 def test_a_run_starts_from_a_bundle(
@@ -73,20 +69,6 @@ def test_a_broken_bundle_gives_no_weights(bundle_path: Path, tmp_path: Path) -> 
         starting_point(tmp_path)
 
 
-def test_where_the_weights_came_from_is_kept(
-    make_trainer: MakeTrainer, finished: Checkpoint
-) -> None:
-    """The checkpoint has the first run, and the one that started from it."""
-    trainer = make_trainer("second", seed=2)
-    trainer.state.start_from(finished)
-    trainer.step()
-    trainer.save()
-    saved = Checkpoint.load(trainer.plan.directory / CHECKPOINT)
-    *before, own = saved.runs
-    assert list(finished.runs) == before
-    assert (2, 1, ("CPU",)) == (own.seed, own.steps, own.devices)
-
-
 def test_batches_that_the_weights_have_seen_are_refused(
     make_trainer: MakeTrainer, finished: Checkpoint
 ) -> None:
@@ -108,14 +90,30 @@ def test_a_seed_draws_other_batches_for_another_task(
     assert make_trainer("pairs", recipe=pairs).state.start_from(finished, fitting=True)
 
 
+OTHER = DynamicConfig(stem=(Conv(5, 9),), primary_types=1)
+NOTHING_ALIKE = DynamicConfig(
+    stem=(Conv(5, 9),), primary_types=3, class_dim=3, decoder_hidden=(5, 5), height=30, width=30
+)
+
+
+@pytest.mark.parametrize(
+    ("network", "fitting", "message"),
+    [(OTHER, False, "another network"), (NOTHING_ALIKE, True, "no weight")],
+    ids=["of other sizes", "nothing to transfer"],
+)
 def test_weights_of_another_network_are_refused(
-    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
+    make_trainer: MakeTrainer,
+    finished: Checkpoint,
+    tiny: Recipe,
+    *,
+    network: DynamicConfig,
+    fitting: bool,
+    message: str,
 ) -> None:
-    """Sizes must be the same."""
-    other = replace(tiny, network=DynamicConfig(stem=(Conv(5, 9),), primary_types=1))
-    trainer = make_trainer("second", recipe=other)
-    with pytest.raises(TrainingError, match="another network"):
-        trainer.state.start_from(finished)
+    """Sizes must be the same; of those that need only fit, one at least has to."""
+    trainer = make_trainer("second", recipe=replace(tiny, network=network))
+    with pytest.raises(TrainingError, match=message):
+        trainer.state.start_from(finished, fitting=fitting)
 
 
 def test_a_run_that_has_begun_keeps_its_weights(
@@ -156,18 +154,6 @@ def test_what_was_transferred_is_kept(
     before, _ = saved.runs
     assert taken == before.taken
     assert "tiny, seed 1, 6 steps" == str(before)
-
-
-def test_nothing_to_transfer_is_refused(
-    make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe
-) -> None:
-    """A network of which no weight fits cannot be started from."""
-    network = DynamicConfig(
-        stem=(Conv(5, 9),), primary_types=3, class_dim=3, decoder_hidden=(5, 5), height=30, width=30
-    )
-    trainer = make_trainer("second", recipe=replace(tiny, network=network))
-    with pytest.raises(TrainingError, match="no weight"):
-        trainer.state.start_from(finished, fitting=True)
 
 
 def test_frozen_weights_stay(make_trainer: MakeTrainer, finished: Checkpoint, tiny: Recipe) -> None:

@@ -51,16 +51,17 @@ def test_minimal_filtering_is_the_filter(outputs: int, taps: int, stride: int) -
     assert len(signal) == len(products)
 
 
-def test_too_many_products_are_refused() -> None:
-    """A filter that needs more points than there are is an error, not a wrong answer."""
-    with pytest.raises(ValueError, match="points"):
-        minimal_filtering(5, 9, 1)
-
-
-def test_taps_that_leave_gaps_are_refused() -> None:
-    """A stride longer than the kernel skips inputs, which is not filtering."""
-    with pytest.raises(ValueError, match="leave inputs unread"):
-        minimal_filtering(2, 1, 2)
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        pytest.param((5, 9, 1), "points", id="more products than there are points"),
+        pytest.param((2, 1, 2), "leave inputs unread", id="a stride longer than the kernel"),
+    ],
+)
+def test_what_is_no_filtering_is_refused(sizes: tuple[int, int, int], message: str) -> None:
+    """An error, not a wrong answer."""
+    with pytest.raises(ValueError, match=message):
+        minimal_filtering(*sizes)
 
 
 @pytest.mark.parametrize(("outputs", "expected"), [(1, 1), (6, 3), (10, 5)])

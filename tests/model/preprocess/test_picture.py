@@ -32,16 +32,12 @@ def test_a_picture_of_two_digits_in_the_right_size_is_left_alone() -> None:
 
 
 def test_dark_native_picture_is_inverted(native: NDArray[np.uint8]) -> None:
-    """Dark strokes on light are found by the border and turned over."""
+    """Dark strokes on light are found by the border and turned over; a given polarity wins."""
     prepared = prepare(Image.fromarray(255 - native), DIGIT)
     assert prepared.polarity == "dark-on-light"
     np.testing.assert_allclose(prepared.image, scale(native[None]), atol=1e-6)
-
-
-def test_given_polarity_wins(native: NDArray[np.uint8]) -> None:
-    """An explicit polarity is obeyed where the border says otherwise."""
-    prepared = prepare(Image.fromarray(native), DIGIT, polarity="dark-on-light")
-    np.testing.assert_allclose(prepared.image, 1 - scale(native[None]), atol=1e-6)
+    given = prepare(Image.fromarray(native), DIGIT, polarity="dark-on-light")
+    np.testing.assert_allclose(given.image, 1 - scale(native[None]), atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [(28, 28), (280, 280), (56, 28)])

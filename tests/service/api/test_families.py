@@ -13,12 +13,11 @@ from PIL import Image
 from model.bundle import Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
 from service.views import VIEWS
 from service.views.view import View
+from tests.service.views.answers import answer_of, drawing_of
+from tests.serving import serve
 
 CAPSULES = ("dynamic", "attention", "shared", "matrix")
 PNG = {"accept": "image/png"}
@@ -34,17 +33,12 @@ DECODING: tuple[tuple[str, dict[str, Any]], ...] = (
 @pytest.fixture(scope="module")
 def families(settings: Settings, family_bundles: Path) -> Iterator[TestClient]:
     """A service with an untrained network of each family."""
-    own = settings.model_copy(update={"bundles": family_bundles, "default_model": "tiny-dynamic"})
-    with TestClient(create_app(own, open_engine(load_runtimes(own)))) as client:
+    with serve(settings, bundles=family_bundles, default_model="tiny-dynamic") as client:
         yield client
 
 
 def ask(client: TestClient, path: str, family: str, picture: bytes, **query: Any) -> dict[str, Any]:
-    params = {"model": f"tiny-{family}", **query}
-    answer = client.post(path, params=params, files={"file": picture})
-    assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    return answer_of(path, client, picture, model=f"tiny-{family}", **query)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +133,7 @@ def test_a_network_without_poses_can_be_moved(families: TestClient, digits: list
     """/equivariance tells lengths alone, and draws them."""
     answer = ask(families, "/equivariance", "baseline", digits[7])
     assert (13, None, None) == (len(answer["lengths"]), answer["angles_deg"], answer["poses"])
-    params = {"model": "tiny-baseline"}
-    drawn = families.post(
-        "/equivariance", params=params, files={"file": digits[7]}, headers=PNG
-    ).content
-    assert 900 == Image.open(io.BytesIO(drawn)).width
+    assert 900 == drawing_of("/equivariance", families, digits[7], model="tiny-baseline").width
 
 
 @pytest.mark.parametrize("family", CAPSULES)
@@ -207,14 +197,9 @@ def test_votes_of_matrix_capsules_weigh_by_activation(
 @pytest.mark.parametrize("family", CAPSULES)
 def test_routing_is_drawn(family: str, families: TestClient, digits: list[bytes]) -> None:
     """The PNG has a row of panels for the classes, and one for each hidden layer."""
-    drawn = families.post(
-        "/routing",
-        params={"model": f"tiny-{family}", "scale": 8},
-        files={"file": digits[7]},
-        headers=PNG,
-    )
+    drawn = drawing_of("/routing", families, digits[7], model=f"tiny-{family}", scale=8)
     rows = 3 if family == "matrix" else 1
-    assert rows * 200 < Image.open(io.BytesIO(drawn.content)).height < (rows + 1) * 200 + 150
+    assert rows * 200 < drawn.height < (rows + 1) * 200 + 150
 
 
 def side_by_side(*digits: bytes) -> bytes:

@@ -15,61 +15,47 @@ def test_the_loaded_bundles_are_listed(client: TestClient, bundle_path: Path) ->
     def version(name: str) -> str:
         return Bundle.open(bundle_path.with_name(name)).manifest.version
 
+    common = {"any_size": False, "presence": "length", "metrics": {}}
+    agreement = {"family": "dynamic", "family_title": "routing by agreement"}
+    models = {
+        "blocks": {
+            "family": "attention",
+            "family_title": "self-attention routing",
+            "class_names": ["red", "green", "blue"],
+            "channels": 3,
+            "height": 24,
+            "width": 32,
+            "class_dim": 16,
+            "offers": ["decode", "trace"],
+            "default": False,
+        },
+        "mnist": {
+            **agreement,
+            "class_names": list("0123456789"),
+            "channels": 1,
+            "height": 28,
+            "width": 28,
+            "class_dim": 16,
+            "offers": ["decode", "trace", "neighbours"],
+            "default": True,
+        },
+        "strokes": {
+            **agreement,
+            "class_names": ["horizontal", "vertical", "diagonal"],
+            "channels": 1,
+            "height": 36,
+            "width": 36,
+            "class_dim": 8,
+            "offers": ["decode", "trace"],
+            "default": False,
+        },
+    }
     expected = {
         "provider": "CPUExecutionProvider",
         "limits": {"images": 5, "body_bytes": 200_000},
         "models": [
-            {
-                "name": "blocks",
-                "version": version("blocks"),
-                "family": "attention",
-                "family_title": "self-attention routing",
-                "dataset": "blocks",
-                "class_names": ["red", "green", "blue"],
-                "channels": 3,
-                "height": 24,
-                "width": 32,
-                "any_size": False,
-                "class_dim": 16,
-                "presence": "length",
-                "offers": ["decode", "trace"],
-                "default": False,
-                "metrics": {},
-            },
-            {
-                "name": "mnist",
-                "version": version("mnist"),
-                "family": "dynamic",
-                "family_title": "routing by agreement",
-                "dataset": "mnist",
-                "class_names": list("0123456789"),
-                "channels": 1,
-                "height": 28,
-                "width": 28,
-                "any_size": False,
-                "class_dim": 16,
-                "presence": "length",
-                "offers": ["decode", "trace", "neighbours"],
-                "default": True,
-                "metrics": {},
-            },
-            {
-                "name": "strokes",
-                "version": version("strokes"),
-                "family": "dynamic",
-                "family_title": "routing by agreement",
-                "dataset": "strokes",
-                "class_names": ["horizontal", "vertical", "diagonal"],
-                "channels": 1,
-                "height": 36,
-                "width": 36,
-                "any_size": False,
-                "class_dim": 8,
-                "presence": "length",
-                "offers": ["decode", "trace"],
-                "default": False,
-                "metrics": {},
-            },
+            {"name": name, "dataset": name, "version": version(name), **common, **own}
+            for name, own in models.items()
         ],
     }
     assert expected == client.get("/models").json()

@@ -9,11 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
+from tests.serving import serve
 
 
 @pytest.mark.parametrize(
@@ -65,8 +63,7 @@ def test_a_bundle_s_own_samples_come_first(
     shutil.copy(SAMPLES / "7.png", folder / "seven.png")
     known = {"label": None, "class_name": "a 7", "licence": "mine", "source": "drawn"}
     (folder / "samples.json").write_text(json.dumps([{"file": "seven.png", **known}]))
-    own = settings.model_copy(update={"bundles": tmp_path})
-    with TestClient(create_app(own, open_engine(load_runtimes(own)))) as client:
+    with serve(settings, bundles=tmp_path) as client:
         answer = client.get("/models/mnist/samples").json()
         assert [{"file": "seven.png", **known}] == answer["samples"]
         picture = client.get("/models/mnist/samples/seven.png")

@@ -11,14 +11,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from service.app import create_app
 from service.health import Health
 from service.http.keys import Access
 from service.http.middleware import PAGE_POLICY, Middleware
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
+from tests.serving import serve
 
 ORIGIN = "https://notebook.example"
 KEY = "a-key-of-some-length"
@@ -27,9 +25,7 @@ KEY = "a-key-of-some-length"
 @pytest.fixture(scope="module")
 def shared(settings: Settings) -> Iterator[TestClient]:
     """The service with a key, for pages of one other origin."""
-    keys = (SecretStr(KEY),)
-    open_to = settings.model_copy(update={"cors_origins": (ORIGIN,), "api_keys": keys})
-    with TestClient(create_app(open_to, open_engine(load_runtimes(open_to)))) as client:
+    with serve(settings, cors_origins=(ORIGIN,), api_keys=(SecretStr(KEY),)) as client:
         yield client
 
 

@@ -1,30 +1,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import Message, Scope
 
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.pipeline import Pipeline
 from service.settings import Settings
+from tests.serving import serve
 
 SEVEN = (SAMPLES / "7.png").read_bytes()
 LIMIT_S = 0.5
 
 
-@asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[FastAPI]:
-    app = create_app(settings, open_engine(load_runtimes(settings)))
-    async with app.router.lifespan_context(app):
-        yield app
+def answers(settings: Settings, **slow: float) -> list[Message]:
+    """What a client gets that is as slow as `ask` says."""
+    app = serve(settings).app
+
+    async def scenario() -> list[Message]:
+        async with app.router.lifespan_context(app):
+            return await ask(app, **slow)
+
+    return asyncio.run(scenario())
 
 
 async def ask(app: FastAPI, *, body_after_s: float = 0, taken_after_s: float = 0) -> list[Message]:
@@ -60,35 +60,20 @@ async def ask(app: FastAPI, *, body_after_s: float = 0, taken_after_s: float = 0
 
 def test_a_client_that_is_slow_to_take_its_answer_gets_it(settings: Settings) -> None:
     """The deadline is for making the answer, not for sending it."""
-
-    async def scenario() -> list[Message]:
-        async with running(settings) as app:
-            return await ask(app, taken_after_s=2 * LIMIT_S)
-
-    start, body = asyncio.run(scenario())
+    start, body = answers(settings, taken_after_s=2 * LIMIT_S)
     assert 200 == start["status"]
     assert b'"predictions"' in body["body"]
 
 
 def test_a_client_that_is_slow_to_send_its_picture_is_answered(settings: Settings) -> None:
     """The deadline runs from the end of the body, which has a time of its own."""
-
-    async def scenario() -> list[Message]:
-        async with running(settings) as app:
-            return await ask(app, body_after_s=2 * LIMIT_S)
-
-    assert 200 == asyncio.run(scenario())[0]["status"]
+    assert 200 == answers(settings, body_after_s=2 * LIMIT_S)[0]["status"]
 
 
 def test_a_client_that_is_slower_than_an_upload_may_be_gets_408(settings: Settings) -> None:
     """The time for the upload ends first, however short the deadline is."""
     slow = settings.model_copy(update={"upload_timeout_s": 2 * LIMIT_S})
-
-    async def scenario() -> list[Message]:
-        async with running(slow) as app:
-            return await ask(app, body_after_s=60)
-
-    start, body = asyncio.run(scenario())
+    start, body = answers(slow, body_after_s=60)
     assert 408 == start["status"]
     assert b"the body did not arrive within 1 s" in body["body"]
 
@@ -102,12 +87,7 @@ def test_the_answer_has_to_be_made_in_time(
         await asyncio.sleep(60)
 
     monkeypatch.setattr(Pipeline, "encode", take_long)
-
-    async def scenario() -> list[Message]:
-        async with running(settings) as app:
-            return await ask(app, body_after_s=LIMIT_S / 5)
-
-    assert 504 == asyncio.run(scenario())[0]["status"]
+    assert 504 == answers(settings, body_after_s=LIMIT_S / 5)[0]["status"]
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "soon"])

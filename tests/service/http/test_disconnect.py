@@ -63,42 +63,48 @@ class App:
         await send({"type": "http.response.start", "status": 200})
 
 
-def handle(app: App, client: Client) -> None:
+def handle(app: ASGIApp, *messages: Message, upload_timeout_s: float = 60) -> list[Message]:
+    """What an app answers, within a second, to a client that sends messages and stays silent."""
+    client = Client(messages)
+
     async def within_a_second() -> None:
         async with asyncio.timeout(1):
-            await wrap(app)({**POST}, client.receive, client.send)
+            wrapped = wrap(app, upload_timeout_s=upload_timeout_s)
+            await wrapped({**POST}, client.receive, client.send)
 
     asyncio.run(within_a_second())
+    return client.answers
 
 
 def test_handling_ends_when_the_client_leaves() -> None:
     """The work of a client that left is cancelled, quietly."""
-    app, client = App(quick=False), Client([BODY, LEFT])
-    handle(app, client)
+    app = App(quick=False)
+    assert [] == handle(app, BODY, LEFT)
     assert app.cancelled
-    assert [] == client.answers
 
 
 def test_a_client_that_stays_is_answered() -> None:
     """Watching for its leaving does not disturb the answer."""
-    app, client = App(quick=True), Client([BODY])
-    handle(app, client)
+    app = App(quick=True)
+    assert [200] == [message["status"] for message in handle(app, BODY)]
     assert not app.cancelled
-    assert [200] == [message["status"] for message in client.answers]
+
+
+def slow(seconds: float) -> ASGIApp:
+    """An app that answers some time after it has received something."""
+
+    async def work(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await asyncio.sleep(seconds)
+        await send({"type": "http.response.start", "status": 200})
+
+    return work
 
 
 def test_a_quick_answer_needs_no_watching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the time of patience nothing is received after the body, though the loop turns."""
     monkeypatch.setattr(body, "PATIENCE_S", 60)
-
-    async def answer(_scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        await asyncio.sleep(0.01)
-        await send({"type": "http.response.start", "status": 200})
-
-    client = Client([BODY, LEFT])
-    asyncio.run(wrap(answer)({**POST}, client.receive, client.send))
-    assert [200] == [message["status"] for message in client.answers]
+    assert [200] == [message["status"] for message in handle(slow(0.01), BODY, LEFT)]
 
 
 def test_errors_after_the_answer_has_begun_pass_through() -> None:
@@ -108,12 +114,8 @@ def test_errors_after_the_answer_has_begun_pass_through() -> None:
         await send({"type": "http.response.start", "status": 200})
         raise LookupError
 
-    async def call() -> None:
-        client = Client([])
-        await wrap(broken)({**POST}, client.receive, client.send)
-
     with pytest.raises(LookupError):
-        asyncio.run(call())
+        handle(broken)
 
 
 def test_a_body_that_stalls_is_answered_with_408() -> None:
@@ -123,28 +125,13 @@ def test_a_body_that_stalls_is_answered_with_408() -> None:
         while (await receive()).get("more_body"):
             pass
 
-    async def call() -> list[Message]:
-        client = Client([{**BODY, "more_body": True}])
-        await wrap(read, upload_timeout_s=0.05)({**POST}, client.receive, client.send)
-        return client.answers
-
-    start, body = asyncio.run(call())
+    start, rest = handle(read, {**BODY, "more_body": True}, upload_timeout_s=0.05)
     assert 408 == start["status"]
     assert (b"connection", b"close") in start["headers"]
-    assert "urn:capsnet:problem:upload-timeout" == json.loads(body["body"])["type"]
+    assert "urn:capsnet:problem:upload-timeout" == json.loads(rest["body"])["type"]
 
 
 def test_a_body_that_has_arrived_is_not_timed() -> None:
     """What takes long then is the service."""
-
-    async def work(_scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        await asyncio.sleep(0.1)
-        await send({"type": "http.response.start", "status": 200})
-
-    async def call() -> list[Message]:
-        client = Client([BODY])
-        await wrap(work, upload_timeout_s=0.05)({**POST}, client.receive, client.send)
-        return client.answers
-
-    assert [200] == [one["status"] for one in asyncio.run(call())]
+    answers = handle(slow(0.1), BODY, upload_timeout_s=0.05)
+    assert [200] == [message["status"] for message in answers]

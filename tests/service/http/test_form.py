@@ -48,9 +48,3 @@ def test_a_part_without_a_name_is_refused(head: bytes) -> None:
     """Nobody knows what it is for."""
     with pytest.raises(MalformedRequest, match="a part has no name"):
         read_form(TYPE, form(head), max_parts=1)
-
-
-def test_a_form_without_its_end_is_refused() -> None:
-    """What was cut is not taken for the whole."""
-    with pytest.raises(MalformedRequest, match="cannot be read"):
-        read_form(TYPE, form(a_part(b'name="a"')).removesuffix(b"--\r\n"), max_parts=1)

@@ -7,15 +7,12 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import httpx
 import pytest
-from fastapi.testclient import TestClient
 from starlette.types import Message
 
 from model.preprocess import Floats
 from model.runtime import Encoding, Runtime
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
+from tests.serving import serve
 
 PICTURES = 6
 LARGEST = "/sweep?start=-0.15&stop=0&step=0.01"
@@ -41,12 +38,7 @@ def test_a_full_queue_is_answered_with_429(
     settings: Settings, digits: list[bytes], gate: threading.Event
 ) -> None:
     """Rejected requests get `Retry-After`; admitted ones are answered all the same."""
-    engine = open_engine(load_runtimes(settings))
-    few = settings.model_copy(update={"max_waiting_rows": 1})
-    with (
-        TestClient(create_app(few, engine)) as client,
-        ThreadPoolExecutor(PICTURES) as pool,
-    ):
+    with serve(settings, max_waiting_rows=1) as client, ThreadPoolExecutor(PICTURES) as pool:
         asked = [
             pool.submit(client.post, LARGEST, files={"file": digits[7]}) for _ in range(PICTURES)
         ]
@@ -68,31 +60,27 @@ def test_every_row_of_a_request_counts(
     settings: Settings, digits: list[bytes], gate: threading.Event
 ) -> None:
     """A request of 258 rows fills the shortest queue; later ones are rejected, not piled up."""
-    engine = open_engine(load_runtimes(settings))
-    few = settings.model_copy(update={"max_waiting_rows": 1})
-    app = create_app(few, engine)
-    with TestClient(app) as client, ThreadPoolExecutor(PICTURES) as pool:
+    with serve(settings, max_waiting_rows=1) as client, ThreadPoolExecutor(PICTURES) as pool:
+        admission = client.app.state.admission
         asked = [
             pool.submit(client.post, LARGEST, files={"file": digits[7]}) for _ in range(PICTURES)
         ]
         while sum(one.done() for one in asked) < PICTURES - 1:
-            assert app.state.admission.waiting <= 258
+            assert admission.waiting <= 258
         gate.set()
         statuses = sorted(one.result().status_code for one in asked)
         assert [200, *[429] * (PICTURES - 1)] == statuses
-        assert 0 == app.state.admission.waiting
+        assert 0 == admission.waiting
 
 
 def test_what_cannot_be_read_takes_no_rows(
     settings: Settings, digits: list[bytes], gate: threading.Event
 ) -> None:
     """A full queue has room for pictures that their headers rule out: they are told at once."""
-    few = settings.model_copy(update={"max_waiting_rows": 1})
-    app = create_app(few, open_engine(load_runtimes(settings)))
     broken = [("file", b"no picture")] * settings.max_pictures
-    with TestClient(app) as client, ThreadPoolExecutor(1) as pool:
+    with serve(settings, max_waiting_rows=1) as client, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.post, LARGEST, files={"file": digits[7]})
-        while app.state.admission.waiting < 258:
+        while client.app.state.admission.waiting < 258:
             assert not asked.done()
         answer = client.post("/classify", files=broken)
         gate.set()
@@ -107,7 +95,7 @@ def test_who_waited_in_vain_is_in_the_histogram_of_the_queue(
 ) -> None:
     """Else it would look short exactly when it is too long."""
     headers = {"X-Request-Timeout": "0.3"}
-    with TestClient(create_app(settings, open_engine(load_runtimes(settings)))) as client:
+    with serve(settings) as client:
         answer = client.post("/classify", files={"file": digits[7]}, headers=headers)
         metrics = client.get("/metrics").text
         gate.set()
@@ -120,7 +108,6 @@ def test_who_leaves_while_it_waits_is_counted_with_its_time(
     settings: Settings, digits: list[bytes], gate: threading.Event
 ) -> None:
     """As status 499; else nobody would see how many give up, nor after how long."""
-    app = create_app(settings, open_engine(load_runtimes(settings)))
     messages = [{"type": "http.request", "body": digits[7]}, {"type": "http.disconnect"}]
     scope = {
         "type": "http",
@@ -138,8 +125,8 @@ def test_who_leaves_while_it_waits_is_counted_with_its_time(
     async def send(message: Message) -> None:
         answers.append(message)
 
-    with TestClient(app) as client:
-        asyncio.run(app(scope, receive, send))
+    with serve(settings) as client:
+        asyncio.run(client.app(scope, receive, send))
         metrics = client.get("/metrics").text
         gate.set()
     assert [] == answers

@@ -16,10 +16,9 @@ from service.app import create_app
 from service.http.keys import Access, Permission, find_route
 from service.http.pages import StaticMount
 from service.http.route import Route
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings, SettingsError
+from tests.serving import serve
 
 FIRST, SECOND = "the-first-key-of-two", "the-second-key-of-two"
 SEVEN = {"file": (SAMPLES / "7.png").read_bytes()}
@@ -50,9 +49,7 @@ OPEN = {
 @pytest.fixture(scope="module")
 def guarded(settings: Settings) -> Iterator[TestClient]:
     """The service with two keys."""
-    keys = (SecretStr(FIRST), SecretStr(SECOND))
-    locked = settings.model_copy(update={"api_keys": keys})
-    with TestClient(create_app(locked, open_engine(load_runtimes(locked)))) as client:
+    with serve(settings, api_keys=(SecretStr(FIRST), SecretStr(SECOND))) as client:
         yield client
 
 
@@ -151,19 +148,22 @@ def test_keys_come_from_the_file_too(tmp_path: Path) -> None:
     assert digests == keys
 
 
-@pytest.mark.parametrize("content", ["", "\n\n", "# nothing but a comment\n"])
-def test_an_empty_file_is_refused(content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "is empty"),
+        ("\n\n", "is empty"),
+        ("# nothing but a comment\n", "is empty"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_file_without_keys_is_refused(content: str | None, reason: str, tmp_path: Path) -> None:
     """Whoever names a file wants keys; without any, the service would be open to all."""
     file = tmp_path / "keys"
-    file.write_text(content)
-    with pytest.raises(SettingsError, match="the file of API keys is empty"):
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(SettingsError, match=f"the file of API keys {reason}"):
         Access(Settings(api_keys_file=file))
-
-
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    """A wrong path is no open door either."""
-    with pytest.raises(SettingsError, match="the file of API keys cannot be read"):
-        Access(Settings(api_keys_file=tmp_path / "nowhere"))
 
 
 @pytest.mark.parametrize(
@@ -183,25 +183,22 @@ ADMIN = "the-admin-s-own-key"
 def administered(settings: Settings) -> Iterator[TestClient]:
     """The service with an API key and an admin key."""
     keys = {"api_keys": (SecretStr(FIRST),), "admin_keys": (SecretStr(ADMIN),)}
-    locked = settings.model_copy(update=keys)
-    with TestClient(create_app(locked, open_engine(load_runtimes(locked)))) as client:
+    with serve(settings, **keys) as client:
         yield client
 
 
 @pytest.mark.parametrize(
-    ("key", "status"), [(None, 401), (SECOND, 401), (FIRST, 403), (ADMIN, 409)]
+    ("key", "reload", "read"),
+    [(None, 401, 401), (SECOND, 401, 401), (FIRST, 403, 200), (ADMIN, 409, 200)],
 )
-def test_only_an_admin_key_reloads(key: str | None, status: int, administered: TestClient) -> None:
-    """An API key is known, but not good for this; nobody reloads where there is no supervisor."""
+def test_only_an_admin_key_reloads(
+    key: str | None, reload: int, read: int, administered: TestClient
+) -> None:
+    """An API key is good for all else; nobody reloads where there is no supervisor."""
     headers = {"X-API-Key": key} if key else {}
     for path in ("/models/reload", "/v1/models/reload"):
-        assert status == administered.post(path, headers=headers).status_code
-
-
-@pytest.mark.parametrize("key", [FIRST, ADMIN])
-def test_an_admin_key_is_good_everywhere(key: str, administered: TestClient) -> None:
-    """So is an API key, but for reloads."""
-    assert 200 == administered.get("/models", headers={"X-API-Key": key}).status_code
+        assert reload == administered.post(path, headers=headers).status_code
+    assert read == administered.get("/models", headers=headers).status_code
 
 
 @pytest.mark.parametrize("key", [None, FIRST])
@@ -226,8 +223,7 @@ def test_control_characters_are_refused_in_any_path(character: str, client: Test
 @pytest.mark.parametrize("mounted", [False, True], ids=["of the server", "of the application"])
 def test_a_root_path_changes_no_permission(settings: Settings, *, mounted: bool) -> None:
     """Under a prefix every route needs the key that it needs without, under /v1 too."""
-    alone = settings.model_copy(update={"admin_keys": (SecretStr(ADMIN),)})
-    app = create_app(alone, open_engine(load_runtimes(alone)))
+    app = serve(settings, admin_keys=(SecretStr(ADMIN),)).app
     app.root_path = "/prefix" if mounted else ""
     with TestClient(app, root_path="" if mounted else "/prefix") as client:
         for path in ("/prefix/models/reload", "/prefix/v1/models/reload", "/models/reload"):
@@ -315,11 +311,19 @@ def test_a_route_that_declares_nothing_is_closed(
     assert [403, 403] == [answer.status_code for answer in answers]
 
 
+@pytest.mark.parametrize(
+    ("level", "admitted"),
+    [(logging.INFO, [("/models", 200, None)]), (logging.WARNING, [])],
+    ids=["all", "no access log"],
+)
 def test_refusals_are_logged_with_route_and_address(
-    administered: TestClient, caplog: pytest.LogCaptureFixture
+    level: int,
+    admitted: list[tuple[str, int, None]],
+    administered: TestClient,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """401 and 403 by the route's template, those of /metrics too; other answers name no client."""
-    with caplog.at_level(logging.INFO, logger="service.access"):
+    """401 and 403 by the route's template, also without an access log; others name no client."""
+    with caplog.at_level(level, logger="service.access"):
         administered.get("/models/mnist")
         administered.get("/metrics")
         administered.get("/nowhere")
@@ -331,18 +335,8 @@ def test_refusals_are_logged_with_route_and_address(
         ("/metrics", 401, "testclient"),
         ("unknown", 401, "testclient"),
         ("/models/reload", 403, "testclient"),
-        ("/models", 200, None),
+        *admitted,
     ] == [(one["route"], one["status"], one.get("client")) for one in fields]
-
-
-def test_without_an_access_log_refusals_alone_are_logged(
-    administered: TestClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Whoever turns it off still learns who tries keys."""
-    with caplog.at_level(logging.WARNING, logger="service.access"):
-        administered.get("/models")
-        administered.get("/models", headers={"X-API-Key": FIRST})
-    assert [401] == [vars(record)["fields"]["status"] for record in caplog.records]
 
 
 @pytest.mark.parametrize("guard", ["guarded", "client"], ids=["API keys", "no keys"])

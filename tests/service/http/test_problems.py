@@ -98,11 +98,6 @@ def test_an_unknown_model_is_a_parameter_at_fault(client: TestClient) -> None:
     assert "'emnist' is not loaded; loaded: blocks, mnist, strokes" == problem["detail"]
 
 
-def test_a_wrong_method_names_the_right_one(client: TestClient) -> None:
-    """A 405 has to say in Allow what would have worked."""
-    assert "POST" == client.get("/classify").headers["allow"]
-
-
 @pytest.mark.parametrize("path", ["/models/", "/classify/", "/livez/", "/static-offline-docs"])
 def test_a_slash_too_many_is_another_path(path: str, client: TestClient) -> None:
     """There is no redirect, which would lead wherever the Host header says."""

@@ -12,14 +12,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.api.v2.messages import SERVICE, messages
-from service.app import create_app
 from service.errors import RateLimited
 from service.http.rate import MOST_CALLERS, RateLimit
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, free_port, running
+from tests.serving import serve
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # generated for the protobuf before the one that runs
@@ -188,26 +186,20 @@ def settings() -> Settings:
 
 def test_without_keys_an_address_is_limited(settings: Settings) -> None:
     """A proxy that is trusted says whose it is; unknown routes and probes are free."""
-    update = {"rate_limit_per_key": 1 / 3600, "rate_burst_per_key": 1}
-    limited = settings.model_copy(update=update)
-    app = create_app(limited, open_engine(load_runtimes(limited)))
-    with TestClient(app, client=("10.0.0.1", 1)) as client:
+    with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=1) as running:
+        client, other = (TestClient(running.app, client=(f"10.0.0.{n}", 1)) for n in (1, 2))
         assert 200 == client.get("/models").status_code
         assert [429, 404, 200] == [
             client.get(path).status_code for path in ("/models", "/nowhere", "/readyz")
         ]
-        client._transport.client = ("10.0.0.2", 1)  # type: ignore[attr-defined]
-        assert 200 == client.get("/models").status_code
+        assert 200 == other.get("/models").status_code
 
 
 def test_a_full_queue_costs_nothing(settings: Settings) -> None:
     """What the service refuses by itself leaves the caller the row that it has not computed."""
-    update = {"rate_limit_per_key": 1 / 3600, "rate_burst_per_key": 3}
-    limited = settings.model_copy(update=update)
-    app = create_app(limited, open_engine(load_runtimes(limited)))
-    with TestClient(app) as client:
-        app.state.admission.waiting = limited.max_waiting_rows
+    with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=3) as client:
+        client.app.state.admission.waiting = settings.max_waiting_rows
         body = {"images": [base64.b64encode(SEVEN).decode()] * 3}
         assert 429 == client.post("/classify", json=body).status_code
-        app.state.admission.waiting = 0
+        client.app.state.admission.waiting = 0
         assert 200 == client.post("/classify", json=body).status_code

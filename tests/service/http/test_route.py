@@ -109,6 +109,7 @@ def test_caches_are_told_what_the_answer_depends_on(
         ("DELETE", "/static-offline-docs/swagger-ui.css", "GET, HEAD"),
         ("POST", "/docs", "GET, HEAD"),
         ("POST", "/openapi.json", "GET, HEAD"),
+        ("GET", "/classify", "POST"),
         ("GET", "/v1/classify", "POST"),
         ("PUT", "/v1/overlay", "GET, HEAD, POST"),
     ],

@@ -4,16 +4,15 @@ import base64
 import json
 import tempfile
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from service.app import create_app
 from service.http import uploads
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
+from tests.serving import serve
 
 Predictions = list[dict[str, Any]]
 JSON = {"content-type": "application/json"}
@@ -51,38 +50,29 @@ def test_digits_have_predictions_of_their_own(expected: Predictions) -> None:
     assert 10 == len({tuple(prediction["lengths"]) for prediction in expected})
 
 
-@pytest.mark.parametrize("kind", ["image/png", "IMAGE/PNG", "image/jpeg", "image/png; a=b"])
+Send = Callable[[bytes], dict[str, Any]]
+WAYS: dict[str, Send] = {
+    "a form": lambda picture: {"files": {"file": picture}},
+    "base64": lambda picture: {"json": {"image": text(picture)}},
+    "a data URL": lambda picture: {"json": {"image": f"data:image/png;base64,{text(picture)}"}},
+}
+RAW = ("image/png", "IMAGE/PNG", "image/jpeg", "image/png; a=b", "application/octet-stream")
+
+
+@pytest.mark.parametrize("kind", RAW)
 def test_a_raw_body_may_call_itself_any_image(
     kind: str, client: TestClient, digits: list[bytes], expected: Predictions
 ) -> None:
-    """The bytes decide the format; the content type says only that this is a picture."""
+    """The bytes decide the format; the content type says only that this may be a picture."""
     assert expected[7:8] == predictions(client, content=digits[7], headers={"content-type": kind})
 
 
-def test_a_raw_body_may_be_an_octet_stream(
-    client: TestClient, digits: list[bytes], expected: Predictions
+@pytest.mark.parametrize("send", WAYS.values(), ids=WAYS)
+def test_each_way_of_sending_gives_the_same_prediction(
+    send: Send, client: TestClient, digits: list[bytes], expected: Predictions
 ) -> None:
-    """What curl --data-binary and others send without knowing the format is read."""
-    headers = {"content-type": "application/octet-stream"}
-    assert expected[7:8] == predictions(client, content=digits[7], headers=headers)
-
-
-def test_a_multipart_file_is_read(
-    client: TestClient, digits: list[bytes], expected: Predictions
-) -> None:
-    """A form's file gives the prediction of the raw body."""
-    assert expected[7:8] == predictions(client, files={"file": digits[7]})
-
-
-def test_base64_is_read(client: TestClient, digits: list[bytes], expected: Predictions) -> None:
-    """JSON with base64 gives the prediction of the raw body."""
-    assert expected[7:8] == predictions(client, json={"image": text(digits[7])})
-
-
-def test_a_data_url_is_read(client: TestClient, digits: list[bytes], expected: Predictions) -> None:
-    """What a browser's canvas gives can be sent as it is."""
-    url = f"data:image/png;base64,{text(digits[7])}"
-    assert expected[7:8] == predictions(client, json={"image": url})
+    """As curl, scripts and a browser's canvas have pictures."""
+    assert expected[7:8] == predictions(client, **send(digits[7]))
 
 
 @pytest.mark.parametrize("way", ["files", "json"])
@@ -115,33 +105,27 @@ def test_a_form_holds_files_of_one_name(request_: dict[str, Any], client: TestCl
     assert (400, "malformed-request", "file") == refusal(client, **request_)
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        pytest.param({"headers": {"content-type": "image/png"}}, id="raw"),
-        pytest.param({"files": {"file": b""}}, id="multipart"),
-        pytest.param({"json": {"image": ""}}, id="JSON"),
-        pytest.param({"json": {"image": "data:image/png;base64,"}}, id="data URL"),
-        pytest.param({"headers": JSON}, id="no JSON at all"),
-    ],
-)
-def test_an_empty_picture_is_refused(request_: dict[str, Any], client: TestClient) -> None:
-    """A picture without a byte is a malformed request in every way of sending."""
+FORM = {"content-type": "multipart/form-data; boundary=x"}
+PART = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+MALFORMED: dict[str, dict[str, Any]] = {
+    "an empty body": {"headers": {"content-type": "image/png"}},
+    "an empty file": {"files": {"file": b""}},
+    "an empty text": {"json": {"image": ""}},
+    "an empty data URL": {"json": {"image": "data:image/png;base64,"}},
+    "no JSON at all": {"headers": JSON},
+    "cut JSON": {"content": b"{", "headers": JSON},
+    "a form for JSON": {"content": b"image=x", "headers": JSON},
+    "not UTF-8": {"content": b"\xff\xfe\xfd", "headers": JSON},
+    "JSON nested deeply": {"content": b"[" * 100_000, "headers": JSON},
+    "a form whose second file is cut": {"content": PART + b"a\r\n" + PART + b"b", "headers": FORM},
+    "no boundary": {"content": b"--x--", "headers": {"content-type": "multipart/form-data"}},
+}
+
+
+@pytest.mark.parametrize("request_", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_body_is_refused(request_: dict[str, Any], client: TestClient) -> None:
+    """What is empty, cut or not what it calls itself, in every way of sending."""
     assert (400, "malformed-request", None) == refusal(client, **request_)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param(b"{", id="cut"),
-        pytest.param(b"image=x", id="a form"),
-        pytest.param(b"\xff\xfe\xfd", id="not UTF-8"),
-        pytest.param(b"[" * 100_000, id="nested deeply"),
-    ],
-)
-def test_a_body_that_is_not_json_is_refused(body: bytes, client: TestClient) -> None:
-    """What calls itself JSON has to be JSON, of a depth that can be read."""
-    assert (400, "malformed-request", None) == refusal(client, content=body, headers=JSON)
 
 
 @pytest.mark.parametrize(
@@ -188,16 +172,10 @@ def test_other_content_types_are_refused(
 
 
 @pytest.mark.parametrize("count", [6, 7, 20])
-def test_too_many_files_are_refused(count: int, client: TestClient, digits: list[bytes]) -> None:
-    """One file too many is as bad as many."""
-    files = [("file", digits[7])] * count
-    assert (413, "too-large", None) == refusal(client, files=files)
-
-
-def test_too_many_images_are_refused(client: TestClient, digits: list[bytes]) -> None:
-    """JSON has the same limit as a form."""
-    images = [text(digits[7])] * 6
-    assert (413, "too-large", None) == refusal(client, json={"images": images})
+def test_too_many_images_are_refused(count: int, client: TestClient, digits: list[bytes]) -> None:
+    """One too many is as bad as many, in a form and in JSON."""
+    for sent in ({"files": [("file", digits[7])] * count}, {"json": {"images": ["iVBO"] * count}}):
+        assert (413, "too-large", None) == refusal(client, **sent)
 
 
 def test_as_many_data_urls_as_pictures_are_taken(
@@ -228,11 +206,7 @@ def test_routes_of_one_picture_refuse_several(
 ) -> None:
     """Only /classify takes several pictures; which one would /reconstruct draw?"""
     answer = client.post("/reconstruct", files=[("file", digits[7])] * count)
-    problem = answer.json()
-    assert (422, "this route takes one image") == (
-        answer.status_code,
-        problem["detail"],
-    )
+    assert (422, "this route takes one image") == (answer.status_code, answer.json()["detail"])
 
 
 @pytest.mark.parametrize(
@@ -243,40 +217,21 @@ def test_routes_of_one_picture_refuse_several(
         pytest.param(b"--x\r\ngarbage\r\n\r\n--x--\r\n", id="no header"),
         pytest.param(b"--x\r\nA: b\r\n\r\nc\r\n--x--\r\n", id="no name"),
         pytest.param(b"--x--\r\n", id="no part"),
-        pytest.param(
-            b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nc', id="cut"
-        ),
+        pytest.param(PART + b"c", id="cut"),
     ],
 )
 def test_a_broken_form_is_refused(body: bytes, client: TestClient) -> None:
     """Multipart that cannot be parsed is a malformed request."""
-    headers = {"content-type": "multipart/form-data; boundary=x"}
-    status, slug, _ = refusal(client, content=body, headers=headers)
+    status, slug, _ = refusal(client, content=body, headers=FORM)
     assert (400, "malformed-request") == (status, slug)
-
-
-def test_a_form_whose_end_is_missing_is_refused(client: TestClient, digits: list[bytes]) -> None:
-    """What arrived of it is not taken for all."""
-    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
-    body = head + digits[7] + b"\r\n" + head + digits[7][:50]
-    headers = {"content-type": "multipart/form-data; boundary=x"}
-    assert (400, "malformed-request", None) == refusal(client, content=body, headers=headers)
 
 
 def test_a_large_form_needs_no_file(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are kept in memory: where no file can be written, they are read all the same."""
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    larger = settings.model_copy(update={"max_body_bytes": 3_000_000})
-    with TestClient(create_app(larger, open_engine(load_runtimes(larger)))) as client:
+    with serve(settings, max_body_bytes=3_000_000) as client:
         refused = refusal(client, files={"file": bytes(2_000_000)})
     assert (415, "unsupported-format", None) == refused
-
-
-def test_a_form_without_a_boundary_is_refused(client: TestClient) -> None:
-    """The content type has to say where parts begin."""
-    headers = {"content-type": "multipart/form-data"}
-    sent = {"content": b"--x--", "headers": headers}
-    assert (400, "malformed-request", None) == refusal(client, **sent)
 
 
 @pytest.mark.parametrize(("size", "here"), [(100, True), (120_000, False)])

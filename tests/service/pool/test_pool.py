@@ -102,27 +102,22 @@ async def test_a_process_that_takes_too_much_cpu_time_ends() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux alone")
-def test_a_process_may_take_so_much_memory() -> None:
+@scenario
+async def test_a_process_may_take_so_much_memory() -> None:
     """A gigabyte is refused to it; it goes on with what it has."""
-
-    async def ask() -> int:
-        async with opened() as (pool, _):
-            with pytest.raises(MemoryError):
-                await pool.run(AMPLE_S, bytearray, 10**9)
-            return len(await pool.run(AMPLE_S, bytearray, 10**7))
-
-    assert 10**7 == asyncio.run(ask())
+    async with opened() as (pool, _):
+        with pytest.raises(MemoryError):
+            await pool.run(AMPLE_S, bytearray, 10**9)
+        assert 10**7 == len(await pool.run(AMPLE_S, bytearray, 10**7))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="proc(5)")
-def test_a_machine_without_memory_ends_it_first() -> None:
+@scenario
+async def test_a_machine_without_memory_ends_it_first() -> None:
     """Not the worker, which answers others."""
-
-    async def ask() -> str:
-        async with opened() as (pool, _):
-            return await pool.run(AMPLE_S, eval, "open('/proc/self/oom_score_adj').read()")
-
-    assert "1000" == asyncio.run(ask()).strip()
+    async with opened() as (pool, _):
+        score = await pool.run(AMPLE_S, eval, "open('/proc/self/oom_score_adj').read()")
+    assert "1000" == score.strip()
 
 
 @pytest.mark.parametrize("end", [(os.abort,), (os._exit, 0)], ids=["abort", "exit"])
@@ -174,21 +169,18 @@ async def test_jobs_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl(2)")
-def test_a_lost_template_is_replaced() -> None:
+@scenario
+async def test_a_lost_template_is_replaced() -> None:
     """Its processes go with it; what ran there fails, but not as if it had crashed."""
-
-    async def ask() -> None:
-        async with opened() as (pool, template):
-            idle, parent = await pool.run(AMPLE_S, os.getpid), template.pid
-            running = asyncio.create_task(pool.run(AMPLE_S, time.sleep, 3600))
-            await asyncio.sleep(0.1)
-            os.kill(parent, signal.SIGKILL)
-            with pytest.raises(Closed):
-                await running
-            await until_gone(parent, idle)
-            assert idle != await pool.run(AMPLE_S, os.getpid)
-
-    asyncio.run(ask())
+    async with opened() as (pool, template):
+        idle, parent = await pool.run(AMPLE_S, os.getpid), template.pid
+        running = asyncio.create_task(pool.run(AMPLE_S, time.sleep, 3600))
+        await asyncio.sleep(0.1)
+        os.kill(parent, signal.SIGKILL)
+        with pytest.raises(Closed):
+            await running
+        await until_gone(parent, idle)
+        assert idle != await pool.run(AMPLE_S, os.getpid)
 
 
 @scenario

@@ -10,12 +10,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings, SettingsError
 from service.telemetry.tracing import telemetry
+from tests.serving import serve
 
 SEVEN = {"file": (SAMPLES / "7.png").read_bytes()}
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -38,8 +36,7 @@ def traced(
     """The service with traces on, sent nowhere but to the exporter above."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
-    on = settings.model_copy(update={"otel": True})
-    with TestClient(create_app(on, open_engine(load_runtimes(on)))) as client:
+    with serve(settings, otel=True) as client:
         exporter.clear()
         yield client
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from model.outputs import Encoding
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from service.views.classify import ClassifyAnswer
+from tests.service.views.answers import answer_of
 
 Answer = dict[str, Any]
 
@@ -24,12 +26,7 @@ def encoding(runtime: Runtime, digits: list[bytes]) -> Encoding[Floats]:
     return runtime.encode(scale(np.stack(images)[:, None]))
 
 
-def classify(client: TestClient, *pictures: bytes, **query: Any) -> Answer:
-    files = [("file", picture) for picture in pictures]
-    answer = client.post("/classify", params=query, files=files)
-    assert 200 == answer.status_code, answer.text
-    found: Answer = answer.json()
-    return found
+classify = partial(answer_of, "/classify")
 
 
 def test_the_answer_has_its_promised_shape(client: TestClient, digits: list[bytes]) -> None:
@@ -122,16 +119,14 @@ def test_the_polarity_can_be_chosen(client: TestClient, digits: list[bytes]) -> 
 
 def test_a_bad_picture_is_a_problem_in_its_place(client: TestClient, digits: list[bytes]) -> None:
     """The pictures before and after it are answered as if it were not there."""
-    broken = digits[5][:100]
     good = classify(client, digits[1], digits[2])["predictions"]
-    first, problem, empty, last = classify(client, digits[1], broken, b"", digits[2])["predictions"]
+    sent = (digits[1], digits[5][:100], b"", digits[2])
+    first, *problems, last = classify(client, *sent)["predictions"]
     assert good == [first, last]
-    assert [{"problem"}, {"problem"}] == [problem.keys(), empty.keys()]
+    assert [["problem"], ["problem"]] == [list(one) for one in problems]
     expected = [(422, "urn:capsnet:problem:unreadable-picture")]
     expected += [(400, "urn:capsnet:problem:malformed-request")]
-    assert expected == [
-        (one["problem"]["status"], one["problem"]["type"]) for one in (problem, empty)
-    ]
+    assert expected == [(one["problem"]["status"], one["problem"]["type"]) for one in problems]
 
 
 def test_all_bad_pictures_are_problems_in_their_places(
@@ -166,10 +161,3 @@ def test_a_blank_picture_is_no_error(level: int, client: TestClient) -> None:
     (prediction,) = classify(client, file.getvalue())["predictions"]
     assert prediction["fit"]["box"] is None
     assert 10 == len(prediction["lengths"])
-
-
-def test_there_is_no_picture_to_accept(client: TestClient, digits: list[bytes]) -> None:
-    """/classify answers with JSON alone; a client that takes only PNG is told so."""
-    answer = client.post("/classify", files={"file": digits[7]}, headers={"accept": "image/png"})
-    assert 406 == answer.status_code
-    assert "urn:capsnet:problem:not-acceptable" == answer.json()["type"]

@@ -110,24 +110,25 @@ def test_several_poses_are_no_png(client: TestClient) -> None:
     assert (422, "poses") == (answer.status_code, answer.json()["parameter"])
 
 
-def test_of_many_unknown_members_a_few_are_named(client: TestClient) -> None:
-    """Naming them all would take long."""
-    body = {str(number): 0 for number in range(100)}
-    with pytest.raises(ValidationError) as faults:
-        DecodeBody.model_validate(body)
-    assert faults.value.error_count() < 10
-    answer = client.post("/decode", json=body)
-    assert 422 == answer.status_code
-
-
-@pytest.mark.parametrize("member", ["pose", "poses"])
-def test_of_many_faults_one_is_looked_for(member: str, client: TestClient) -> None:
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [
+        ({str(number): 0 for number in range(100)}, 9),
+        ({"pose": [""] * 200, "label": 3}, 1),
+        ({"poses": [""] * 200, "label": 3}, 1),
+    ],
+    ids=["unknown members", "pose", "poses"],
+)
+def test_of_many_faults_a_few_are_looked_for(
+    body: dict[str, Any], most: int, client: TestClient
+) -> None:
     """A body of nothing else would otherwise take seconds."""
     with pytest.raises(ValidationError) as faults:
-        DecodeBody.model_validate({member: [""] * 200, "label": 3})
-    assert 1 == faults.value.error_count()
-    answer = client.post("/decode", json={member: [""] * 200, "label": 3})
-    assert (422, member) == (answer.status_code, answer.json()["parameter"])
+        DecodeBody.model_validate(body)
+    assert faults.value.error_count() <= most
+    answer = client.post("/decode", json=body)
+    assert 422 == answer.status_code
+    assert most > 1 or answer.json()["parameter"] in body
 
 
 @pytest.mark.parametrize("announced", [True, False])

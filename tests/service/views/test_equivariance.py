@@ -11,9 +11,7 @@ from PIL import Image
 from model.interpret.equivariance import transform_image
 from model.preprocess import scale
 from model.runtime import Runtime
-from tests.service.views.answers import answer_of
-
-PNG = {"accept": "image/png"}
+from tests.service.views.answers import answer_of, drawing_of
 
 walk = partial(answer_of, "/equivariance")
 
@@ -46,11 +44,5 @@ def test_the_unmoved_picture_is_where_angles_start(client: TestClient, digits: l
 def test_each_transform_is_drawn(transform: str, client: TestClient, digits: list[bytes]) -> None:
     """Those who accept PNG get a drawing of every transform, with few steps or many."""
     for steps in (2, 64):
-        answer = client.post(
-            "/equivariance",
-            params={"transform": transform, "steps": steps},
-            files={"file": digits[7]},
-            headers=PNG,
-        )
-        assert (200, "image/png") == (answer.status_code, answer.headers["content-type"])
-        assert 900 == Image.open(io.BytesIO(answer.content)).width
+        drawn = drawing_of("/equivariance", client, digits[7], transform=transform, steps=steps)
+        assert 900 == drawn.width

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,12 @@ from PIL import Image
 
 from model.interpret.morph import interpolate
 from model.runtime import Runtime
+from tests.service.views.answers import answer_of, drawing_of
 
 Pixels = Callable[[str], NDArray[np.int64]]
 
 
-def ask(client: TestClient, *pictures: bytes, **query: Any) -> dict[str, Any]:
-    files = [("file", picture) for picture in pictures]
-    answer = client.post("/morph", params=query, files=files)
-    assert 200 == answer.status_code, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+ask = partial(answer_of, "/morph")
 
 
 def pose_of(client: TestClient, picture: bytes, target: int) -> NDArray[np.float32]:
@@ -73,12 +70,29 @@ def test_the_animation_goes_there_and_back(
         assert np.array_equal(frames[there], frames[back])
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_two_images_are_needed(count: int, client: TestClient, digits: list[bytes]) -> None:
-    """Neither one nor three."""
-    files = [("file", digits[label]) for label in range(count)]
-    answer = client.post("/morph", files=files)
-    assert {1: 422, 3: 413}[count] == answer.status_code, answer.text
+@pytest.mark.parametrize(
+    ("labels", "query", "status", "parameter"),
+    [
+        pytest.param([4], {}, 422, "file", id="one is too few"),
+        pytest.param([4, 4, 4], {}, 413, None, id="three are too many"),
+        pytest.param([4, 4], {"steps": 1}, 422, "steps", id="few steps"),
+        pytest.param([4, 4], {"steps": 65}, 422, "steps", id="many steps"),
+        pytest.param([4, 4], {"target": 10}, 422, "target", id="no such class"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    labels: list[int],
+    query: dict[str, Any],
+    status: int,
+    parameter: str | None,
+    *,
+    client: TestClient,
+    digits: list[bytes],
+) -> None:
+    """Neither one nor three images; and the client can tell which parameter it is."""
+    files = [("file", digits[label]) for label in labels]
+    answer = client.post("/morph", params=query, files=files)
+    assert (status, parameter) == (answer.status_code, answer.json().get("parameter"))
 
 
 def test_images_of_two_classes_need_a_target(client: TestClient, digits: list[bytes]) -> None:
@@ -101,24 +115,8 @@ def test_an_image_that_cannot_be_read_is_told(client: TestClient, digits: list[b
         assert 415 == answer.status_code, answer.text
 
 
-@pytest.mark.parametrize(
-    ("query", "parameter"),
-    [({"steps": 1}, "steps"), ({"steps": 65}, "steps"), ({"target": 10}, "target")],
-)
-def test_a_wrong_parameter_is_named(
-    query: dict[str, Any], parameter: str, client: TestClient, digits: list[bytes]
-) -> None:
-    """422, and the client can tell which one."""
-    files = [("file", digits[4])] * 2
-    answer = client.post("/morph", params=query, files=files)
-    assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
-
-
 @pytest.mark.parametrize("steps", [2, 64])
 def test_a_strip_is_drawn(steps: int, client: TestClient, digits: list[bytes]) -> None:
     """With few frames or many."""
-    query, headers = {"target": 4, "steps": steps}, {"accept": "image/png"}
-    files = [("file", digits[4]), ("file", digits[9])]
-    answer = client.post("/morph", params=query, files=files, headers=headers)
-    assert (200, "image/png") == (answer.status_code, answer.headers["content-type"])
-    assert (900, 280) == Image.open(io.BytesIO(answer.content)).size
+    drawn = drawing_of("/morph", client, digits[4], digits[9], target=4, steps=steps)
+    assert (900, 280) == drawn.size

@@ -18,12 +18,10 @@ from model.bundle import Bundle, write_manifest
 from model.bundle.neighbours import PoseGallery
 from model.preprocess import scale
 from model.runtime import Runtime
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.neighbours import add_gallery
-from tests.service.views.answers import answer_of
+from tests.service.views.answers import answer_of, drawing_of
+from tests.serving import serve
 from training.neighbours import draw_sheet
 
 Pixels = Callable[[str], NDArray[np.int64]]
@@ -56,7 +54,7 @@ def near(
             folder / name, PoseGallery(poses, labels, places, white, np.frombuffer(sheet, np.uint8))
         )
     settings = Settings(bundles=folder, default_model="mnist", device="cpu", threads=1)
-    with TestClient(create_app(settings, open_engine(load_runtimes(settings)))) as client:
+    with serve(settings) as client:
         yield client
 
 
@@ -105,18 +103,26 @@ def test_poses_without_images_are_drawn(
     assert 3 > np.abs(pixels(found["neighbours"][0]["image"]) - 255 * expected).max()
 
 
-def test_a_class_without_images_is_told(near: TestClient, digits: list[bytes]) -> None:
-    """409: this bundle has images of one class."""
-    answer = near.post("/neighbours", params={"target": 5}, files={"file": digits[5]})
-    assert (409, "urn:capsnet:problem:not-offered") == (answer.status_code, answer.json()["type"])
-    assert "no training images of '5'" in answer.json()["detail"]
-
-
-def test_a_bundle_without_images_offers_none(client: TestClient, digits: list[bytes]) -> None:
+@pytest.mark.parametrize(
+    ("service", "query", "detail"),
+    [
+        ("near", {"target": 5}, "no training images of '5'"),
+        ("client", {"model": "strokes"}, "does not offer neighbours"),
+    ],
+    ids=["no images of a class", "no images at all"],
+)
+def test_what_a_bundle_does_not_have_is_told(
+    service: str,
+    query: dict[str, Any],
+    detail: str,
+    request: pytest.FixtureRequest,
+    digits: list[bytes],
+) -> None:
     """409, as for other things that a network cannot do."""
-    answer = client.post("/neighbours", params={"model": "strokes"}, files={"file": digits[5]})
+    client = request.getfixturevalue(service)
+    answer = client.post("/neighbours", params=query, files={"file": digits[5]})
     assert (409, "urn:capsnet:problem:not-offered") == (answer.status_code, answer.json()["type"])
-    assert "does not offer neighbours" in answer.json()["detail"]
+    assert detail in answer.json()["detail"]
 
 
 def test_models_say_who_offers_them(client: TestClient) -> None:
@@ -126,26 +132,7 @@ def test_models_say_who_offers_them(client: TestClient) -> None:
     assert "neighbours" not in offers["strokes"]
 
 
-@pytest.mark.parametrize(
-    ("query", "parameter"),
-    [({"count": 0}, "count"), ({"count": 21}, "count"), ({"target": 10}, "target")],
-)
-def test_a_wrong_parameter_is_named(
-    query: dict[str, Any], parameter: str, near: TestClient, digits: list[bytes]
-) -> None:
-    """422, and the client can tell which one."""
-    answer = near.post("/neighbours", params=query, files={"file": digits[7]})
-    assert (422, parameter) == (answer.status_code, answer.json()["parameter"]), answer.text
-
-
 @pytest.mark.parametrize("query", [{}, {"count": 20}, {"count": 1}, {"model": "drawn"}])
 def test_neighbours_are_drawn(query: dict[str, Any], near: TestClient, digits: list[bytes]) -> None:
     """Few or many, and those without images."""
-    answer = near.post(
-        "/neighbours",
-        params={"target": LABEL, **query},
-        files={"file": digits[7]},
-        headers={"accept": "image/png"},
-    )
-    assert (200, "image/png") == (answer.status_code, answer.headers["content-type"])
-    assert "PNG" == Image.open(io.BytesIO(answer.content)).format
+    drawing_of("/neighbours", near, digits[7], target=LABEL, **query)

@@ -12,7 +12,7 @@ from PIL import Image
 from model.interpret.occlusion import plan_occlusion
 from model.preprocess import scale
 from model.runtime import Runtime
-from tests.service.views.answers import answer_of
+from tests.service.views.answers import answer_of, drawing_of
 
 ask = partial(answer_of, "/occlusion")
 
@@ -63,17 +63,9 @@ def test_photographs_are_hidden_by_their_mean(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "query"), [("mnist", {}), ("mnist", {"dim": 2}), ("strokes", {}), ("blocks", {})]
+    "query",
+    [{"model": "mnist"}, {"model": "mnist", "dim": 2}, {"model": "strokes"}, {"model": "blocks"}],
 )
-def test_maps_are_drawn(
-    model: str, query: dict[str, Any], client: TestClient, digits: list[bytes]
-) -> None:
+def test_maps_are_drawn(query: dict[str, Any], client: TestClient, digits: list[bytes]) -> None:
     """Of presence and of a dimension, for digits, pairs and photographs."""
-    answer = client.post(
-        "/occlusion",
-        params={"model": model, **query},
-        files={"file": digits[7]},
-        headers={"accept": "image/png"},
-    )
-    assert (200, "image/png") == (answer.status_code, answer.headers["content-type"])
-    assert (640, 370) == Image.open(io.BytesIO(answer.content)).size
+    assert (640, 370) == drawing_of("/occlusion", client, digits[7], **query).size

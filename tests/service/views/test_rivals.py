@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -9,9 +8,8 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from numpy.typing import NDArray
-from PIL import Image
 
-from tests.service.views.answers import answer_of
+from tests.service.views.answers import answer_of, drawing_of
 
 Pixels = Callable[[str], NDArray[np.int64]]
 
@@ -53,7 +51,4 @@ def test_there_are_no_more_than_classes(client: TestClient, digits: list[bytes])
 @pytest.mark.parametrize("query", [{}, {"count": 1}, {"model": "blocks"}])
 def test_rivals_are_drawn(query: dict[str, Any], client: TestClient, digits: list[bytes]) -> None:
     """All, one alone, and those of photographs."""
-    headers = {"accept": "image/png"}
-    answer = client.post("/rivals", params=query, files={"file": digits[7]}, headers=headers)
-    assert (200, "image/png") == (answer.status_code, answer.headers["content-type"])
-    assert "PNG" == Image.open(io.BytesIO(answer.content)).format
+    drawing_of("/rivals", client, digits[7], **query)

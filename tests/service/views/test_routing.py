@@ -10,9 +10,7 @@ from PIL import Image
 
 from model.preprocess import scale
 from model.runtime import ClassTrace, Runtime
-from tests.service.views.answers import answer_of
-
-PNG = {"accept": "image/png"}
+from tests.service.views.answers import answer_of, drawing_of
 
 route = partial(answer_of, "/routing")
 
@@ -90,20 +88,13 @@ def test_a_blank_picture_can_be_looked_at(client: TestClient) -> None:
     """Nothing to see is no error, in JSON or PNG."""
     file = io.BytesIO()
     Image.new("L", (28, 28)).save(file, "PNG")
-    for headers in ({}, PNG):
-        answer = client.post("/routing", files={"file": file.getvalue()}, headers=headers)
-        assert 200 == answer.status_code
+    route(client, file.getvalue())
+    drawing_of("/routing", client, file.getvalue())
 
 
 def test_png_has_a_panel_for_each_iteration_and_one_for_the_votes(
     client: TestClient, digits: list[bytes]
 ) -> None:
     """The drawing is four panels wide."""
-    widths = []
-    for size in (6, 8):
-        answer = client.post(
-            "/routing", params={"scale": size}, files={"file": digits[7]}, headers=PNG
-        )
-        assert "image/png" == answer.headers["content-type"]
-        widths.append(Image.open(io.BytesIO(answer.content)).width)
-    assert 4 * 2 * 28 == widths[1] - widths[0]
+    narrow, wide = (drawing_of("/routing", client, digits[7], scale=size).width for size in (6, 8))
+    assert 4 * 2 * 28 == wide - narrow

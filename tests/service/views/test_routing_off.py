@@ -11,11 +11,9 @@ from PIL import Image
 
 from model.preprocess import scale
 from model.runtime import Runtime
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
-from tests.service.views.answers import answer_of
+from tests.service.views.answers import answer_of, drawing_of
+from tests.serving import serve
 
 ask = partial(answer_of, "/routing-off")
 
@@ -57,8 +55,7 @@ def test_pairs_have_two_labels(client: TestClient, digits: list[bytes]) -> None:
 def test_each_family_says_what_it_can(family_bundles: Path, digits: list[bytes]) -> None:
     """Variants follow from the routing; a network without routing has none."""
     settings = Settings(bundles=family_bundles, default_model="tiny-dynamic", device="cpu")
-    app = create_app(settings, open_engine(load_runtimes(settings)))
-    with TestClient(app) as client:
+    with serve(settings) as client:
         for family in ("attention", "shared", "matrix"):
             found = ask(client, digits[3], model=f"tiny-{family}")
             assert ["routed", "uniform"] == [one["name"] for one in found["variants"]]
@@ -73,7 +70,4 @@ def test_each_family_says_what_it_can(family_bundles: Path, digits: list[bytes])
 @pytest.mark.parametrize("model", ["mnist", "strokes", "blocks"])
 def test_bars_are_drawn(model: str, client: TestClient, digits: list[bytes]) -> None:
     """For digits, pairs and photographs."""
-    headers, query = {"accept": "image/png"}, {"model": model}
-    answer = client.post("/routing-off", params=query, files={"file": digits[7]}, headers=headers)
-    assert (200, "image/png") == (answer.status_code, answer.headers["content-type"])
-    assert (900, 320) == Image.open(io.BytesIO(answer.content)).size
+    assert (900, 320) == drawing_of("/routing-off", client, digits[7], model=model).size

@@ -20,6 +20,7 @@ from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.pictures import as_png
+from tests.service.views.answers import answer_of, drawing_of
 from training.data.datasets import Examples
 from training.data.pairs import PairSet, fixed_pairs
 
@@ -39,10 +40,7 @@ def pixels(data_url: str) -> NDArray[np.uint8]:
 
 def segment(client: TestClient, image: NDArray[np.uint8], **query: Any) -> Json:
     """The answer to a picture."""
-    answer = client.post("/segment", params=query, files={"file": as_png(image)})
-    assert 200 == answer.status_code, answer.text
-    found: Json = answer.json()
-    return found
+    return answer_of("/segment", client, as_png(image), **query)
 
 
 @pytest.fixture(scope="module")
@@ -169,14 +167,8 @@ def test_all_digits_are_decoded_as_one_batch(
 
 def test_the_png_shows_input_and_digits_in_colour(client: TestClient, pairs: PairSet) -> None:
     """The input on the left; on the right the first digit in red and the second in green."""
-    answer = client.post(
-        "/segment",
-        params={"scale": 2},
-        headers={"Accept": "image/png"},
-        files={"file": as_png(pairs.images[0])},
-    )
-    assert "image/png" == answer.headers["content-type"]
-    picture = np.asarray(Image.open(io.BytesIO(answer.content)))[::2, ::2].astype(int)
+    drawn = drawing_of("/segment", client, as_png(pairs.images[0]), scale=2)
+    picture = np.asarray(drawn)[::2, ::2].astype(int)
     assert (36, 72, 3) == picture.shape
     np.testing.assert_array_equal(pairs.images[0, 0], picture[:, :36, 0])
     first, second = (
@@ -191,13 +183,7 @@ def test_the_png_shows_input_and_digits_in_colour(client: TestClient, pairs: Pai
 
 def test_the_png_of_nothing_is_black_beside_the_input(client: TestClient) -> None:
     """A picture without digits has an answer too."""
-    answer = client.post(
-        "/segment",
-        params={"count": "auto"},
-        headers={"Accept": "image/png"},
-        files={"file": as_png(EMPTY)},
-    )
-    picture = np.asarray(Image.open(io.BytesIO(answer.content)))
+    picture = np.asarray(drawing_of("/segment", client, as_png(EMPTY), count="auto"))
     assert ((36, 72, 3), 0) == (picture.shape, picture.max())
 
 
@@ -251,17 +237,16 @@ def test_two_samples_are_laid_over_one_another(client: TestClient, digits: list[
     assert "none" == answer.json()["fit"]["fit"]
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_an_overlay_takes_two_pictures(client: TestClient, digits: list[bytes], count: int) -> None:
-    """One is too few, and three are too many."""
-    answer = client.post("/overlay", files=[("file", digits[n]) for n in range(count)])
-    assert answer.status_code in (413, 422)
-
-
-def test_an_unreadable_half_is_a_problem(client: TestClient, digits: list[bytes]) -> None:
-    """Both pictures must be pictures."""
-    answer = client.post("/overlay", files=[("file", digits[3]), ("file", b"not a picture")])
-    assert 415 == answer.status_code
+@pytest.mark.parametrize(
+    ("count", "broken", "status"), [(1, False, 422), (3, False, 413), (1, True, 415)]
+)
+def test_an_overlay_takes_two_pictures(
+    client: TestClient, digits: list[bytes], count: int, status: int, *, broken: bool
+) -> None:
+    """One is too few, and three are too many; both must be pictures."""
+    pictures = [*digits[:count], *([b"not a picture"] if broken else [])]
+    answer = client.post("/overlay", files=[("file", picture) for picture in pictures])
+    assert status == answer.status_code
 
 
 def test_an_overlay_is_a_png_alone(client: TestClient) -> None:

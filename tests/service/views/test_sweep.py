@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import io
 from functools import partial
 
 import numpy as np
 from fastapi.testclient import TestClient
-from PIL import Image
 
-from tests.service.views.answers import answer_of
-
-PNG = {"accept": "image/png"}
+from tests.service.views.answers import answer_of, drawing_of
 
 sweep = partial(answer_of, "/sweep")
 
@@ -42,14 +38,7 @@ def test_png_is_a_grid_of_the_pictures(client: TestClient, digits: list[bytes]) 
     """The drawing grows with its rows, columns and scale, and holds light strokes on dark cells."""
     sizes = {}
     for dims, scale in (([4], 1), ([4, 5], 1), ([4], 4)):
-        answer = client.post(
-            "/sweep",
-            params={"dims": dims, "scale": scale},
-            files={"file": digits[7]},
-            headers=PNG,
-        )
-        assert "image/png" == answer.headers["content-type"]
-        picture = Image.open(io.BytesIO(answer.content))
+        picture = drawing_of("/sweep", client, digits[7], dims=dims, scale=scale)
         sizes[len(dims), scale] = picture.size
         assert np.asarray(picture).min() < 128
     assert 30 == sizes[2, 1][1] - sizes[1, 1][1]

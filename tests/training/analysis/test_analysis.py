@@ -12,7 +12,7 @@ from model.bundle import CARD, Bundle
 from model.capsnet import Network, build
 from model.runtime import Runtime
 from tests.model.capsnet.networks import TINY
-from tests.training.published import HELD_OUT, RUN, say_training, write_toys
+from tests.training.published import HELD_OUT, RUN, say_training
 from training.analysis.bundle import (
     ITERATIONS,
     analyse,
@@ -32,18 +32,11 @@ IMAGES = np.random.default_rng(0).random((10, 1, 28, 28), np.float32)
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_dir(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the toys, and few images of other kinds."""
-    monkeypatch.setitem(DATASETS, "toys", write_toys(tmp_path))
     monkeypatch.setattr(novelty, "COUNT", 5)
     monkeypatch.setattr(novelty, "FEWEST", HELD_OUT)
-    return tmp_path
-
-
-@pytest.fixture
-def bundle(bundle_path: Path, data_dir: Path) -> Bundle:
-    """A bundle that learnt the toys and was not analysed."""
-    return say_training(bundle_path, data_dir / "mnist")
+    return data_dir
 
 
 @pytest.fixture

@@ -78,22 +78,25 @@ def test_views_of_a_thing_stay_together(data_dir: Path) -> None:
     assert [0, 0] == validation.labels.tolist()
 
 
-def test_a_missing_split_is_an_error(data_dir: Path) -> None:
-    """The message names the data set and the split."""
-    with pytest.raises(DatasetError, match="toys has no test split"):
-        load(TOYS, "test", data_dir)
-
-
-def test_a_data_set_without_files_is_an_error(data_dir: Path) -> None:
-    """A folder's description cannot be loaded again."""
-    with pytest.raises(DatasetError, match="toys has no train split"):
-        load(replace(TOYS, source=None), "train", data_dir)
-
-
-def test_images_of_another_size_are_an_error(data_dir: Path) -> None:
-    """The message gives both shapes."""
-    with pytest.raises(DatasetError, match=r"images are \(1, 1, 2\), not \(3, 1, 2\)"):
-        load(replace(TOYS, image_shape=(3, 1, 2)), "train", data_dir)
+@pytest.mark.parametrize(
+    ("dataset", "split", "message"),
+    [
+        pytest.param(TOYS, "test", "toys has no test split", id="a missing split"),
+        pytest.param(replace(TOYS, source=None), "train", "toys has no train split", id="no files"),
+        pytest.param(
+            replace(TOYS, image_shape=(3, 1, 2)),
+            "train",
+            r"images are \(1, 1, 2\), not \(3, 1, 2\)",
+            id="images of another size",
+        ),
+    ],
+)
+def test_what_is_not_there_is_an_error(
+    dataset: Dataset, split: DataSplit, message: str, data_dir: Path
+) -> None:
+    """The message names the data set and the split, or both shapes."""
+    with pytest.raises(DatasetError, match=message):
+        load(dataset, split, data_dir)
 
 
 def test_a_label_without_a_class_is_an_error(data_dir: Path) -> None:
@@ -120,23 +123,13 @@ def test_data_sets_need_few_libraries() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_published_data_sets_are_named_as_they_are_listed(name: str) -> None:
-    """A data set's folder is called what it is asked for by."""
-    assert name == ALL[name].name
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_mirrors_end_in_a_slash(name: str) -> None:
-    """A file's name can be put right behind a mirror's address."""
-    source = ALL[name].source
-    assert source is not None
-    assert all(mirror.endswith("/") for mirror in source.mirrors)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_each_label_has_its_own_name(name: str) -> None:
-    """Ten classes, or five kinds of toys."""
-    assert (5 if name == "smallnorb" else 10) == len(set(ALL[name].class_names))
+def test_published_data_sets_are_whole(name: str) -> None:
+    """Named as listed, with names for classes and mirrors that a file's name is put behind."""
+    dataset = ALL[name]
+    assert name == dataset.name
+    assert dataset.source is not None
+    assert all(mirror.endswith("/") for mirror in dataset.source.mirrors)
+    assert (5 if name == "smallnorb" else 10) == len(set(dataset.class_names))
 
 
 @pytest.mark.parametrize("name", DATASETS)

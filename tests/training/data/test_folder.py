@@ -134,36 +134,30 @@ def test_other_classes_do_not_change_what_is_held_out(fruit: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "keep_size", "expected"),
+    ("size", "options", "few", "expected"),
     [
-        pytest.param((40, 20), True, (20, 40), id="small"),
-        pytest.param((41, 20), True, (28, 28), id="too wide"),
-        pytest.param((20, 41), True, (28, 28), id="too high"),
-        pytest.param((40, 20), False, (28, 28), id="not wanted"),
+        pytest.param((40, 20), {}, 5, (20, 40), id="small"),
+        pytest.param((41, 20), {}, 5, (28, 28), id="too wide"),
+        pytest.param((20, 41), {}, 5, (28, 28), id="too high"),
+        pytest.param((40, 20), {"keep_size": False}, 5, (28, 28), id="not wanted"),
+        pytest.param((64, 20), {}, 4, (20, 64), id="many may be larger"),
+        pytest.param((65, 20), {}, 4, (28, 28), id="not that large"),
     ],
 )
 def test_small_pictures_of_one_size_keep_it(
-    tmp_path: Path, size: tuple[int, int], expected: tuple[int, int], *, keep_size: bool
-) -> None:
-    """Others get the size that the caller says."""
-    for name in "ab":
-        paint(tmp_path, name, [RED] * 2, size=size)
-    dataset = load(tmp_path, keep_size=keep_size).dataset
-    assert (3, *expected) == dataset.image_shape
-
-
-@pytest.mark.parametrize(("size", "expected"), [((64, 20), (20, 64)), ((65, 20), (28, 28))])
-def test_many_pictures_may_be_larger(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    *,
     size: tuple[int, int],
+    options: dict[str, Any],
+    few: int,
     expected: tuple[int, int],
 ) -> None:
-    """There is enough to learn from."""
-    monkeypatch.setattr(folders, "SMALL_FOLDER", 4)
+    """Others get the size that the caller says; from some number on there is more to learn from."""
+    monkeypatch.setattr(folders, "SMALL_FOLDER", few)
     for name in "ab":
         paint(tmp_path, name, [RED] * 2, size=size)
-    assert (3, *expected) == load(tmp_path).dataset.image_shape
+    assert (3, *expected) == load(tmp_path, **options).dataset.image_shape
 
 
 def test_pictures_of_several_sizes_get_the_callers(fruit: Path) -> None:
@@ -216,10 +210,19 @@ def test_channels_may_be_chosen(fruit: Path, channels: int) -> None:
     assert {90} == set(training.images[training.labels == 2].ravel().tolist())
 
 
-def test_other_numbers_of_channels_are_an_error(fruit: Path) -> None:
-    """There are grey images and coloured ones."""
-    with pytest.raises(DatasetError, match="1 channel or 3, not 4"):
-        load(fruit, channels=4)
+@pytest.mark.parametrize(
+    ("subfolder", "options", "message"),
+    [
+        ("", {"channels": 4}, "1 channel or 3, not 4"),
+        ("nowhere", {}, "nowhere is not a folder"),
+    ],
+)
+def test_what_is_wrongly_asked_for_is_an_error(
+    fruit: Path, subfolder: str, options: dict[str, Any], message: str
+) -> None:
+    """There are grey images and coloured ones; a folder that is not there is named."""
+    with pytest.raises(DatasetError, match=message):
+        load(fruit / subfolder, **options)
 
 
 @pytest.mark.parametrize("suffix", ["png", "JPG", "jpeg", "webp", "bmp", "gif"])
@@ -236,12 +239,6 @@ def test_other_files_are_passed_over(fruit: Path) -> None:
         (fruit / name).parent.mkdir(exist_ok=True)
         (fruit / name).write_bytes(b"none of your business")
     assert ("apple", "pear") == load(fruit).dataset.class_names
-
-
-def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    """The message names it."""
-    with pytest.raises(DatasetError, match="nowhere is not a folder"):
-        load(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(("names", "found"), [([], "none"), (["apple"], "only one, apple")])

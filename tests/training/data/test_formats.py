@@ -17,12 +17,16 @@ from training.data.formats import (
     read_svhn,
 )
 
+TWO_BY_THREE = b"\0\0\x08\x02\0\0\0\x02\0\0\0\x03"
+
 
 def test_images_keep_their_shape_and_order() -> None:
-    """Two images of 2x3 pixels come out row by row."""
+    """Two images of 2x3 pixels come out row by row; 255 stays 255; none can be written to."""
     header = b"\0\0\x08\x03" + b"\0\0\0\x02" + b"\0\0\0\x02" + b"\0\0\0\x03"
     expected = [[[0, 1, 2], [3, 4, 5]], [[6, 7, 8], [9, 10, 255]]]
-    assert expected == parse_idx(header + bytes([*range(11), 255])).tolist()
+    images = parse_idx(header + bytes([*range(11), 255]))
+    assert (expected, np.uint8) == (images.tolist(), images.dtype)
+    assert not images.flags.writeable
 
 
 def test_labels_are_one_dimensional() -> None:
@@ -35,45 +39,22 @@ def test_sizes_are_big_endian() -> None:
     assert (258,) == parse_idx(b"\0\0\x08\x01\0\0\x01\x02" + bytes(258)).shape
 
 
-def test_values_are_unsigned_bytes() -> None:
-    """The array's type is uint8, so that 255 stays 255."""
-    assert np.uint8 == parse_idx(b"\0\0\x08\x01\0\0\0\x01\xff").dtype
-
-
-def test_the_array_is_read_only() -> None:
-    """The array lies over the file's bytes and cannot be written to."""
-    assert not parse_idx(b"\0\0\x08\x01\0\0\0\x01\x05").flags.writeable
-
-
 @pytest.mark.parametrize(
-    "content",
+    ("content", "message"),
     [
-        pytest.param(b"", id="empty"),
-        pytest.param(b"\0\0\x08", id="shorter than the magic number"),
-        pytest.param(b"\x1f\x8b\x08\x01\0\0\0\x01\x05", id="still compressed"),
-        pytest.param(b"\0\0\x0d\x01\0\0\0\x01" + bytes(4), id="floats"),
+        pytest.param(b"", "not an IDX file of unsigned bytes", id="empty"),
+        pytest.param(b"\0\0\x08", "not an IDX file", id="shorter than the magic number"),
+        pytest.param(b"\x1f\x8b\x08\x01\0\0\0\x01\x05", "not an IDX file", id="still compressed"),
+        pytest.param(b"\0\0\x0d\x01\0\0\0\x01" + bytes(4), "not an IDX file", id="floats"),
+        pytest.param(b"\0\0\x08\x03\0\0\0\x01\0\0", "header is cut off", id="cut header"),
+        pytest.param(TWO_BY_THREE + bytes(5), "6 bytes and 5 follow", id="one byte missing"),
+        pytest.param(TWO_BY_THREE + bytes(7), "6 bytes and 7 follow", id="one byte too many"),
     ],
 )
-def test_other_files_are_refused(content: bytes) -> None:
-    """What does not start like an IDX file of bytes is not read."""
-    with pytest.raises(ValueError, match="not an IDX file of unsigned bytes"):
+def test_other_files_are_refused(content: bytes, message: str) -> None:
+    """What is no IDX file of bytes, or has another number of them than its header announces."""
+    with pytest.raises(ValueError, match=message):
         parse_idx(content)
-
-
-def test_a_cut_header_is_refused() -> None:
-    """A file that ends within its sizes is not read."""
-    with pytest.raises(ValueError, match="header is cut off"):
-        parse_idx(b"\0\0\x08\x03\0\0\0\x01\0\0")
-
-
-@pytest.mark.parametrize(
-    "size", [pytest.param(5, id="one byte missing"), pytest.param(7, id="one byte too many")]
-)
-def test_a_wrong_number_of_bytes_is_refused(size: int) -> None:
-    """The message names the announced and the found number of bytes."""
-    header = b"\0\0\x08\x02\0\0\0\x02\0\0\0\x03"
-    with pytest.raises(ValueError, match=f"announces 6 bytes and {size} follow"):
-        parse_idx(header + bytes(size))
 
 
 def assert_columns(expected: Columns, actual: Columns) -> None:

@@ -90,12 +90,14 @@ def test_digits_of_one_class_make_no_pairs() -> None:
 
 @pytest.mark.parametrize("step", [1, 7, 30])
 def test_a_batch_depends_on_seed_and_step_alone(squares: Examples, step: int) -> None:
-    """A resumed stream goes on as if it had never been interrupted."""
+    """A resumed stream goes on as if it had never been interrupted; another seed gives others."""
     running = stream(squares)
     for earlier in range(step):
         running.batch(earlier)
     torch.manual_seed(99)
-    assert_same(running.batch(step), stream(squares).batch(step))
+    expected = running.batch(step)
+    assert_same(expected, stream(squares).batch(step))
+    assert not torch.equal(expected.images, stream(squares, seed=2).batch(step).images)
 
 
 def test_batches_run_on_across_epochs(squares: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,12 +107,6 @@ def test_batches_run_on_across_epochs(squares: Examples, monkeypatch: pytest.Mon
     assert {8} == {len(batch.images) for batch in batches}
     pairs = torch.cat([batch.object_images for batch in batches])
     assert not torch.equal(pairs[:20], pairs[20:])
-
-
-def test_another_seed_gives_other_pairs(squares: Examples) -> None:
-    """The seed decides."""
-    first, second = (stream(squares, seed=seed).batch(0) for seed in (1, 2))
-    assert not torch.equal(first.images, second.images)
 
 
 def test_an_image_is_its_layers_added_up(squares: Examples) -> None:
@@ -155,24 +151,19 @@ def test_digits_must_have_a_middle_place(squares: Examples) -> None:
 
 
 def test_a_fixed_set_is_the_same_bit_for_bit(squares: Examples) -> None:
-    """The digest was computed once; a change of numbers, order or arithmetic shows here."""
+    """A change of numbers, order, arithmetic, shapes or types shows in the digest and beside it."""
     pairs = fixed_pairs(squares, 50, size=20, shift_px=4, seed=7)
     labels = pairs.labels.astype(np.uint8)
     digest = hashlib.sha256(pairs.images.tobytes() + labels.tobytes()).hexdigest()
     assert "c18c800b3e66d93b7f4aec6284c03410e3367cda5abbca9a453586cd6b7c2921" == digest
+    assert [(50, 1, 20, 20), (50, 2, 20, 20), (50, 2)] == [array.shape for array in pairs]
+    assert [np.uint8, np.uint8, np.int64] == [array.dtype for array in pairs]
 
 
 def test_a_smaller_set_is_the_beginning_of_a_larger_one(squares: Examples) -> None:
     """The seed decides the pairs, not how many there are."""
     small, large = (fixed_pairs(squares, n, size=20, shift_px=4, seed=7) for n in (5, 9))
     assert np.array_equal(small.object_images, large.object_images[:5])
-
-
-def test_a_fixed_set_holds_bytes(squares: Examples) -> None:
-    """Images (N, 1, H, W) and layers (N, 2, H, W) are bytes, labels (N, 2) are int64."""
-    pairs = fixed_pairs(squares, 5, size=20, shift_px=4, seed=7)
-    assert [(5, 1, 20, 20), (5, 2, 20, 20), (5, 2)] == [array.shape for array in pairs]
-    assert [np.uint8, np.uint8, np.int64] == [array.dtype for array in pairs]
 
 
 def test_distortion_changes_neither_digits_nor_shifts(squares: Examples) -> None:

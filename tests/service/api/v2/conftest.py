@@ -13,12 +13,10 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from model.preprocess import Floats
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, free_port, running
+from tests.serving import serve
 
 BUNDLES = ["mnist-compact", "mnist-matrix", "cifar10"]
 MAX_BODY_BYTES = 300_000
@@ -35,8 +33,7 @@ def settings() -> Settings:
 @pytest.fixture(scope="session")
 def client(settings: Settings) -> Iterator[TestClient]:
     """The service with that bundle, in this process."""
-    app = create_app(settings, open_engine(load_runtimes(settings)))
-    with TestClient(app) as client:
+    with serve(settings) as client:
         yield client
 
 

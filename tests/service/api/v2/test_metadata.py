@@ -9,10 +9,8 @@ import tritonclient.http as triton
 from fastapi.testclient import TestClient
 
 from service import VERSION
-from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
+from tests.serving import serve
 
 ENCODER = [
     {"name": "presence", "datatype": "FP32", "shape": [-1, 10]},
@@ -82,9 +80,7 @@ def test_a_model_that_is_not_there_is_not_ready(v2: triton.InferenceServerClient
 @pytest.fixture(scope="module")
 def families(settings: Settings, family_bundles: Any) -> TestClient:
     """An untrained bundle of each family."""
-    update = {"bundles": family_bundles, "models": (), "default_model": "tiny-dynamic"}
-    chosen = settings.model_copy(update=update)
-    return TestClient(create_app(chosen, open_engine(load_runtimes(chosen))))
+    return serve(settings, bundles=family_bundles, models=(), default_model="tiny-dynamic")
 
 
 @pytest.mark.parametrize("family", ["dynamic", "attention", "shared", "matrix", "baseline"])

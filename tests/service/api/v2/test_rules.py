@@ -11,9 +11,8 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from service.app import create_app
-from service.inference.bundles import load_runtimes
-from service.inference.engine import open_engine
 from service.settings import Settings
+from tests.serving import serve
 
 KEY = "a-key-of-these-tests"
 MODEL = "mnist-compact"
@@ -24,8 +23,7 @@ BLACK = bytes(4 * 28 * 28)
 
 def test_health_needs_no_key_and_all_else_does(settings: Settings) -> None:
     """An orchestrator has no key; a client without one learns how to send it."""
-    locked = settings.model_copy(update={"api_keys": (SecretStr(KEY),)})
-    with TestClient(create_app(locked, open_engine(load_runtimes(locked)))) as client:
+    with serve(settings, api_keys=(SecretStr(KEY),)) as client:
         for path in ("/v2/health/live", "/v2/health/ready"):
             assert 200 == client.get(path).status_code
         for path in ("/v2", f"/v2/models/{MODEL}", f"/v2/models/{MODEL}/ready", "/v2/nowhere"):
@@ -48,10 +46,9 @@ def test_while_bundles_are_loaded_it_is_alive_and_not_ready(settings: Settings) 
 
 def test_while_it_drains_it_is_not_ready(settings: Settings) -> None:
     """So that load balancers turn elsewhere."""
-    app = create_app(settings, open_engine(load_runtimes(settings)))
-    with TestClient(app) as client:
+    with serve(settings) as client:
         assert {"ready": True} == client.get("/v2/health/ready").json()
-        app.state.health.draining = True
+        client.app.state.health.draining = True
         assert 503 == client.get("/v2/health/ready").status_code
         assert 200 == client.post(INFER, content=BLACK, headers=RAW).status_code
 
@@ -73,15 +70,15 @@ def test_a_request_is_one_line_and_one_count(
 
 def test_a_full_queue_is_told(settings: Settings) -> None:
     """Rows that wait for others count, and the refusal says when to come back."""
-    app = create_app(settings, open_engine(load_runtimes(settings)))
-    with TestClient(app) as client:
-        app.state.admission.waiting = settings.max_waiting_rows
+    with serve(settings) as client:
+        admission = client.app.state.admission
+        admission.waiting = settings.max_waiting_rows
         answer = client.post(INFER, content=BLACK, headers=RAW)
         assert (429, ["error"]) == (answer.status_code, list(answer.json()))
         assert 1 <= int(answer.headers["Retry-After"])
-        app.state.admission.waiting = 0
+        admission.waiting = 0
         assert 200 == client.post(INFER, content=5 * BLACK, headers=RAW).status_code
-        assert 0 == app.state.admission.waiting
+        assert 0 == admission.waiting
 
 
 def test_a_body_over_the_limit_is_refused(client: TestClient, settings: Settings) -> None:
@@ -92,8 +89,7 @@ def test_a_body_over_the_limit_is_refused(client: TestClient, settings: Settings
 
 def test_pages_of_other_origins_may_send_tensors(settings: Settings) -> None:
     """They may set the header that says where the tensors begin, and read it."""
-    shared = settings.model_copy(update={"cors_origins": ("https://lab.example",)})
-    with TestClient(create_app(shared, open_engine(load_runtimes(shared)))) as client:
+    with serve(settings, cors_origins=("https://lab.example",)) as client:
         asked = "inference-header-content-length, content-encoding"
         origin = {"Origin": "https://lab.example", "Access-Control-Request-Method": "POST"}
         headers = {**origin, "Access-Control-Request-Headers": asked}
