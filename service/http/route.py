@@ -140,7 +140,7 @@ class Route(APIRoute):
         self.permission = permission
         self._limited = permission == "key" and path not in PROBES
         self._most_rows = most_rows
-        self._needs_networks = needs_models
+        self._needs_models = needs_models
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
         self._handler = handler
@@ -250,7 +250,7 @@ class Route(APIRoute):
 
     async def _respond(self, request: Request) -> Response:
         query = (_read(self._query, request),) if self._query else ()
-        if not query and self._needs_networks:
+        if not query and self._needs_models:
             _read(Query, request)  # there are no parameters
         if self._media_types:
             accept = ", ".join(request.headers.getlist("accept"))
