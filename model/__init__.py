@@ -1,4 +1,4 @@
-"""Shared by training and serving: the networks, bundles, and how images are prepared.
+"""Code that training and serving share: the networks, bundles, and how images are prepared.
 
 In a notebook, numpy in and numpy out, under a name that leaves the variable `model` free:
 
@@ -45,7 +45,7 @@ def load(name: str | Path, *, device: Device = "auto", threads: int = 0) -> Load
 
 
 def open_bundle(name: str | Path) -> Bundle:
-    """A bundle that ships, by name, or any other, by its folder; not loaded yet.
+    """Open a bundle by its shipped name or its folder, without loading its graphs.
 
     Raises:
         model.bundle.BundleError: there is no such bundle, or it is incomplete or altered.
@@ -61,6 +61,6 @@ def open_bundle(name: str | Path) -> Bundle:
 
 
 def find(name: str | Path) -> Path:
-    """The folder of a bundle: one that ships, if there is one of that name."""
+    """Return the folder of a bundle: the shipped one of that name, or the path itself."""
     ships = any(str(name) == shipped.name for shipped in SHIPPED.iterdir())
     return SHIPPED / name if ships else Path(name)

@@ -1,4 +1,4 @@
-"""Drawing: colours, Pillow's own font, images enlarged by whole pixels."""
+"""Drawing with Pillow: colours, fonts, and images enlarged by whole pixels."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from model.preprocess import WHITE, Floats
 
 PAPER, INK, ACCENT = "#ffffff", "#1b1f24", "#bc4c00"
 MARGIN = 10
-"""Pixels around a drawing."""
+"""The pixels around a drawing."""
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 @cache
 def font(size: int) -> Font:
-    """Pillow's own font, `size` pixels high."""
+    """Return Pillow's own font, `size` pixels high."""
     return ImageFont.load_default(size)
 
 
 def enlarge(image: Floats, scale: int) -> Image.Image:
-    """An image (C, H, W) in [0, 1], C 1 or 3; each pixel becomes `scale` x `scale` pixels."""
+    """Enlarge an image (C, H, W) in [0, 1], C 1 or 3: pixels become `scale` x `scale` ones."""
     pixels = (image.clip(0, 1) * WHITE + 0.5).astype(np.uint8)
     last = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
     return Image.fromarray(last.repeat(scale, 0).repeat(scale, 1))
 
 
-def png(picture: Image.Image) -> bytes:
+def png(image: Image.Image) -> bytes:
     """A drawing as a PNG file."""
     file = io.BytesIO()
-    picture.save(file, "PNG")
+    image.save(file, "PNG")
     return file.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""A bundle for a notebook: it checks its arguments, which `Runtime` does not."""
+"""A loaded bundle for notebooks, which checks its arguments. `Runtime` does not."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Picture: TypeAlias = (
 """A Pillow image, a path, the bytes of an image file, an open binary file, or an array: (H, W),
 (H, W, C) or (C, H, W), of whole numbers from 0 to 255 or of floats in [0, 1]."""
 _SLACK = 1e-3
-"""How far rounding may carry a number beyond [0, 1]."""
+"""The tolerance beyond [0, 1], for rounding."""
 
 
 class Classification(NamedTuple):
     """The most present class of a picture."""
 
     label: int
-    """From 0 to K - 1."""
+    """The label, from 0 to K - 1."""
     class_name: str
     """The name of that class."""
     presence: float
-    """In [0, 1]: of this class."""
+    """The presence of this class, in [0, 1]."""
     pose: Floats
-    """(D,): of this class's capsule; empty where the network has no poses."""
+    """The pose (D,) of this class's capsule; empty where the network has no poses."""
 
 
 class LoadedBundle(Runtime):
-    """The bundle that `model.load` returns: a `Runtime` that checks shapes, types and ranges."""
+    """The object that `model.load` returns: a `Runtime` that checks shapes, types and ranges."""
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class LoadedBundle(Runtime):
     def classify(
         self, picture: Picture, *, fit: Fit = "auto", polarity: Polarity = "auto"
     ) -> Classification:
-        """The most present class of one picture, with its pose; as `prepare` and `encode` do it.
+        """Classify one picture: the most present class and its pose, by `prepare` and `encode`.
 
         Raises:
             TypeError: this is no picture.
@@ -73,7 +73,7 @@ class LoadedBundle(Runtime):
         return super().prepare(open_picture(picture), fit=fit, polarity=polarity)
 
     def encode(self, images: ArrayLike) -> Encoding[Floats]:
-        """Class capsules of images (N, C, H, W), floats in [0, 1]; strokes are light on dark.
+        """Encode images (N, C, H, W), floats in [0, 1], whose strokes are light on dark.
 
         Raises:
             TypeError: these are no floats.
@@ -106,7 +106,7 @@ class LoadedBundle(Runtime):
         return super().decode(numbers, labels.astype(np.int64))
 
     def trace(self, images: ArrayLike) -> Trace[Floats]:
-        """What routing did with images (N, C, H, W), floats in [0, 1].
+        """Trace the routing of images (N, C, H, W), floats in [0, 1].
 
         Raises:
             NotOffered: the network has no routing.
@@ -139,7 +139,7 @@ class LoadedBundle(Runtime):
 
 
 def open_picture(picture: Picture) -> Image.Image:
-    """Any of the kinds of picture as a Pillow image.
+    """Open a picture of any accepted kind as a Pillow image.
 
     Raises:
         TypeError: this is no picture.

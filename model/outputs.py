@@ -1,4 +1,4 @@
-"""What a network says of N images, declared once: of torch tensors and of numpy arrays alike.
+"""Outputs of a network for N images: of torch tensors and of numpy arrays alike.
 
 Axes: K classes, D numbers of a pose, R routing iterations, I input capsules.
 """
@@ -12,16 +12,16 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from model.bundle import Layer
 
 A = TypeVar("A")
-"""`torch.Tensor` or a numpy array of float32."""
+"""The array type: `torch.Tensor`, or a numpy array of float32."""
 
 
 class Encoding(NamedTuple, Generic[A]):
     """The class capsules of N images."""
 
     presence: A
-    """(N, K): how present each class is, in [0, 1]: see `model.bundle.Manifest.presence`."""
+    """The presence (N, K) of each class, in [0, 1]: see `model.bundle.Manifest.presence`."""
     poses: A
-    """(N, K, D); D is 0 where the network has no poses."""
+    """The poses (N, K, D). D is 0 where the network has no poses."""
 
 
 def _shapes(arrays: Any) -> str:
@@ -31,48 +31,51 @@ def _shapes(arrays: Any) -> str:
 
 
 class ClassTrace(NamedTuple, Generic[A]):
-    """What routing did between the last layer of N images and their class capsules."""
+    """The routing between the last layer of N images and their class capsules."""
 
     couplings: A
     """c, (N, R, K, I): what each vote weighs in its class's sum. The softmax of the logits over K;
     self-attention adds its learned B."""
     logits: A
-    """b, (N, R, K, I)."""
+    """The logits b, (N, R, K, I)."""
     presence: A
-    """(N, R, K): after each iteration."""
+    """The presence (N, R, K) after each iteration."""
     poses: A
-    """(N, R, K, D)."""
+    """The poses (N, R, K, D) after each iteration."""
     input_presence: A
-    """(N, I)."""
+    """The presence (N, I) of the input capsules."""
     votes: A
-    """(N, K, I, D)."""
+    """The votes (N, K, I, D)."""
 
     def __repr__(self) -> str:
         return _shapes(self)
 
 
 class LayerTrace(NamedTuple, Generic[A]):
-    """What routing did in a layer of convolutional capsules."""
+    """The routing of one layer of convolutional capsules."""
 
     couplings: A
-    """(N, R, T', T): the share of each input type T that went to each output type T'."""
+    """The share of each input type T that goes to each output type T', (N, R, T', T)."""
     presence: A
-    """(N, R, T', rows, columns): after each iteration."""
+    """The presence (N, R, T', rows, columns) after each iteration."""
 
     def __repr__(self) -> str:
         return _shapes(self)
 
 
 class Trace(NamedTuple, Generic[A]):
-    """Everything that routing did with N images."""
+    """The trace of routing in all layers, for N images."""
 
     classes: ClassTrace[A]
     """The last layer, from I input capsules to the classes."""
     hidden: Mapping[str, LayerTrace[A]] = MappingProxyType({})
-    """The layers before the last one, by name."""
+    """The traces of the layers before the last one, by name."""
 
     def named(self) -> dict[str, A]:
-        """All arrays; those of hidden layers as `layer.couplings` and `layer.presence`."""
+        """Return all arrays by name.
+
+        Those of hidden layers are `layer.couplings` and `layer.presence`.
+        """
         named: dict[str, A] = self.classes._asdict()
         for name, layer in self.hidden.items():
             named |= {f"{name}.{field}": array for field, array in layer._asdict().items()}

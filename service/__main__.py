@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _variable(option: str) -> str:
-    """The environment variable of what somebody tried as an option, in a line; empty if none is."""
+    """Name the variable of an option that somebody tried, in a line; empty if none has it."""
     from service.settings import Settings  # noqa: PLC0415  not in the supervisor
 
     name = option.lstrip("-").partition("=")[0].replace("-", "_")
@@ -40,7 +40,7 @@ def _variable(option: str) -> str:
 def supervise() -> None:
     """Read the settings, and run the supervisor."""
     from service.processes.options import Options  # noqa: PLC0415  signals are handled before
-    from service.processes.status import FOLDER  # noqa: PLC0415
+    from service.processes.registry import FOLDER  # noqa: PLC0415
     from service.processes.supervisor import Supervisor  # noqa: PLC0415
     from service.telemetry import logs  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ def supervise() -> None:
 
 
 def allow_many_connections() -> None:
-    """Have as many file descriptors as the system lets this process have without asking.
+    """Raise the limit of open file descriptors to the most that this process may set.
 
     Where they run out no connection is accepted, and supervisors kill what answers no probe.
     """

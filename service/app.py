@@ -19,7 +19,7 @@ from service import VERSION
 from service.api.models import refuse_reload
 from service.api.routes import TAGS, api_routes, largest_job
 from service.api.v2.routes import v2_routes
-from service.drawing import open_pool as open_drawing
+from service.drawing import open_pool
 from service.health import Health
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
@@ -28,18 +28,17 @@ from service.http.pages import mounts, show_docs, show_openapi, show_page
 from service.http.rate import RateLimit
 from service.http.route import Route
 from service.inference.bundles import load_runtimes, trim_memory
-from service.inference.engine import Engine
-from service.inference.engine import open_engine as open_runtimes
+from service.inference.engine import Engine, open_engine
 from service.inference.job import Admission
-from service.pictures.preparation import Preparation
-from service.processes.status import Status
+from service.pictures.pools import DecodePools
+from service.processes.registry import WorkerRegistry
 from service.settings import Settings, SettingsError
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import telemetry
 
 log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 3
-"""How long the last inference may take to end, once nobody waits for it any more."""
+"""The last inference may take this long to end after the last request."""
 
 _DESCRIPTION = """\
 Send an image (PNG, JPEG, WebP, BMP, GIF) as a form's `file`, as the raw body, or as base64 in JSON:
@@ -56,7 +55,7 @@ Frosst and Hinton, Dynamic Routing Between Capsules (2017).
 """
 
 
-OpenEngine = Callable[[Metrics, Health], Awaitable[Engine]]
+LoadEngine = Callable[[Metrics, Health], Awaitable[Engine]]
 
 
 def create_app(
@@ -64,9 +63,9 @@ def create_app(
     engine: Engine | None = None,
     *,
     access: Access | None = None,
-    open_engine: OpenEngine | None = None,
+    load: LoadEngine | None = None,
     reload: Callable[[], Awaitable[Any]] = refuse_reload,
-    status: Status | None = None,
+    registry: WorkerRegistry | None = None,
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
     """Wire the service: it loads the bundles while it already answers probes.
@@ -77,10 +76,10 @@ def create_app(
         settings: of this process; by default the environment's.
         engine: where inference happens, if that is loaded already.
         access: the keys; by default those of the settings.
-        open_engine: loads it, if not from the bundles of the settings.
+        load: loads the engine; by default, from the bundles of the settings.
         reload: has all workers load the bundles anew; what they have loaded then.
-        status: of all workers, for the metrics.
-        gather_metrics: answers `/metrics`, where this process is one of several without a status.
+        registry: of all workers, for the metrics.
+        gather_metrics: answers `/metrics`, where this process is one of several without a registry.
 
     Raises:
         service.settings.SettingsError: a setting is wrong, the API keys cannot be used, or traces
@@ -89,16 +88,16 @@ def create_app(
     settings = settings or Settings.from_environment()
     health = Health(settings.inference_timeout_s)
     admission = Admission(max(settings.max_waiting_rows, largest_job(settings.max_pictures)))
-    metrics = Metrics(lambda: admission.waiting, status)
-    preparation = Preparation(max_pixels=settings.max_pixels, processes=settings.decode_processes)
-    drawing = open_drawing()
+    metrics = Metrics(lambda: admission.waiting, registry)
+    decode_pools = DecodePools(max_pixels=settings.max_pixels, processes=settings.decode_processes)
+    drawing = open_pool()
     access = access or Access(settings)
     serve_grpc, has_bundles, ending = _grpc(settings), asyncio.Event(), asyncio.Event()
 
-    async def load() -> None:
-        """Load; what goes wrong is this process's failure."""
+    async def load_and_use() -> None:
+        """Load the engine and use it. An error is recorded as this process's failure."""
         try:
-            loaded = await (open_engine or partial(open_here, settings))(metrics, health)
+            loaded = await (load or partial(load_engine, settings))(metrics, health)
         except Exception as error:
             log.debug("the bundles cannot be loaded", exc_info=True)
             health.fail(str(error))
@@ -114,13 +113,13 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        preparation.start()
-        loading = None if health.loaded else asyncio.ensure_future(load())
+        decode_pools.start()
+        loading = None if health.loaded else asyncio.ensure_future(load_and_use())
         async with serve_grpc(app, settings, has_bundles, health.fail, ending):
             yield
         if loading:
             loading.cancel()
-        preparation.close()
+        decode_pools.close()
         drawing.close()
         if health.loaded and not health.loaded.backend.close(CLOSE_TIMEOUT_S):
             health.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
@@ -138,14 +137,14 @@ def create_app(
         telemetry=telemetry(settings),
     )
     app.state.settings, app.state.health, app.state.ending = settings, health, ending
-    app.state.load, app.state.use, app.state.reload = load, use, reload
+    app.state.load, app.state.use, app.state.reload = load_and_use, use, reload
     app.state.admission, app.state.metrics = admission, metrics
     app.state.rate_limit = _rate_limit(settings)
-    app.state.gather_metrics, app.state.preparation = gather_metrics, preparation
+    app.state.gather_metrics, app.state.decode_pools = gather_metrics, decode_pools
     app.state.drawing = drawing
-    page = partial(Route, "GET", needs_networks=False, include_in_schema=False)
+    page = partial(Route, "GET", needs_models=False, include_in_schema=False)
     pages = [
-        page("/", show_page, permission="open"),
+        page("/", show_page, permission="public"),
         page("/docs", show_docs),
         page("/openapi.json", show_openapi),
         *mounts(),
@@ -169,7 +168,7 @@ def create_app(
 
 
 def _swagger(app: FastAPI) -> list[BaseRoute]:
-    """The files of Swagger UI. FastAPI's own document is left out: it serialises it each time."""
+    """Make the routes of Swagger UI, without FastAPI's document: it serialises it each time."""
     found = [route for route in app.router.routes if getattr(route, "path", "") != app.openapi_url]
     for mount in found:
         mount.permission = "key"  # type: ignore[attr-defined]
@@ -177,14 +176,14 @@ def _swagger(app: FastAPI) -> list[BaseRoute]:
 
 
 def _rate_limit(settings: Settings) -> RateLimit | None:
-    """What limits a key's rows a second, if anything does."""
+    """Make the limit of rows a second for each key, if the settings have one."""
     if not settings.rate_limit_per_key:
         return None
     return RateLimit(settings.rate_limit_per_key, settings.rate_burst_per_key)
 
 
 def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]]:
-    """What serves gRPC, if a port is set.
+    """Make the context manager that serves gRPC; one that does nothing if no port is set.
 
     Raises:
         SettingsError: its packages are not installed.
@@ -198,7 +197,7 @@ def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]
     return serve_grpc
 
 
-async def open_here(
+async def load_engine(
     settings: Settings,
     metrics: Metrics,
     health: Health,
@@ -221,7 +220,7 @@ async def open_here(
 
     def load() -> Engine:
         cores, workers = settings.threads or cpu_quota(), max(1, settings.workers)
-        return open_runtimes(
+        return open_engine(
             load_runtimes(settings, strict=strict, workers=workers, folder=folder),
             on_batch=metrics.record_batch,
             on_lost=lambda error: health.fail(f"inference failed: {error}"),

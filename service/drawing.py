@@ -1,4 +1,4 @@
-"""Drawings that take long: a process of their own, and figures. Nothing of HTTP."""
+"""Draw figures in a process of their own, because they take long. This module knows no HTTP."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 _DPI = 100
 DRAW_CPU_S = 10.0
-"""Most CPU time of a drawing."""
+"""A drawing may take this much CPU time."""
 _IMPORTED = ("service.views", "matplotlib.figure", "matplotlib.backends.backend_agg")
 MOST_WAITING = 8
-"""Drawings, each a fifth of a second: more callers are told to come again."""
+"""This many drawings may wait, each a fifth of a second. More are refused with `Retry-After`."""
 
 
 def open_pool(memory_bytes: int = 500_000_000) -> Pool:
-    """One process that draws, started with the first drawing: with matplotlib it takes 110 MB.
+    """Open a pool of one process that draws.
+
+    It starts with the first drawing: matplotlib takes 110 MB.
 
     Args:
         memory_bytes: for a drawing, beyond that; the largest sweep has 21 megapixels.
@@ -33,7 +35,10 @@ def open_pool(memory_bytes: int = 500_000_000) -> Pool:
 
 
 def draw_figure(fill: Callable[[Figure], None], *, width_px: float, height_px: float) -> bytes:
-    """A figure of this size as a PNG, drawn by `fill`; only in the process that draws."""
+    """Draw a figure of this size with `fill`, and return it as a PNG.
+
+    Call it in the pool's process.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  takes half a second
     from matplotlib.figure import Figure  # noqa: PLC0415
 

@@ -85,11 +85,11 @@ class Forbidden(Problem, status=403, slug="forbidden", title="Admin key required
 
 
 class UnknownModel(Problem, status=404, slug="unknown-model", title="Model not found"):
-    """No bundle of that name is loaded."""
+    """No model of that name is loaded."""
 
 
 class NotFound(Problem, status=404, slug="not-found", title="Not found"):
-    """No such route."""
+    """The path is none of the API's."""
 
 
 class MethodNotAllowed(Problem, status=405, slug="method-not-allowed", title="Method not allowed"):
@@ -107,11 +107,14 @@ class UploadTimeout(Problem, status=408, slug="upload-timeout", title="Upload ti
 
 
 class BundleRefused(Problem, status=409, slug="bundle-refused", title="Bundle cannot be loaded"):
-    """Not all bundles could be loaded anew; those that were served before still are."""
+    """A bundle could not be loaded. The bundles that were loaded before are still served."""
 
 
 class NotOffered(Problem, status=409, slug="not-offered", title="Not supported by this model"):
-    """The model's network cannot do this; its entry in `GET /models` says what it offers."""
+    """The model does not support this operation.
+
+    Its entry in `GET /models` has those it supports.
+    """
 
 
 class TooLarge(Problem, status=413, slug="too-large", title="Request too large"):
@@ -119,7 +122,7 @@ class TooLarge(Problem, status=413, slug="too-large", title="Request too large")
 
 
 class UnsupportedFormat(Problem, status=415, slug="unsupported-format", title="Unsupported format"):
-    """Not an image format, or not a content type, that the service reads."""
+    """The file's image format or the body's content type is not supported."""
 
 
 class UnreadablePicture(Problem, status=422, slug="unreadable-picture", title="Unreadable image"):
@@ -135,7 +138,7 @@ class Busy(Problem, status=429, slug="busy", title="Queue full"):
 
 
 class RateLimited(Problem, status=429, slug="rate-limited", title="Rate limit exceeded"):
-    """One key, or one address, asks for more rows a second than it may."""
+    """A key, or an address, asks for more rows a second than it may."""
 
 
 class Unavailable(Problem, status=503, slug="unavailable", title="Service unavailable"):

@@ -1,4 +1,4 @@
-"""What the process can do now, as requests and probes see it."""
+"""The state of this process: whether it can answer requests, and why not."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Health:
     """The engine once it is loaded, and the reasons not to use it."""
 
     batch_limit_s: float
-    """What takes longer hangs."""
+    """A batch that takes longer counts as hanging."""
     loaded: Engine | None = None
     failure: str | None = None
-    """Why the process cannot answer any more: `/livez` and `/readyz` say 503."""
+    """The reason why the process cannot answer any more: `/livez` and `/readyz` say 503."""
     draining: bool = False
     """The service is about to end: `/readyz` says 503."""
     closing: bool = False
@@ -40,7 +40,7 @@ class Health:
 
     @property
     def running_s(self) -> float:
-        """How long the batch that is being computed has taken so far."""
+        """How long the running batch has taken so far, in seconds; 0 if none runs."""
         return self.loaded.backend.running_s if self.loaded else 0.0
 
     def fail(self, reason: str) -> None:

@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPException
 
 TIMEOUT_S = 2.0
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  asked, not bound
-"""Who listens on all addresses also listens on these."""
+"""Loopback addresses of servers that listen on all addresses."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""One request, from its uploads to the networks' outputs."""
+"""The pipeline of one request, from its uploads to the model's outputs."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from service.errors import InvalidParameter, NotOffered, Problem, UnknownModel, 
 from service.inference.engine import Engine, Row
 from service.inference.job import Admission, Job
 from service.pictures import ImageSpec, Upload
-from service.pictures.preparation import Preparation
+from service.pictures.pools import DecodePools
 from service.telemetry import timings
 
 log = logging.getLogger(__name__)
 _PART = 32
-"""Images that a large request encodes at a time."""
+"""A large request encodes this many images at a time."""
 
 
 class Capsule(NamedTuple):
-    """One class capsule of an encoded image."""
+    """The capsule of one class in an encoded image."""
 
     prepared: Prepared
     """The image."""
     label: int
     presence: float
-    """How present the class is, in [0, 1]."""
+    """The presence of the class, in [0, 1]."""
     pose: Floats
     """(D,)."""
 
 
 class Encoded(NamedTuple):
-    """One image, and its presence and poses."""
+    """An image with its presence and poses."""
 
     prepared: Prepared
     presence: Floats
@@ -69,7 +69,7 @@ def check_label(manifest: Manifest, label: int | None, *, parameter: str = "targ
 
 @dataclass
 class Pipeline:
-    """Admits one job, prepares its uploads and runs the networks.
+    """Admits one request, decodes its uploads and runs the model.
 
     Methods that compute raise `Closed` and `DeadlineExceeded`: see `Batcher.submit`.
     """
@@ -77,15 +77,15 @@ class Pipeline:
     engine: Engine
     job: Job
     admission: Admission
-    preparation: Preparation
+    decode_pools: DecodePools
     default_model: str
-    """For requests that name none."""
+    """The model of requests that name none."""
     most_rows: int
-    """What the route declares that it admits."""
+    """The most rows that a request to this route may cost."""
     drawing: Admission | None = None
-    """Where the response has to wait to be drawn."""
+    """The admission of drawing jobs, where the response has to be drawn in a process."""
     spend: Callable[[int], object] | None = None
-    """Counts the job's rows as those of its caller, or raises RateLimited."""
+    """Counts the job's rows for its client, or raises RateLimited."""
 
     def __post_init__(self) -> None:
         self._drawn = Job(self.job.arrived)
@@ -109,12 +109,12 @@ class Pipeline:
             self.spend(rows)
 
     def record_drawing(self) -> None:
-        """Count the response as drawn."""
+        """Record that the response is drawn."""
         if self.drawing:
             self.drawing.record_completed(self._drawn, 1)
 
     def release(self) -> None:
-        """Give back what was admitted and not computed."""
+        """Give back the admitted rows that were not computed."""
         self.admission.release(self.job)
         if self.drawing:
             self.drawing.release(self._drawn)
@@ -137,29 +137,37 @@ class Pipeline:
         return manifest
 
     async def prepare(self, uploads: list[Upload], spec: ImageSpec) -> list[Prepared | Problem]:
-        """Decode and fit all uploads that can be read; problems keep their places."""
+        """Decode and fit all uploads, in order.
+
+        An upload that cannot be read yields its problem.
+        """
         began = time.monotonic()
         try:
-            return await self.preparation.prepare(uploads, spec, deadline=self.job.deadline)
+            return await self.decode_pools.prepare(uploads, spec, deadline=self.job.deadline)
         finally:
             timings.record("preprocess", time.monotonic() - began)
 
-    async def read(
+    async def encode_uploads(
         self, uploads: list[Upload], manifest: Manifest, spec: ImageSpec
     ) -> list[Encoded | Problem]:
-        """Encode all uploads that can be read; problems keep their places."""
+        """Decode, fit and encode all uploads, in order.
+
+        One that cannot be read yields its problem.
+        """
         prepared = await self.prepare(uploads, spec)
-        images = [picture.image for picture in prepared if isinstance(picture, Prepared)]
+        images = [item.image for item in prepared if isinstance(item, Prepared)]
         encodings = iter(await self.encode(manifest, images) if images else ())
         return [
-            picture if isinstance(picture, Problem) else _encoded(picture, next(encodings))
-            for picture in prepared
+            item if isinstance(item, Problem) else _encoded(item, next(encodings))
+            for item in prepared
         ]
 
     async def encode(
         self, manifest: Manifest, images: Sequence[Floats]
     ) -> list[Encoding[Floats] | Exception]:
-        """Presence (K,) and poses (K, D) of each image (C, H, W), or what went wrong with it.
+        """Encode images (C, H, W) to presence (K,) and poses (K, D).
+
+        One that fails yields its exception.
 
         Images beyond the first _PART wait behind those that others sent meanwhile, so that nobody
         waits for all of a large request.
@@ -173,14 +181,17 @@ class Pipeline:
         return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
 
     async def encode_all(self, manifest: Manifest, images: Sequence[Floats]) -> Encoding[Floats]:
-        """Presence (N, K) and poses (N, K, D); raises what went wrong with one of the images."""
+        """Encode images to presence (N, K) and poses (N, K, D).
+
+        Raise the exception of one that fails.
+        """
         presence, poses = zip(*map(unwrap, await self.encode(manifest, images)), strict=True)
         return Encoding(np.stack(presence), np.stack(poses))
 
     async def decode(
         self, manifest: Manifest, poses: Floats, labels: int | NDArray[np.int64]
     ) -> Floats:
-        """Images (M, C, H, W) of poses (M, D) of one class or of a class each."""
+        """Decode poses (M, D) of one class, or of a class each, to images (M, C, H, W)."""
         if not len(poses):
             return np.zeros((0, *manifest.image_shape), np.float32)
         classes = np.broadcast_to(np.asarray(labels, np.int64), len(poses))
@@ -188,7 +199,7 @@ class Pipeline:
         return np.stack([image for (image,) in map(unwrap, rows)])
 
     async def trace(self, manifest: Manifest, image: Floats) -> Trace[Floats]:
-        """What routing did with one image (C, H, W); no leading axis."""
+        """Trace the routing of one image (C, H, W). The trace's arrays have no leading axis."""
         (row,) = await self._compute(manifest, "trace", [(image,)])
         return Trace.of(unwrap(row), manifest.layers)
 

@@ -1,4 +1,4 @@
-"""Every setting of the service, read once from the environment.
+"""The settings of the service, read once from the environment.
 
 What each does is in docs/reference/settings.md, and a test compares.
 """
@@ -22,7 +22,7 @@ from service.telemetry.logs import LogFormat
 
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
-"""Variables of the same prefix that belong to training and to the client."""
+"""Variables of the same prefix that belong to training and the client."""
 
 _CUDA_OPTIONS = tuple(option.name for option in fields(CudaOptions))
 
@@ -32,7 +32,10 @@ class SettingsError(Exception):
 
     @classmethod
     def lacking(cls, setting: str, extra: str) -> Self:
-        """Of a setting whose packages are not installed; the message says what to type."""
+        """Make the error of a setting whose packages are not installed.
+
+        Its message names the command.
+        """
         command = f'python -m pip install --constraint constraints.txt --editable ".[{extra}]"'
         return cls(f"{setting} needs the extra {extra}: in the repository's folder, run {command}")
 
@@ -86,7 +89,7 @@ class Settings(BaseSettings):
     @field_validator("api_keys_file", "admin_keys_file", mode="before")
     @classmethod
     def _no_file(cls, value: object) -> object:
-        """An empty variable names none; it would be this folder."""
+        """Treat an empty variable as unset. As a path it would be this folder."""
         return value or None
 
     @model_validator(mode="after")
@@ -120,13 +123,13 @@ class Settings(BaseSettings):
 
 
 def _describe(fault: ErrorDetails) -> str:
-    """What is wrong with which variable, but not its value: that may be a key."""
+    """Describe what is wrong with which variable. The value is left out: it may be a key."""
     names = [f"{_PREFIX}{str(name).upper()}: " for name in fault["loc"][:1]]
     return "".join([*names, fault["msg"]])
 
 
 def _describe_no_list(error: ValueError) -> str:
-    """What pydantic-settings raises of a variable that is not JSON, in words for people."""
+    """Describe what pydantic-settings raises for a variable that is not JSON."""
     named = re.search(r'field "(\w+)"', str(error))
     name = f"{_PREFIX}{named[1].upper()}: " if named else ""
     return f'{name}a JSON list is needed, such as ["one", "another"]'

@@ -110,7 +110,7 @@ def draw_request() -> Figure:
         ("Route", "Job, read the query", "plain"),
         ("perturb", "find the bundle", "plain"),
         ("Admission", "3 rows: admit or 429", "plain"),
-        ("Preparation", "picture to (C, H, W)", "data"),
+        ("DecodePools", "picture to (C, H, W)", "data"),
         ("Batcher", "queue by arrival", "process"),
         ("Runtime", "encode, then decode", "capsule"),
         ("JsonOrPng", "drawn if asked for", "data"),

@@ -322,7 +322,7 @@ def conclude(
 
 
 def conclude_export(bundle: Bundle) -> Iterator[str]:
-    """Where the bundle is, its score if it has one, and the command that scores or serves it."""
+    """Yield the lines that end an export: the bundle's path, its score and the next command."""
     from training.card import describe_error  # noqa: PLC0415  training itself needs no onnx
 
     manifest, path = bundle.manifest, bundle.path

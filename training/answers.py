@@ -17,27 +17,27 @@ from training.data.datasets import Examples
 from training.data.pairs import PairSet
 
 BATCH = 100
-"""Images that are encoded at a time."""
+"""The number of images that are encoded at a time."""
 
 Labels = NDArray[np.integer]
 Labelled = Examples | PairSet
-"""Images (N, C, H, W) with what they show: labels (N,), or (N, 2) of pairs."""
+"""Images (N, C, H, W) with their labels: (N,), or (N, 2) of pairs."""
 
 
 class WrongAnswers(NamedTuple):
-    """Images (N, channels, H, W) with labels and answers (N, C), each in the order of classes."""
+    """Wrongly answered images (N, channels, H, W), with labels and answers (N, C), sorted."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
     answers: NDArray[np.int64]
     presence: Floats
-    """(N, 2): of the least present class among the labels, then among the answers."""
+    """The presence (N, 2) of the least present class among the labels, then among the answers."""
 
 
 def measure_presence(
     network: Network, images: NDArray[np.uint8], device: torch.device
 ) -> NDArray[np.float32]:
-    """Presence (N, K) of each class in images (N, C, H, W), which are not augmented.
+    """Measure the presence (N, K) of each class in images (N, C, H, W), without augmentation.
 
     The network computes in evaluation mode, and is left in the mode that it was in.
     """
@@ -51,7 +51,7 @@ def measure_presence(
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode within the block; each module then returns to its own mode."""
+    """Set a network to evaluation mode in the context, and each module back after it."""
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -62,7 +62,7 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 
 def most_present(presence: Floats, count: int) -> NDArray[np.int64]:
-    """Classes (N, count) by presence (N, K), the most present one first."""
+    """Return the most present classes (N, count) by presence (N, K), the most present one first."""
     return np.argsort(-presence, axis=1, kind="stable")[:, :count]
 
 
@@ -72,7 +72,7 @@ def answer(presence: Floats, labels: Labels) -> NDArray[np.int64]:
 
 
 def is_wrong(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
-    """Which answers are wrong, (N,): those that are not exactly the labels, in any order.
+    """Return which answers are wrong, (N,): those whose classes are not exactly the labels.
 
     Args:
         labels: (N,), or (N, C) where each image shows C classes.
@@ -82,13 +82,13 @@ def is_wrong(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
 
 
 def is_missed(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
-    """Which of the labels (N, 2) are not among the two most present classes, (N, 2)."""
+    """Return which labels are not among the two most present classes, (N, 2)."""
     named = most_present(presence, 2)
     return np.asarray((labels[:, :, None] != named[:, None, :]).all(axis=2))
 
 
 def error_percent(network: Network, examples: Labelled, device: torch.device) -> float:
-    """Share of wrong answers, in percent; to a pair, unless both digits are named."""
+    """Return the percentage of wrong answers. A pair's is wrong unless both digits are named."""
     presence = measure_presence(network, examples.images, device)
     return 100 * float(is_wrong(presence, examples.labels).mean())
 
@@ -106,7 +106,7 @@ def find_wrong(examples: Labelled, presence: Floats) -> WrongAnswers:
 
 
 def confusion(labels: Labels, answers: Labels, classes: int) -> NDArray[np.int64]:
-    """Counts (K, K): row is the true class, column the answer."""
+    """Count answers (K, K): the row is the true class, the column the answer."""
     counts = np.zeros((classes, classes), np.int64)
     np.add.at(counts, (labels, answers), 1)
     return counts
@@ -128,7 +128,7 @@ def decode_each(
 
 
 def pick_absent(presence: Floats, labels: Labels) -> NDArray[np.int64]:
-    """For each pair the next class after its first label that is neither there nor named, (N,).
+    """Pick for each pair the next class after its first label that is absent and not named, (N,).
 
     Args:
         presence: (N, K).

@@ -1,4 +1,4 @@
-"""The model card: a bundle's facts, training, scores and limits."""
+"""Write the model card: a bundle's facts, training, scores and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a network is trained: a device and its memory, alone or with other processes.
+"""The devices that train a network, and the processes that share the work.
 
 Processes that train together add up gradients in one all-reduce of one flat tensor.
 DistributedDataParallel does the same in buckets that overlap with the backward pass, but averages
@@ -26,7 +26,7 @@ class DeviceError(Exception):
 
 
 def choose_device(name: str, *, threads: int = 0) -> torch.device:
-    """The device of a name: auto, cpu, cuda or cuda:1.
+    """Choose the device of a name: auto, cpu, cuda or cuda:1.
 
     Convolutions in float32, those of validation, are then not rounded to TF32.
 
@@ -58,12 +58,12 @@ def choose_device(name: str, *, threads: int = 0) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """CPU, or the GPU's model."""
+    """Return CPU, or the GPU's model."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether a device has instructions for bfloat16: GPUs, and some CPUs."""
+    """Return whether a device has instructions for bfloat16: GPUs, and some CPUs."""
     # torch.cpu tells since 2.12.
     known: Mapping[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     names = ("amx_bf16", "avx512_bf16", "sve_bf16")
@@ -71,7 +71,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def keep_freed_memory() -> bool:
-    """Ask the C library not to hand freed memory back to the kernel; whether it could be asked.
+    """Tell the C library to keep freed memory from the kernel. Return whether it could be told.
 
     A step on a CPU makes and frees the same large tensors, and by default each comes as new pages
     that the kernel must clear at first touch: two fifths of a step's time.
@@ -94,7 +94,7 @@ def convolution_precision(asked: str, device: torch.device) -> str:
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train one network together; by default it is alone."""
+    """This process among those that train one network together. By default it is alone."""
 
     rank: int = 0
     count: int = 1
@@ -105,11 +105,11 @@ class Processes:
         return self.rank == 0
 
     def share(self, rows: Tensor) -> Tensor:
-        """This process's part of a tensor with a row for each image of a batch."""
+        """Return this process's part of a tensor with a row for each image of a batch."""
         return rows.tensor_split(self.count)[self.rank]
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes, which is the same bits in all."""
+        """Replace each tensor by its sum over all processes. All get the same bits."""
         if self.count == 1:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
@@ -119,7 +119,7 @@ class Processes:
             tensor.copy_(total.view_as(tensor))
 
     def any(self, *flags: bool) -> list[bool]:
-        """For each flag whether it is set in some process; through the CPU, not the GPU's queue."""
+        """Return for each flag whether any process has set it. The flags go over the CPU."""
         if self.count == 1:
             return list(flags)
         raised = torch.tensor(flags, dtype=torch.int32)
@@ -138,7 +138,7 @@ class Processes:
 
 @contextmanager
 def joined_processes(device: torch.device) -> Iterator[Processes]:
-    """Within it, the processes that `torchrun` started work together; without it there is one."""
+    """Join the processes that `torchrun` started, within the context; by default there is one."""
     if "WORLD_SIZE" not in os.environ:
         yield Processes()
         return

@@ -1,4 +1,4 @@
-"""Scores of a bundle on images it was not trained on; reads of test splits go on record."""
+"""Score a bundle on images it was not trained on, and record each read of a test split."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from training.statistics import interval, mean_interval
 
 ScoredSplit = Literal["test", "validation"]
 THRESHOLDS = [step / 50 for step in range(10, 26)]
-"""Shares of the ink, among which the best for masks is chosen."""
+"""The thresholds among which the best for masks is chosen, as shares of the ink."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +63,23 @@ class Scores:
     split: ScoredSplit
     images: int
     protocol: str
-    """Which images they are, and how they were answered."""
+    """The images and the way in which they were answered."""
     errors: int
-    """How many answers are wrong."""
+    """The number of wrong answers."""
     interval_percent: tuple[float, float]
     """The 95 % interval of the error."""
     wrong: WrongAnswers
-    """Those to be shown; of pairs, of the first ones alone."""
+    """The wrong answers that the card shows; of pairs, only the first."""
     table: Table
     """The confusion, or the scores of each shift of pairs."""
     shifts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of pairs: scores by the largest shift of their digits, the paper's first (`score_shift`)."""
+    """The scores of pairs by the largest shift of their digits, the paper's first (`score_shift`).
+    """
     novel_percent: float | None = None
-    """Share of the images that are novel, if the bundle has a novelty rule."""
+    """The percentage of the images that are novel, if the bundle has a novelty rule."""
 
     def metrics(self) -> dict[str, Any]:
-        """For the manifest, with the protocol that gave them."""
+        """Return the manifest's metrics, with the protocol that gave them."""
         metrics: dict[str, Any] = {
             f"{self.split}_error_percent": round(100 * self.errors / self.images, 4),
             f"{self.split}_errors": self.errors,
@@ -209,12 +210,12 @@ def recipe_of(bundle: Bundle) -> Recipe:
 
 
 def seen_or_not(manifest: Manifest) -> str:
-    """`trained on` or `not trained on`: of the images that are held out by default."""
+    """Return `trained on` or `not trained on` for the images that are held out by default."""
     return "not trained on" if unseen_by(runs_of(manifest.training)) else "trained on"
 
 
 def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, which: str) -> Scores:
-    """Answer every image once, with the class that is most present; `which` are they, in words."""
+    """Answer every image once, with the most present class. `which` describes the images."""
     presence = np.concatenate(
         [runtime.encode(scale(examples.images[rows])).presence for rows in _slices(examples.labels)]
     )
@@ -306,7 +307,7 @@ def score_pairs(
 def find_missed(
     runtime: Runtime, digits: Examples, rows: NDArray[np.int64], *, shift_px: int
 ) -> NDArray[np.bool_]:
-    """Which digits (N, 2) of pairs are not named; pairs are made a few at a time.
+    """Return which digits (N, 2) of pairs are not named. Pairs are made a few at a time.
 
     Args:
         rows: (N, 6), as `PairDraw.draw` gives them.
@@ -319,7 +320,7 @@ def find_missed(
 
 
 def score_shift(runtime: Runtime, pairs: PairSet) -> tuple[dict[str, Any], WrongAnswers]:
-    """Scores of pairs that are drawn. Digits are decoded from the capsules of the true labels.
+    """Score pairs that are drawn. Digits are decoded from the capsules of the true labels.
 
     - squared_error: of a digit's reconstruction against the digit alone, summed over pixels;
     - mask_iou: intersection over union of a digit's mask and its true ink;
@@ -349,17 +350,17 @@ def choose_threshold(network: Network, pairs: PairSet) -> float:
             poses = network(torch.from_numpy(scale(pairs.images[rows]))).poses.numpy()
             parts.append(decode_each(decode, poses, pairs.labels[rows]))
     decoded = np.concatenate(parts)
-    images, layers = scale(pairs.images)[:, 0], scale(pairs.layers)
+    images, object_images = scale(pairs.images)[:, 0], scale(pairs.object_images)
     overlaps = [
-        measure_overlap(find_masks(images, decoded, threshold=threshold), layers).mean()
+        measure_overlap(find_masks(images, decoded, threshold=threshold), object_images).mean()
         for threshold in THRESHOLDS
     ]
     return THRESHOLDS[int(np.argmax(overlaps))]
 
 
-def measure_overlap(masks: NDArray[np.bool_], layers: Floats) -> NDArray[np.float64]:
-    """Intersection over union of masks (..., H, W) and the ink of layers (..., H, W): (...)."""
-    true = layers >= INK
+def measure_overlap(masks: NDArray[np.bool_], object_images: Floats) -> NDArray[np.float64]:
+    """Compute the intersection over union of masks and the ink of images (..., H, W): (...)."""
+    true = object_images >= INK
     shared, either = ((masks & true).sum(axis=(-2, -1)), (masks | true).sum(axis=(-2, -1)))
     return np.asarray(shared / np.maximum(either, 1))
 
@@ -368,26 +369,26 @@ def _measure(runtime: Runtime, pairs: PairSet) -> dict[str, NDArray[Any]]:
     """Scores of each of the digits (N, 2), and presence (N, K)."""
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None
-    images, layers = scale(pairs.images), scale(pairs.layers)
+    images, object_images = scale(pairs.images), scale(pairs.object_images)
     presence, poses = runtime.encode(images)
     decoded = decode_each(runtime.decode, poses, pairs.labels)
     absent = decode_each(runtime.decode, poses, pick_absent(presence, pairs.labels)[:, None])
     masks = find_masks(images[:, 0], decoded, threshold=threshold)
     return {
         "presence": presence,
-        "squared_error": np.square(decoded - layers).sum(axis=(2, 3)),
-        "mask_iou": measure_overlap(masks, layers),
-        "true_ink": layers.sum(axis=(2, 3)),
+        "squared_error": np.square(decoded - object_images).sum(axis=(2, 3)),
+        "mask_iou": measure_overlap(masks, object_images),
+        "true_ink": object_images.sum(axis=(2, 3)),
         "present_ink": decoded.sum(axis=(2, 3)),
         "absent_ink": absent.sum(axis=(2, 3)),
         "auto_pair_error_percent": 100 * ~_are_counted(runtime, images, pairs.labels),
         "auto_single_error_percent": 100
-        * ~_are_counted(runtime, layers[:, :1], pairs.labels[:, :1]),
+        * ~_are_counted(runtime, object_images[:, :1], pairs.labels[:, :1]),
     }
 
 
 def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether `count=auto` finds just these classes (N, C) in images (N, 1, H, W): (N,)."""
+    """Return whether `count=auto` finds just these classes (N, C) in images (N, 1, H, W): (N,)."""
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None
     presence, poses = runtime.encode(images)

@@ -38,10 +38,10 @@ from training.state import CHECKPOINT, Checkpoint
 PARITY_BATCHES = (1, 2, 7, 32)
 PARITY_TOLERANCE = 1e-4
 BATCH_TOLERANCE = 1e-5
-"""How far an image's answer may move with what else is in its batch."""
+"""The largest change of an image's answer with the other images of its batch."""
 HALF_IMAGES = 200
 HALF_TOLERANCE = 1e-2
-"""How far presence in the float16 graph may lie from that of the network in float16."""
+"""The largest difference in presence of the float16 graph from the network in float16."""
 _CPU = torch.device("cpu")
 
 
@@ -181,7 +181,7 @@ def replacing_folder(target: Path) -> Iterator[Path]:
 
 
 def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:
-    """Round the large weights as they will be stored, in place.
+    """Round the large weights in place as they will be stored, and measure the effect.
 
     Some answers near the border between two classes change either way. The network is worse where
     those lost outnumber those won by more than chance explains: two standard deviations of so many
@@ -213,7 +213,7 @@ def round_measured(network: Network, validation: Labelled) -> dict[str, Any]:
 
 
 def measure_half_precision(network: Network, folder: Path, validation: Labelled) -> dict[str, Any]:
-    """How the float16 encoder, where there is one, changes presence and answers.
+    """Measure how the float16 encoder, where there is one, changes presence and answers.
 
     Measured with torch, whose float16 convolutions round their results on a CPU as on CUDA;
     onnxruntime's CPU provider computes much of the graph in float32.

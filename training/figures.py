@@ -1,4 +1,4 @@
-"""Figures of cards and docs, PNG files, by matplotlib, which is imported where one is drawn."""
+"""Draw the figures of cards and docs as PNG files. Functions import matplotlib when they draw."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_WRONG = 100
-"""Wrong answers that are drawn."""
+"""The number of wrong answers that are drawn."""
 _DPI, _WIDTH = 100, 9.0
 
 
@@ -107,7 +107,7 @@ def draw_sweeps(
 
 
 def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
-    """Pairs from top to bottom: as seen, decoded and divided (Sabour 2017, figure 5).
+    """Draw pairs from top to bottom: as seen, decoded and segmented (Sabour 2017, figure 5).
 
     Columns are pairs, below their labels. Below the masks stands what the network named, coloured
     where that is wrong. The last row decodes the capsule of an absent class.
@@ -125,15 +125,15 @@ def draw_segmentation(runtime: Runtime, pairs: PairSet, target: Path) -> None:
     masks = find_masks(images[:, 0], decoded, threshold=manifest.mask_threshold).astype(np.float32)
     rows: dict[str, list[Floats]] = {
         "image": list(images),
-        "decoded": [colour(layers) for layers in decoded],
-        "masks": [colour(layers) for layers in masks],
+        "decoded": [colour(images) for images in decoded],
+        "masks": [colour(images) for images in masks],
         "absent": list(decode_each(runtime.decode, poses, absent)),
     }
     figure, axes = make_axes(len(rows), len(images), image=True)
-    for row, (title, pictures) in zip(axes, rows.items(), strict=True):
+    for row, (title, shown) in zip(axes, rows.items(), strict=True):
         row[0].set_ylabel(title)
-        for axis, picture in zip(row, pictures, strict=True):
-            show(axis, picture)
+        for axis, image in zip(row, shown, strict=True):
+            show(axis, image)
     for column, classes in enumerate(zip(pairs.labels, named, absent, strict=True)):
         label, answer, other = (_name(labels, manifest.class_names) for labels in classes)
         right = set(classes[0].tolist()) == set(classes[1].tolist())
@@ -189,7 +189,7 @@ def save(figure: Figure, target: Path, colours: int = 64) -> None:
 
 
 def _save_small(picture: Image.Image, target: Path, colours: int) -> None:
-    """As a PNG of a few colours, those that occur most."""
+    """Save a PNG of the few most frequent colours."""
     small = picture.quantize(colours, dither=Image.Dither.NONE)
     small.save(target, "PNG", optimize=True)
 

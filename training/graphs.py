@@ -24,18 +24,19 @@ from model.capsnet import Network, family_of
 from model.outputs import ClassTrace, Encoding, LayerTrace
 
 LARGE = 1024
-"""Elements from which a weight is stored in 16 bits."""
+"""A weight of at least this many elements is stored in 16 bits."""
 OPSET = 20
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum", "Scatter", "ScatterElements", "ScatterND"}
 _LARGEST_CONSTANT = 200_000
-"""Bytes of one tensor that a graph may hold itself: Winograd's matrices, indices, small weights."""
+"""A graph may hold a tensor of this many bytes itself: Winograd's matrices, indices, small weights.
+"""
 
 Stored = tuple[int, bytes]
-"""A weight of 16 bits in the file of weights: where it begins, in bytes, and what it is."""
+"""A weight of 16 bits in the file of weights: its offset in bytes, and its bytes."""
 
 
 class ExportError(BundleError):
-    """The bundle was not written; the message says why."""
+    """The bundle was not written. The message says why."""
 
 
 @torch.no_grad()
@@ -69,7 +70,7 @@ def _normalised(network: Network) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d]]:
 
 
 def _is_folded(norm: nn.BatchNorm2d) -> bool:
-    """Whether it changes nothing in evaluation."""
+    """Return whether the layer is an identity in evaluation."""
     mean, var = norm.running_mean, norm.running_var
     if mean is None or var is None:
         return False
@@ -89,7 +90,7 @@ def _without_folded(network: Network) -> Network:
 
 @torch.no_grad()
 def round_weights(network: Network) -> None:
-    """Give a network, in place, the weights that a bundle of it holds: large ones in 16 bits."""
+    """Round a network's large weights in place to 16 bits, as a bundle holds them."""
     for parameter in network.parameters():
         if parameter.numel() >= LARGE:
             parameter.copy_(parameter.half())
@@ -128,14 +129,14 @@ def write_graphs(network: Network, folder: Path) -> None:
 
 
 class FlatTrace(nn.Module):
-    """`trace` as a flat tuple, which is what a graph can give."""
+    """A module whose `forward` returns the trace as a flat tuple, as a graph needs it."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network.encoders()["encoder"]
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """(N, C, H, W) to all fields of the class trace, then those of each hidden layer."""
+        """Map (N, C, H, W) to all arrays of the class trace, then those of each hidden layer."""
         trace = self.network.trace(images)  # type: ignore[operator]
         return tuple(trace.named().values())
 

@@ -17,8 +17,10 @@ from training.recipes import FOLDER, Recipe
 
 _FEW_BATCH, _FEW_STEPS = 16, 1000
 _FEW_RECONSTRUCTION = 0.005
-"""At least the weight of the reconstruction: less draws much the same blob of a class's pictures,
-more (0.05) costs answers."""
+"""The least weight of the reconstruction.
+
+A lower one draws much the same blob for all images of a class, a higher one (0.05) costs answers.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,17 @@ class Pictures:
     folder: str = field(compare=False)
     class_names: tuple[str, ...]
     count: int
-    """How many pictures there are."""
+    """The number of images."""
     held_out: float = 0.1
-    """Share of each class that is kept for validation."""
+    """The share of each class that is kept for validation."""
     seed: int = 0
-    """Of the choice which these are; the same for runs of any seed, as one may follow another."""
+    """The seed that chooses them.
+
+    It is the same for runs of any seed, as one may follow another.
+    """
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready values."""
+        """Return JSON-ready values."""
         return asdict(self)
 
     @classmethod
@@ -53,11 +58,11 @@ class LearningSet(NamedTuple):
     validation: Examples
     """The last ones, or in a folder those of each class that a seed chose."""
     pictures: Pictures | None = None
-    """None where the data set is a published one."""
+    """The folder of images; None where the data set is published."""
 
     @property
     def all(self) -> Examples:
-        """Training and validation examples: what a final run learns from."""
+        """Training and validation examples, from which a final run learns."""
         both = (self.training, self.validation)
         images = np.concatenate([examples.images for examples in both])
         return Examples(images, np.concatenate([examples.labels for examples in both]))
@@ -99,7 +104,7 @@ def load_published(recipe: Recipe, data_dir: Path) -> LearningSet:
 
 
 def for_pictures(recipe: Recipe, count: int) -> Recipe:
-    """The recipe for a folder of so many pictures of any kind: not bent, not padded with black.
+    """Fit the recipe to a folder of so many images of any kind: not bent, not padded with black.
 
     Few are learnt in smaller batches for at least _FEW_STEPS steps; warm-up and averaging of
     weights shorten with the run by themselves. The best weights on held-out images are kept.
@@ -131,7 +136,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
 def load_pictures(
     recipe: Recipe, folder: Path, *, channels: int | None = None, keep_size: bool = True
 ) -> LearningSet:
-    """A folder of pictures by class; the recipe's network is made to fit it.
+    """Load a folder of images by class, and fit the recipe's network to it.
 
     Args:
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.

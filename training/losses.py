@@ -11,16 +11,16 @@ from torch.nn import functional
 from training.recipes import Recipe
 
 PRESENT = 0.9
-"""m+, the length a capsule should exceed where its class is present."""
+"""The length m+ that a capsule should exceed where its class is present."""
 ABSENT = 0.1
-"""m-, the length it should stay below where it is not."""
+"""The length m- that a capsule should stay below where its class is absent."""
 
 Losses = dict[str, Tensor]
-"""Scalars by name; `total_loss` weighs them."""
+"""Scalar losses by name, which `total_loss` weighs."""
 
 
 def margin_loss(presence: Tensor, present: Tensor, *, absent_weight: float = 0.5) -> Tensor:
-    """Squared hinges, summed over classes, a scalar (Sabour 2017, equation 4).
+    """Sum squared hinges over classes, to a scalar (Sabour 2017, equation 4).
 
     Args:
         presence: (N, K) capsule lengths, as they are (no softmax).
@@ -33,7 +33,7 @@ def margin_loss(presence: Tensor, present: Tensor, *, absent_weight: float = 0.5
 
 
 def spread_loss(presence: Tensor, present: Tensor, *, margin: Tensor | float) -> Tensor:
-    """sum_{i != t} max(0, m - (a_t - a_i))^2 (Hinton 2018, equation 3).
+    """Compute sum_{i != t} max(0, m - (a_t - a_i))^2 (Hinton 2018, equation 3).
 
     Args:
         presence: (N, K) activations.
@@ -46,7 +46,7 @@ def spread_loss(presence: Tensor, present: Tensor, *, margin: Tensor | float) ->
 
 
 def spread_margin(step: Tensor, steps: int) -> Tensor:
-    """m, which rises from 0.2 to 0.99: 0.2 + 0.79 sigmoid(min(10, step / steps - 4)).
+    """Return m, which rises from 0.2 to 0.99: 0.2 + 0.79 sigmoid(min(10, step / steps - 4)).
 
     Args:
         step: scalar tensor.
@@ -56,7 +56,7 @@ def spread_margin(step: Tensor, steps: int) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, present: Tensor, *, multi_label: bool) -> Tensor:
-    """Cross-entropy from logits, whose gradient does not vanish at probabilities of 0 or 1.
+    """Compute cross-entropy from logits, whose gradient does not vanish at probabilities of 0 or 1.
 
     Args:
         logits: (N, K), before softmax or sigmoid.
@@ -71,7 +71,7 @@ def cross_entropy(logits: Tensor, present: Tensor, *, multi_label: bool) -> Tens
 
 
 def reconstruction_loss(reconstructions: Tensor, images: Tensor) -> Tensor:
-    """Squared error summed over pixels, averaged over the batch (Sabour 2017, section 4.1).
+    """Compute the squared error, summed over pixels, averaged over the batch (Sabour 2017, 4.1).
 
     That is 784 times the mean squared error at 28x28. Both are (N, C, H, W) in [0, 1].
     """

@@ -1,4 +1,4 @@
-"""A run's metrics: mean losses and speed, written to a file and shown."""
+"""Compute, store and show the metrics of a run: mean losses and speed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
 STEPS = "steps"
 LOSS = "_loss"
-"""Ends the names of mean losses in metrics."""
+"""The suffix of mean losses in the names of metrics."""
 VALIDATION_ERROR = "validation_error_percent"
 
 
 class Meter:
-    """Mean losses and speed since it was last read. Adding does not wait for the device.
+    """Averages losses and speed since it was last read. Adding does not wait for the device.
 
     Args:
         before: what `sums` said when the run was stopped.
@@ -48,7 +48,7 @@ class Meter:
         self._steps += 1
 
     def sums(self) -> dict[str, float]:
-        """Summed losses over all processes, by term, and the number of `steps`.
+        """Return the summed losses over all processes, by term, and the number of `steps`.
 
         Waits until the device has done all steps.
         """
@@ -60,20 +60,23 @@ class Meter:
         return {name: value + self._before.get(name, 0) for name, value in sums.items()}
 
     def means(self) -> dict[str, float]:
-        """Mean losses over all processes; waits until the device has done all steps."""
+        """Return the mean losses over all processes.
+
+        This waits until the device has done all steps.
+        """
         sums = self.sums()
         steps = sums.pop(STEPS)
         return {f"{name}{LOSS}": value / steps for name, value in sums.items()}
 
     def restart(self, now: float) -> float:
-        """Steps a second of this process; starts anew."""
+        """Return the steps a second of this process, and start anew."""
         rate = self._steps / max(now - self._since, 1e-9)
         self._sums, self._steps, self._since, self._before = None, 0, now, {}
         return rate
 
 
 class RunLog:
-    """Keeps and shows metrics: `metrics.jsonl`, a progress bar or lines, TensorBoard if asked for.
+    """Stores and shows metrics: `metrics.jsonl`, a progress bar or lines, TensorBoard if asked for.
 
     Args:
         directory: of the run. Lines of its metrics past `keep_until` steps are dropped.
@@ -101,7 +104,7 @@ class RunLog:
 
     @contextmanager
     def shown(self, name: str, *, total: int, done: int) -> Iterator[None]:
-        """Within it there is a progress bar of `total` steps, on a terminal."""
+        """Show a progress bar of `total` steps within the context, on a terminal."""
         self._progress = Progress(
             *Progress.get_default_columns(),
             TextColumn("{task.fields[shown]}"),
@@ -114,7 +117,7 @@ class RunLog:
             self._board.flush()
 
     def advance(self, step: int) -> None:
-        """Move the bar."""
+        """Move the progress bar."""
         self._progress.update(self._bar, completed=step)
 
     def add(self, **values: float) -> None:

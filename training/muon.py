@@ -12,10 +12,11 @@ from model.capsnet.votes import Votes
 from training.device import has_bfloat16
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""a, b, c of x <- a x + b x^3 + c x^5, for speed: singular values end between about 0.7 and 1.2."""
+"""The coefficients a, b, c of x <- a x + b x^3 + c x^5: singular values end near 0.7 to 1.2, fast.
+"""
 _ITERATIONS = 5
 _LEAST_BFLOAT16 = 64
-"""Columns from which products are faster in bfloat16."""
+"""The number of columns from which products are faster in bfloat16."""
 
 
 class Muon(torch.optim.Optimizer):
@@ -77,7 +78,7 @@ def matrices_of(network: nn.Module, *, convolutions: bool, votes: bool) -> dict[
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:
-    """Matrices (..., A, B) with the same singular vectors, and singular values of about 1."""
+    """Return matrices (..., A, B) of the same singular vectors, with singular values of about 1."""
     wide = matrices if matrices.shape[-2] <= matrices.shape[-1] else matrices.mT
     fast = wide.shape[-1] >= _LEAST_BFLOAT16 and has_bfloat16(matrices.device)
     x = wide.to(torch.bfloat16 if fast else torch.float32)

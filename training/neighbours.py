@@ -1,4 +1,4 @@
-"""Chooses a bundle's training images for `/neighbours`, and measures their poses."""
+"""Choose a bundle's training images for `/neighbours`, and measure their poses."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from training.learning_set import LearningSet
 from training.recipes import Recipe
 
 COUNT = 1000
-"""Poses in a bundle, as many of each class."""
+"""The number of poses in a bundle, the same of each class."""
 MEASURED = 5000
-"""Images whose poses tell how those of a class vary."""
+"""The number of images whose poses measure the variance of a class."""
 _SEED = 3
 _QUALITY = 50
-"""Of the WebP file: 1,000 digits take 120 KB, 1,000 photographs 210."""
+"""The quality of the WebP file: 1,000 digits take 120 KB, 1,000 photographs 210."""
 
 
 class _Posed(NamedTuple):
@@ -44,7 +44,7 @@ class _Posed(NamedTuple):
 def choose_images(
     bundle: Bundle, learnt: LearningSet, *, own_images: bool = True
 ) -> NeighbourImages:
-    """Some of the images that a network learnt from, at random, as many of each class.
+    """Choose images at random from those that a network learnt from, the same number of each class.
 
     Those that it answers wrongly are taken last: the pose of a class that it does not see says
     nothing. Images whose licence is not known stay out; their poses do not.
@@ -82,7 +82,7 @@ def choose_images(
 def choose(
     labels: NDArray[np.int64], right: NDArray[np.bool_], *, classes: int, count: int
 ) -> NDArray[np.int64]:
-    """Rows of images, until each class has its share of `count`; those answered wrongly last.
+    """Choose rows of images until each class has its share of `count`; wrong answers come last.
 
     Args:
         labels: (N, C).
@@ -112,7 +112,7 @@ def fit_all(posed: _Posed, classes: int) -> NDArray[np.float64]:
 
 
 def draw_sheet(images: NDArray[np.uint8]) -> bytes:
-    """Images (N, C, H, W) side by side, row by row, as a WebP file."""
+    """Tile images (N, C, H, W) side by side, row by row, in a WebP file."""
     count, channels, height, width = images.shape
     columns = math.ceil(math.sqrt(count))
     rows = math.ceil(count / columns)

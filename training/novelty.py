@@ -1,4 +1,4 @@
-"""Fits the novelty rule on held-out training images alone.
+"""Fit the novelty rule on held-out training images alone.
 
 What it makes of images of other kinds is reported; of those, noise and clothes chose `RIDGE`.
 """
@@ -31,15 +31,17 @@ from training.data.source import DatasetError, DataSplit
 
 Scores = NDArray[np.float64]
 TYPICAL_SHARE = 0.95
-"""Of training images, on the threshold's own half."""
+"""The share of training images below the threshold, on the half that chooses it."""
 RIDGE = 1e-3
-"""Added to the variances of poses, as a share of their mean; chosen on noise and clothes alone."""
+"""The share of the poses' mean variance that is added to variances; chosen on noise and clothes
+alone.
+"""
 FEWEST = 300
-"""Images that a rule needs: half of them set the threshold, below which 5 % of that half lie."""
+"""The fewest images of a rule. Half of them set the threshold, below which 5 % of that half lie."""
 COUNT = 1000
-"""Images of each other kind."""
+"""The number of images of each other kind."""
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
-"""Without I and O, which are the digits 1 and 0 to the eye."""
+"""All letters but I and O, which look like the digits 1 and 0."""
 _TAIL = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
 QUANTILES = (*_TAIL, 0.5, *(round(1 - share, 4) for share in reversed(_TAIL)))
 _CANVAS, _FONT, _TURN_DEG = 96, 64, 15
@@ -72,7 +74,7 @@ def fit_novelty(runtime: Runtime, images: Floats, *, described: str) -> NoveltyR
 
 
 def fit_gaussians(presence: Floats, poses: Floats) -> PoseGaussians:
-    """Means by most present class, and the covariance around them, of poses (N, K, D).
+    """Fit Gaussians to poses (N, K, D): a mean for each most present class, and one covariance.
 
     A class that is never the most present one gets the mean of all images. The whitening matrix is
     that of the covariance divided by its mean variance, so that it fits into 16 bits.
@@ -95,7 +97,7 @@ def find_features(runtime: Runtime, images: Floats, gaussians: PoseGaussians | N
 
 
 def novel_percent(runtime: Runtime, images: Floats) -> float | None:
-    """Share of images (N, C, H, W) that are novel; None if the bundle has no novelty rule."""
+    """Return the percentage of images (N, C, H, W) that are novel; None without a novelty rule."""
     if not (rule := runtime.bundle.manifest.novelty):
         return None
     ranks = rank(rule, find_features(runtime, images, rule.gaussians))
@@ -115,7 +117,7 @@ def _answer(runtime: Runtime, images: Floats) -> list[Floats]:
 
 
 def summarise_kind(rule: NoveltyRule, typical: Scores, kind: str, others: Scores) -> dict[str, Any]:
-    """How well scores separate other images from typical ones: an entry of `NoveltyRule.others`."""
+    """Measure how well scores separate other images from typical ones, for `NoveltyRule.others`."""
     return {
         "kind": kind,
         "images": len(others),
@@ -125,7 +127,7 @@ def summarise_kind(rule: NoveltyRule, typical: Scores, kind: str, others: Scores
 
 
 def auc(higher: Scores, lower: Scores) -> float:
-    """Area under the ROC curve: the chance that one of `higher` exceeds one of `lower`.
+    """Compute the area under the ROC curve: the chance that one of `higher` exceeds one of `lower`.
 
     The Mann-Whitney statistic over all pairs; ties count half.
     """
@@ -133,7 +135,7 @@ def auc(higher: Scores, lower: Scores) -> float:
 
 
 def roc(typical: Scores, others: Scores) -> tuple[Scores, Scores]:
-    """Shares of the others and of the training images that reach each threshold, (T,) each."""
+    """Compute the shares (T,) of the others and of the training images at each threshold."""
     thresholds = np.concatenate(([np.inf], np.unique(np.concatenate((typical, others)))[::-1]))
     across, up = (
         1 - np.searchsorted(np.sort(scores), thresholds) / len(scores)
@@ -143,7 +145,7 @@ def roc(typical: Scores, others: Scores) -> tuple[Scores, Scores]:
 
 
 def draw_others(manifest: Manifest, data_dir: Path, *, seed: int = 0) -> dict[str, Floats]:
-    """Up to COUNT images (N, C, H, W) of each kind that the network was not trained on, seeded.
+    """Draw up to COUNT images (N, C, H, W) of each kind that the network was not trained on.
 
     - noise: every pixel uniform in [0, 1];
     - blanks: one shade each, from black to half;

@@ -1,4 +1,4 @@
-"""Where a network comes from: the runs that made it, and every read of a test split by them."""
+"""Provenance of a network: the runs that made it, and every read of a test split by them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from filelock import FileLock
 from model.bundle.atomic_file import replacing
 
 TEST_READS = "test-reads.jsonl"
-"""In the folder of the bundles: a line for each read, whatever became of the bundle."""
+"""The file in the folder of bundles with a line for each read, also of bundles that are gone."""
 
 
 class ProvenanceError(Exception):
-    """The record of test reads cannot be read; the message says where."""
+    """The record of test reads cannot be read. The message says where."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,27 +26,29 @@ class Run:
     """One run's part in a network."""
 
     id: str
-    """Random, chosen when the run began: no other run has it."""
+    """A random id, which no other run has."""
     preset: str
     dataset: str
     task: str
     seed: int
     held_out: int
-    """Training examples that it did not see."""
+    """The number of training examples that the run did not see."""
     steps: int = 0
     images: int = 0
-    """Seen, or pairs of them; repetitions count."""
+    """The number of images seen, or of pairs; repetitions count."""
     seconds: float = 0.0
     devices: tuple[str, ...] = ()
-    """CPU, or names of GPUs."""
+    """The devices: CPU, or names of GPUs."""
     convolutions: tuple[str, ...] = ()
-    """What they were computed in, float32 or bfloat16; empty where that was not recorded."""
+    """The data types of convolutions, float32 or bfloat16; empty where that was not recorded."""
     kept_step: int = 0
-    """Step whose weights were kept as the best ones on held-out images; 0 if the last ones were."""
+    """The step whose weights had the fewest errors on held-out images; 0 if the last weights were
+    kept.
+    """
     taken: tuple[str, ...] = ()
-    """Names of the weights that the next run took from it; empty if it took all."""
+    """The names of the weights that the next run took from it; empty if it took all."""
     recipe: dict[str, Any] = field(default_factory=dict)
-    """All of it, as `training.recipes.Recipe.to_dict` gives it; empty where it was not recorded."""
+    """The recipe, as `Recipe.to_dict` gives it; empty where it was not recorded."""
 
     def __str__(self) -> str:
         return f"{self.preset}, seed {self.seed}, {self.steps:,} steps"
@@ -68,12 +70,12 @@ def runs_of(training: Mapping[str, Any]) -> list[Run]:
 
 
 def unseen_by(runs: Sequence[Run]) -> int:
-    """How many examples of the last run's data set were held out in all runs."""
+    """Count the examples of the last run's data set that were held out in all runs."""
     return min(run.held_out for run in runs if run.dataset == runs[-1].dataset)
 
 
 def images_of(runs: Sequence[Run]) -> tuple[int, int]:
-    """Images seen by the runs of the last one's task: in all, and different ones.
+    """Count the images seen by the runs of the last one's task: in all, and different ones.
 
     A seed gives the same shifts and the same pairs again, from the first on.
     """
@@ -90,7 +92,7 @@ class TestRead:
 
     run: str
     version: str
-    """Of the weights: see `model.bundle.Manifest`."""
+    """The version of the weights: see `model.bundle.Manifest`."""
     dataset: str
     split: str
     images: int
@@ -114,7 +116,7 @@ def record_read(bundles: Path, read: TestRead) -> None:
 
 
 def reads_of(bundles: Path, runs: Sequence[Run]) -> tuple[TestRead, ...]:
-    """All reads by any of the runs, the earliest first, whatever bundles they became.
+    """Return all reads by any of the runs, the earliest first, whatever bundles they became.
 
     Raises:
         ProvenanceError: a line is not one that `record_read` wrote.

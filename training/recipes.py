@@ -1,4 +1,4 @@
-"""Recipes, their settings from the command line, and the presets.
+"""Recipes, their presets, and their settings on the command line.
 
 Each network that ships has a preset of its name, which may have changed since it was trained.
 """
@@ -44,23 +44,26 @@ Precision = Literal["float32", "bfloat16"]
 Kept = Literal["last", "best"]
 
 FOLDER = "folder"
-"""What a preset names as its data set that learns a folder of one's own pictures alone."""
+"""The data set of presets that learn a folder of images alone."""
 RECONSTRUCTION_TEXT = 0.0005
-"""Weight of the summed squared error beside the margin loss, in the text of Sabour 2017."""
+"""The weight of the summed squared error beside the margin loss, in the text of Sabour 2017."""
 RECONSTRUCTION_CODE = 0.01
-"""The same in that paper's released code, which halves the margin loss and averages it over the ten
-classes too, so that its reconstruction weighs twenty times as much."""
+"""The weight in that paper's released code.
+
+The code halves the margin loss and averages it over the ten classes too, so that its reconstruction
+weighs twenty times as much.
+"""
 _Part = Annotated[float, Field(gt=0, le=1)]
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class SettingError(ValueError):
-    """A setting is unknown or its value not allowed; the message says what is."""
+    """A setting is unknown or its value not allowed. The message names the allowed ones."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
 class Recipe(Augmentation):
-    """What, with a seed, decides how a network is trained, up to the rounding of a device.
+    """Everything that, with a seed, decides how a network is trained, up to a device's rounding.
 
     Raises:
         ValueError: a setting is out of range.
@@ -82,7 +85,7 @@ class Recipe(Augmentation):
     reconstruction_share: _Part = 1.0
     """Share of each batch that is reconstructed; less saves time."""
     detach_poses: bool = False
-    """Whether the decoder gets detached poses, so that its loss does not reach the encoder."""
+    """The decoder gets detached poses, so that its loss does not reach the encoder."""
     frozen: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Parts of the network, such as `stem` or `classes.weight`, that are not trained."""
     epochs: PositiveFloat = 30.0
@@ -115,8 +118,9 @@ class Recipe(Augmentation):
     then validated, saved and exported in place of the weights; zero averages nothing."""
 
     keep: Kept = "last"
-    """Which weights are exported: those of the last step, or the latest of those with the fewest
-    errors on held-out images, where some are held out."""
+    """The weights that are exported: those of the last step, or the latest of those with the fewest
+    errors on held-out images, where some are held out.
+    """
 
     def __post_init__(self) -> None:
         if self.loss == "cross-entropy" and not self.network.has_logits:
@@ -214,7 +218,9 @@ def _word(text: str) -> Any:
 _DISTORTED: dict[str, Any] = {"affine": 0.5, "elastic_px": 1.25}
 _AVERAGED: dict[str, Any] = {"average_decay": 0.999}
 _DEEP: dict[str, Any] = {"convolutions": "bfloat16", **_AVERAGED}
-"""Of networks with several small convolutions, which bfloat16 makes 1.4 to 1.8 times as fast."""
+"""Settings of networks with several small convolutions; bfloat16 makes them 1.4 to 1.8 times as
+fast.
+"""
 _MNIST = Recipe("mnist", epochs=120, warmup_steps=500, **_DISTORTED)
 _SMALL: dict[str, Any] = {"batch_size": 64, "warmup_steps": 300}
 _COMPACT = DynamicConfig(

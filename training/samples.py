@@ -1,4 +1,4 @@
-"""Pictures of one's own that go into a bundle, so that people have something to try it on."""
+"""Write a user's own images into a bundle as samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.data.datasets import Examples
 def write_samples(
     examples: Examples, class_names: Sequence[str], folder: Path, *, source: str
 ) -> None:
-    """Up to ten images as the network sees them, one class after the other, and what they are."""
+    """Write up to ten images as the network sees them, one class after the other, and an index."""
     folder.mkdir()
     index = []
     for number, row in enumerate(_choose(examples)):

@@ -35,20 +35,20 @@ from training.provenance import Run, runs_of
 from training.recipes import Recipe
 
 CHECKPOINT = "checkpoint.pt"
-"""In the folder of a run."""
+"""The checkpoint's name in the folder of a run."""
 _VERSION = 3
 _UNREADABLE = (
     *(OSError, EOFError, RuntimeError, LookupError, ValueError, TypeError, AttributeError),
     *(pickle.UnpicklingError, zipfile.BadZipFile),
 )
-"""What reading a file may raise that is no checkpoint."""
+"""The exceptions of reading a file that is no checkpoint."""
 LOCK = ".lock"
 _WHITENED = 1000
-"""Training images that decide a whitening layer's weights."""
+"""The number of training images that fit a whitening layer."""
 
 
 class TrainingError(Exception):
-    """Training cannot start or go on; the message says why and nothing was overwritten."""
+    """Training cannot start or go on. The message says why, and nothing was overwritten."""
 
 
 class CheckpointError(TrainingError):
@@ -57,7 +57,7 @@ class CheckpointError(TrainingError):
 
 @dataclass(frozen=True)
 class Best:
-    """The weights with the fewest errors on held-out images so far; of equals the latest."""
+    """The weights with the fewest errors on held-out images so far; of equal ones the latest."""
 
     error_percent: float
     step: int
@@ -66,15 +66,15 @@ class Best:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """The state of a run: enough to continue it as if it had never stopped, and to export it."""
+    """The state of a run, with which it continues as if it had never stopped, and is exported."""
 
     recipe: Recipe
     pictures: Pictures | None
     """The folder that it learns from, where that is no published data set."""
     examples: int
-    """In an epoch."""
+    """The number of examples in an epoch."""
     runs: tuple[Run, ...]
-    """This run, the last one, and those whose weights it started from."""
+    """This run, which is the last one, and those whose weights it started from."""
     network: dict[str, Any]
     """The weights that are exported: the trained ones, or their running average."""
     trained: dict[str, Any] | None
@@ -84,13 +84,13 @@ class Checkpoint:
     muon: dict[str, Any] = field(default_factory=dict)
     """Muon's state, where it trains some weights; empty as Adam's is."""
     best: Best | None = None
-    """Where the recipe keeps the best weights, and the run goes on."""
+    """The best weights so far, where the recipe keeps them and the run is not complete."""
     unlogged: dict[str, float] = field(default_factory=dict)
     """Sums of the losses of steps since the last line of metrics, by name, and how many `steps`."""
 
     @property
     def run(self) -> Run:
-        """This run."""
+        """The run of this checkpoint."""
         return self.runs[-1]
 
     def save(self, path: Path) -> None:
@@ -105,7 +105,7 @@ class Checkpoint:
 
     @staticmethod
     def load(path: Path) -> Checkpoint:
-        """Read what `save` wrote; tensors arrive on the CPU.
+        """Read what `save` wrote. Tensors arrive on the CPU.
 
         Raises:
             CheckpointError: missing, corrupt, or written by another version.
@@ -131,7 +131,7 @@ class Checkpoint:
 
 
 def starting_point(source: Path) -> Checkpoint:
-    """A source of weights: a run, by folder, or a bundle, by folder or shipped name.
+    """Load the weights of a run, by folder, or of a bundle, by folder or shipped name.
 
     Raises:
         CheckpointError: neither is there, or it is corrupt.
@@ -156,7 +156,7 @@ def starting_point(source: Path) -> Checkpoint:
 
 @dataclass(frozen=True)
 class Plan:
-    """One run: a recipe, a seed, what it learns from and where it keeps its state."""
+    """The plan of a run: its recipe, seed, training images and directory."""
 
     recipe: Recipe
     seed: int
@@ -168,17 +168,17 @@ class Plan:
 
     @property
     def held_out(self) -> int:
-        """How many examples are kept for validation."""
+        """The number of examples that are kept for validation."""
         return 0 if self.validation is None else len(self.validation.labels)
 
     @property
     def checkpoint_path(self) -> Path:
-        """Where the state of the run is kept."""
+        """The path of the run's checkpoint."""
         return self.directory / CHECKPOINT
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out of the directory, which is made.
+        """Make the directory, and keep other processes out of it.
 
         Raises:
             TrainingError: another process trains there.
@@ -192,7 +192,7 @@ class Plan:
 
 
 class TrainingState:
-    """Weights, optimiser, how far the run is and what it started from; a new one is at its seed.
+    """The weights, the optimiser and the progress of a run. A new one is initialised by its seed.
 
     Raises:
         TrainingError: the recipe freezes what is not there, or everything.
@@ -257,7 +257,7 @@ class TrainingState:
             module.eval()
 
     def end_step(self) -> None:
-        """Move the weights along their gradient."""
+        """Update the weights along their gradient."""
         self.optimiser.step()
         if self.muon is not None:
             self.muon.step()
@@ -273,7 +273,7 @@ class TrainingState:
         )
 
     def compare(self, error_percent: float) -> None:
-        """Keep the result where the recipe says so and no earlier one had fewer errors."""
+        """Keep the result as the best, if the recipe says so and it has the fewest errors."""
         least = math.inf if self.best is None else self.best.error_percent
         if self._plan.recipe.keep == "best" and error_percent <= least:
             weights = self.result.state_dict()
@@ -281,7 +281,7 @@ class TrainingState:
             self.best = Best(error_percent, self.run.steps, copies)
 
     def start_from(self, other: Checkpoint, *, fitting: bool = False) -> tuple[str, ...]:
-        """Take the weights of another run; this one's recipe and steps start anew.
+        """Start from the weights of another run, with this one's recipe and steps.
 
         Args:
             fitting: whether its network may be another one; then weights of the same name and
@@ -343,7 +343,7 @@ class TrainingState:
         ).save(self._plan.checkpoint_path)
 
     def restore(self) -> None:
-        """Go back to where the run's checkpoint was written.
+        """Restore the run's checkpoint.
 
         Raises:
             TrainingError: the checkpoint belongs to another recipe, seed or split.
@@ -390,7 +390,7 @@ class RunningAverage:
 
     @torch.no_grad()
     def add(self, network: Network, *, step: int) -> None:
-        """Take in the weights after a step, counted from zero, and copy all statistics."""
+        """Add the weights after a step, counted from zero, and copy all statistics."""
         share = max(1 - self._decay, 10 / (10 + step))
         for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
             average.lerp_(weight, share)
@@ -399,7 +399,7 @@ class RunningAverage:
 
 
 def freeze(network: Network, parts: tuple[str, ...]) -> list[nn.Module]:
-    """Keep the parameters of some parts, such as `stem` or `classes.weight`, from being trained.
+    """Freeze parts of a network, such as `stem` or `classes.weight`.
 
     Returns:
         modules that are frozen as a whole: their statistics and dropout stay as they are, too.

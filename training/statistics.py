@@ -1,4 +1,4 @@
-"""How far a score may be from what new images would give: 95 % intervals.
+"""Compute 95 % intervals and standard errors of scores.
 
 Networks that differ in their seed answer the same images, so seeds are no further trials, and pairs
 of a few thousand digits share digits, so they are fewer trials than pairs.
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 Z = float(stats.norm.ppf(0.975))
-"""Standard deviations to either side that hold 95 % of a normal distribution."""
+"""The standard deviations to either side that hold 95 % of a normal distribution."""
 
 
 def interval(errors: int, count: int) -> tuple[float, float]:
-    """Wilson's interval of an error, in percent, where `errors` of `count` answers are wrong.
+    """Return Wilson's interval of an error, in percent, for `errors` wrong of `count` answers.
 
     Raises:
         ValueError: there are no answers, or fewer than errors.
@@ -29,7 +29,7 @@ def interval(errors: int, count: int) -> tuple[float, float]:
 def mean_interval(
     values: NDArray[np.generic], digits: NDArray[np.int64] | None = None
 ) -> tuple[float, float]:
-    """The interval of the mean of a value for each image (N,), in percent.
+    """Return the interval of the mean of a value for each image (N,), in percent.
 
     Of several networks, the values are the mean over networks for each image; of two that are
     compared, their difference.
@@ -43,7 +43,9 @@ def mean_interval(
 
 
 def standard_error(values: NDArray[np.generic], digits: NDArray[np.int64] | None = None) -> float:
-    """Of the mean of values (N,): std / sqrt(N); of pairs, with what shared digits add.
+    """Return the standard error of the mean of values (N,): std / sqrt(N).
+
+    Pairs that share digits (N, 2) have a larger one.
 
     With e the distance from the mean, the variance is the sum of e_a e_b over all pairs a and b
     that share a digit, over N squared (Aronow, Samii and Assenova, "Cluster-Robust Variance
@@ -60,6 +62,6 @@ def standard_error(values: NDArray[np.generic], digits: NDArray[np.int64] | None
 
 
 def design_effect(values: NDArray[np.generic], digits: NDArray[np.int64]) -> float:
-    """By how much shared digits multiply the variance of a mean over pairs (Kish 1965)."""
+    """Return the design effect (Kish 1965) of shared digits on the mean of pairs' values."""
     plain = standard_error(values)
     return (standard_error(values, digits) / plain) ** 2 if plain else 1.0

@@ -1,4 +1,4 @@
-"""Training tasks: name the class of an image, or both classes of a pair."""
+"""The training tasks: classify an image, or both digits of a pair."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from training.losses import Losses, classification_loss, reconstruction_loss
 from training.recipes import Recipe, TaskName
 
 PREVIEW = "preview.png"
-"""In the folder of a run: what the network draws while it is trained."""
+"""The preview's name in the folder of a run. It shows reconstructions during training."""
 _PREVIEW_COLUMNS, _PREVIEW_HEIGHT_PX = 10, 64
 
 
 class Task(ABC):
-    """Makes batches and losses for the trainer; of several processes, each computes some rows."""
+    """Makes batches and losses for the trainer. Of several processes, each computes some rows."""
 
     def __init__(
         self, recipe: Recipe, training: Examples, *, seed: int, device: torch.device
@@ -47,11 +47,11 @@ class Task(ABC):
 
     @abstractmethod
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Images (B, C, H, W), what the decoder should show, classes in them (B, L)."""
+        """Make images (B, C, H, W), their reconstruction targets, and their classes (B, L)."""
 
     @abstractmethod
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
-        """Metrics on held-out images, `validation_error_percent` among them."""
+        """Measure metrics on held-out images, `validation_error_percent` among them."""
 
     def draw(  # noqa: B027  pairs have none
         self, network: Network, held_out: Examples | None, target: Path
@@ -59,12 +59,12 @@ class Task(ABC):
         """Draw a preview of reconstructions, where the network decodes single images."""
 
     def losses(self, network: Network, rows: Tensor, step: Tensor) -> Losses:
-        """Loss terms of a batch, or of this process's rows of it; `step` is a scalar tensor.
+        """Compute the losses of a batch, or of this process's rows. `step` is a scalar tensor.
 
         The classes in an image are present, and each one's capsule reconstructs its object alone.
         """
         recipe = self._recipe
-        images, layers, labels = self.make(rows)
+        images, object_images, labels = self.make(rows)
         images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._rounds):
             if recipe.loss == "cross-entropy":
@@ -75,7 +75,7 @@ class Task(ABC):
         losses: Losses = {recipe.loss: self._classify(scores, present, step)}
         if recipe.reconstruction_weight and "decode" in family_of(recipe.network).offers:
             count = math.ceil(recipe.reconstruction_share * len(labels))
-            shown, classes = layers[:count], labels[:count]
+            shown, classes = object_images[:count], labels[:count]
             own = poses[:count].take_along_dim(classes[..., None], dim=1).flatten(0, 1)  # (B L, D)
             own = own.detach() if recipe.detach_poses else own
             with torch.autocast(self._device.type, torch.bfloat16, enabled=self._rounds_decoder):
@@ -85,23 +85,23 @@ class Task(ABC):
 
 
 class Single(Task):
-    """One object in each image: name it, and reconstruct it from its class capsule."""
+    """The task of classifying one object, and reconstructing it from its class capsule."""
 
     def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
         return BatchStream(training, self._recipe, seed=seed, device=device)
 
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Images, themselves to be reconstructed (B, C, H, W), and the one class of each."""
+        """Make images, which are their own targets (B, C, H, W), and the class of each."""
         images, labels = self.batches.make(rows)
         return images, images, labels[:, None]
 
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
-        """How often the most present class is not the label."""
+        """Return the percentage of images whose most present class is not the label."""
         error = error_percent(network, validation, self._device)
         return {"validation_error_percent": error}
 
     def draw(self, network: Network, held_out: Examples | None, target: Path) -> None:
-        """Some held-out images, or else images that are trained on, and below what is drawn."""
+        """Draw images, held out if there are some, and below each its reconstruction."""
         if (
             self._recipe.reconstruction_weight
             and "decode" in family_of(self._recipe.network).offers
@@ -110,19 +110,19 @@ class Single(Task):
 
 
 class Pairs(Task):
-    """Two digits of different classes in each image (Sabour 2017, section 6)."""
+    """The task of classifying two digits in each image (Sabour 2017, section 6)."""
 
     def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
         size_px = self._recipe.network.height
         return PairStream(training, self._recipe, size_px=size_px, seed=seed, device=device)
 
     def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Images, each digit alone to be reconstructed (B, 2, H, W), and both classes."""
-        images, layers, labels = self.batches.make(rows)
-        return images, layers, labels
+        """Make images, their digits alone as targets (B, 2, H, W), and both classes."""
+        images, object_images, labels = self.batches.make(rows)
+        return images, object_images, labels
 
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
-        """How often the two most present classes are not the labels, on a fixed set of pairs."""
+        """Return the percentages of wrong pairs and of wrong digits in them, on a fixed set."""
         size, shift_px = self._recipe.network.height, self._recipe.shift_px
         pairs = validation_pairs(validation, size=size, shift_px=shift_px)
         missed = is_missed(measure_presence(network, pairs.images, self._device), pairs.labels)

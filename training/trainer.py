@@ -1,4 +1,4 @@
-"""The training loop: the same code on a CPU and on a GPU."""
+"""The training loop, the same on a CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from training.state import Plan, TrainingError, TrainingState
 from training.tasks import PREVIEW, TASKS
 
 LEAST_STEPS = 25
-"""From one validation to the next, where the best weights are kept: short epochs are of fewer."""
+"""The fewest steps between validations where the best weights are kept: epochs may have fewer."""
 _ALONE = Processes()
 
 
 class Trainer:
-    """Trains one network step by step; `run` is the loop around `step`.
+    """Trains one network. `run` is the loop around `step`.
 
     Args:
         resume: continue from the directory's checkpoint instead of starting anew.
@@ -74,7 +74,7 @@ class Trainer:
         )
         self._meter: Meter | None = None
         self.error_percent: float | None = None
-        """Of held-out images, when they were last looked at."""
+        """The error on held-out images at the last validation, in percent."""
         kind = TASKS[plan.recipe.task]
         self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
 
@@ -85,18 +85,18 @@ class Trainer:
 
     @property
     def done_steps(self) -> int:
-        """Steps so far."""
+        """The number of steps so far."""
         return self.state.run.steps
 
     @property
     def total_steps(self) -> int:
-        """Steps after which the run is complete."""
+        """The number of steps after which the run is complete."""
         images = self.plan.recipe.epochs * len(self.task.batches)
         return math.ceil(round(images, 6) / self.plan.recipe.batch_size)  # epochs may be a third
 
     @property
     def complete(self) -> bool:
-        """Whether all of them are done."""
+        """Whether all epochs are done."""
         return self.done_steps >= self.total_steps
 
     def run(
@@ -151,7 +151,7 @@ class Trainer:
         return self.complete
 
     def step(self) -> Losses:
-        """One gradient step, of the whole batch; this process computes its share.
+        """Do one gradient step of the whole batch, of which this process computes its share.
 
         Returns:
             terms of the loss, detached scalars on the training device: this process's part of the
@@ -191,7 +191,7 @@ class Trainer:
 
     @property
     def _epoch(self) -> float:
-        """Of the recipe's, which the last batch may exceed."""
+        """The epochs done, at most those of the recipe: the last batch may exceed them."""
         done = self.done_steps * self.plan.recipe.batch_size / len(self.task.batches)
         return min(done, self.plan.recipe.epochs)
 
@@ -227,7 +227,7 @@ class Trainer:
 
 
 def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:
-    """Adam's rate at a step of a run of `total` steps."""
+    """Return Adam's learning rate at a step of a run of `total` steps."""
     warmup_steps = min(recipe.warmup_steps, total // 10)
     warmup = min(1.0, (step + 1) / warmup_steps) if warmup_steps else 1.0
     if recipe.schedule == "exponential":
@@ -239,7 +239,7 @@ def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Within it, SIGTERM and SIGINT do not kill but make the yielded function say True."""
+    """Catch SIGTERM and SIGINT within the context. The yielded function tells whether one came."""
     received: list[int] = []
 
     def record(signum: int, _frame: FrameType | None) -> None:

@@ -92,7 +92,7 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prediction(Answer):
-    """What the network says of one image."""
+    """The network's answer for one image."""
 
     model: str
     version: str
@@ -112,14 +112,14 @@ class Prediction(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FailedPrediction(Answer):
-    """Why one image of several has no prediction."""
+    """The reason why one image of several has no prediction."""
 
     problem: Problem
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReconstructAnswer(Answer):
-    """What the network imagined."""
+    """The reconstruction of one class's pose."""
 
     model: str
     version: str
@@ -175,7 +175,7 @@ class DecodeAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SweepAnswer(Answer):
-    """One row of images for each dimension, one column for each delta."""
+    """The decoded images: one row for each dimension, one column for each delta."""
 
     model: str
     version: str
@@ -224,7 +224,7 @@ class RoutingAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RoutingOffAnswer(Answer):
-    """What the same votes say with other couplings. `length` is as routed."""
+    """The answers of the same votes with other couplings. `length` is as routed."""
 
     model: str
     version: str
@@ -242,7 +242,10 @@ class RoutingOffAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EquivarianceAnswer(Answer):
-    """Length and pose of a class while the image is moved. Lists over steps follow `values`."""
+    """The length and pose of a class while the image is transformed.
+
+    Lists over steps follow `values`.
+    """
 
     model: str
     version: str
@@ -266,7 +269,7 @@ class EquivarianceAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OcclusionAnswer(Answer):
-    """What changes as a patch of ground hides a part of the image."""
+    """The change of presence and pose as a patch of ground hides each part of the image."""
 
     model: str
     version: str
@@ -335,7 +338,7 @@ class TrajectoryAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RivalsAnswer(Answer):
-    """Every class's own reconstruction of the image, the most present class first."""
+    """The reconstructions of all classes, the most present class first."""
 
     model: str
     version: str
@@ -380,7 +383,7 @@ class MorphAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NeighboursAnswer(Answer):
-    """Training images of a class by the distance of their poses."""
+    """Training images of a class, ordered by the distance of their poses."""
 
     model: str
     version: str
@@ -407,7 +410,7 @@ class NeighboursAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelsAnswer(Answer):
-    """All loaded bundles."""
+    """The loaded models and the limits of a request."""
 
     provider: str
     """The onnxruntime provider in use."""
@@ -425,7 +428,7 @@ class SamplesAnswer(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoveltyReport(Answer):
-    """How unlike the training images an image is.
+    """The novelty scores of an image: how unlike the training images it is.
 
     Each score is the share of training images that are less unusual: 0.99 means 99 % of them.
     """
@@ -448,7 +451,7 @@ class NoveltyReport(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FitReport(Answer):
-    """What was done to the image before the network saw it."""
+    """The steps that were applied to the image before the network saw it."""
 
     fit: str
     polarity: str | None = None
@@ -460,7 +463,7 @@ class FitReport(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Meaning(Answer):
-    """What a pose dimension was found to do; measured when the bundle was made."""
+    """The effect of a pose dimension, measured when the bundle was made."""
 
     name: str
     sign: int
@@ -490,7 +493,7 @@ class RoutingIteration(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeatMaps(Answer):
-    """Support: how much of a class's length before its squash comes from where; may be negative."""
+    """Maps of support: each cell's part of a class's length before its squash; may be negative."""
 
     grid: Floats
     """(R, K, rows, columns), from the top."""
@@ -554,7 +557,7 @@ class Segment(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rival(Answer):
-    """What one class would have drawn."""
+    """The reconstruction of one class and its error."""
 
     label: int
     class_name: str
@@ -588,7 +591,7 @@ class Prototype(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Limits(Answer):
-    """What one request may hold."""
+    """The limits of one request."""
 
     images: int
     """Of one request to /classify."""
@@ -597,7 +600,7 @@ class Limits(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelSummary(Answer):
-    """One loaded bundle."""
+    """A model that the service has loaded."""
 
     name: str
     version: str
@@ -628,7 +631,7 @@ class ModelSummary(Answer):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SampleReport(Answer):
-    """What is known of a sample."""
+    """The class, source and licence of one sample."""
 
     file: str
     label: int | None = None
@@ -1489,9 +1492,8 @@ class CapsNetMethods:
     def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """Reload all models.
 
-        Other workers load them beside those that answer and then take their place. If one cannot
-        be
-        loaded, nothing changes.
+        The key files are read first. Then workers load the models beside those that answer, and
+        replace them. If a model cannot be loaded, the old models stay.
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
@@ -2343,9 +2345,8 @@ class AsyncCapsNetMethods:
     async def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """Reload all models.
 
-        Other workers load them beside those that answer and then take their place. If one cannot
-        be
-        loaded, nothing changes.
+        The key files are read first. Then workers load the models beside those that answer, and
+        replace them. If a model cannot be loaded, the old models stay.
 
         Raises:
             Forbidden: no admin key is set, so nobody may.

@@ -18,7 +18,7 @@ from model.preprocess import Floats, Prepared
 from model.runtime import Device, Encoding
 from service.errors import Problem, TooLarge
 from service.pictures import ImageSpec
-from service.pictures.preparation import Preparation
+from service.pictures.pools import DecodePools
 from service.settings import Settings
 
 PATH, BYTES = "path", "bytes"
@@ -69,9 +69,9 @@ class Scorer:
         if wanted.novelty and not self._manifest.novelty:
             raise ValueError(f"{self._manifest.name} has no novelty rule")
         self._spec = ImageSpec(self._manifest.image_shape, self._manifest.preprocess)
-        self._preparation = Preparation(max_pixels=self._limits.max_pixels, processes=_DECODERS)
+        self._decode_pools = DecodePools(max_pixels=self._limits.max_pixels, processes=_DECODERS)
         self._loop = asyncio.new_event_loop()
-        self._preparation.start()
+        self._decode_pools.start()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Score rows of paths, or of paths and bytes, as one batch of the encoder."""
@@ -92,7 +92,7 @@ class Scorer:
 
     def close(self) -> None:
         """End the processes that decode."""
-        self._preparation.close()
+        self._decode_pools.close()
         self._loop.close()
 
     def _read(self, path: str) -> bytes | Problem:
@@ -107,7 +107,7 @@ class Scorer:
 
     async def _prepare(self, files: Iterable[bytes | Problem | None]) -> list[Prepared | Problem]:
         uploads = [Problem("there is no picture") if one is None else one for one in files]
-        each = [self._preparation.prepare([one], self._spec) for one in uploads]
+        each = [self._decode_pools.prepare([one], self._spec) for one in uploads]
         outcomes = await asyncio.gather(*each)
         return [outcome for (outcome,) in outcomes]
 

@@ -1,4 +1,4 @@
-"""The effect of a pose dimension on the decoded picture: the names in a manifest.
+"""The effects of pose dimensions on the decoded image, with the names that a manifest gives them.
 
 They are measured by training (`training.analysis.dimensions`) and shown by the service.
 """
@@ -28,14 +28,14 @@ _EFFECTS: dict[DimensionName, tuple[str, str]] = {
     "horizontal shift": ("moves right", "moves left"),
     "vertical shift": ("moves down", "moves up"),
 }
-"""What more and less of each looks like."""
+"""Words for an increase and a decrease of each measure."""
 
 
 @dataclass(frozen=True)
 class PoseDimension:
     """The name of one dimension of one class's pose.
 
-    `localised` dimensions change one part of the picture; `none` stands where nothing that has a
+    `localised` dimensions change one part of the image; `none` stands where nothing that has a
     name was found and confirmed.
 
     Raises:
@@ -43,14 +43,14 @@ class PoseDimension:
     """
 
     label: int
-    """Of the class."""
+    """The label of the class whose pose this is."""
     dim: int
     name: DimensionName
     sign: int = 0
     """1 where a larger value gives more of what the name says, -1 where it gives less; 0 for
     `localised` and `none`."""
     strength: float = 0.0
-    """Share of the picture's change that the named deformation explains, in [0, 1]; for
+    """Share of the image's change that the named deformation explains, in [0, 1]; for
     `localised` the share of it that lies in that part; 0 for `none`."""
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class PoseDimension:
 
     @property
     def effect(self) -> str:
-        """What the picture does as the dimension grows, in two words."""
+        """The effect of increasing the dimension on the image, in two words; may be empty."""
         if self.name not in _EFFECTS:
             return "a localised change" if self.name == "localised" else ""
         return _EFFECTS[self.name][0 if self.sign > 0 else 1]

@@ -1,4 +1,4 @@
-"""A bundle on disk: opened only if every file is the one that its manifest describes."""
+"""Read a bundle's folder, and verify that each file is the one that its manifest describes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def digest(file: Path, bundle: Path) -> str:
-    """SHA-256 of a bundle's file.
+    """Return the SHA-256 of a bundle's file.
 
     Raises:
         BundleError: it cannot be read.
@@ -100,7 +100,7 @@ def digest(file: Path, bundle: Path) -> str:
 
 
 def _read_gaussians(path: Path, poses: tuple[int, int]) -> PoseGaussians:
-    """Of a network with poses (K, D) for each image."""
+    """Read the Gaussians of a network whose poses are (K, D) for each image."""
     try:
         gaussians = PoseGaussians.load(path / NOVELTY)
     except ValueError as error:
@@ -111,7 +111,7 @@ def _read_gaussians(path: Path, poses: tuple[int, int]) -> PoseGaussians:
 
 
 def _read_gallery(path: Path, poses: tuple[int, int]) -> PoseGallery:
-    """Of a network with poses (K, D) for each image."""
+    """Read the gallery of a network whose poses are (K, D) for each image."""
     try:
         gallery = PoseGallery.load(path / NEIGHBOURS)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The manifest: what a bundle holds and where it came from. Schema 2."""
+"""The manifest of a bundle: its content and its origin. This is schema 2."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GraphRole = Literal[
 ]
 ANY_SIZE: GraphRole = "encoder.any-size"
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-"""What a bundle may be called."""
+"""The form of a bundle's name."""
 _GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
 
 
@@ -40,72 +40,77 @@ class Layer:
     rows: int
     columns: int
     field_px: int
-    """Height and width of what one input capsule sees, in pixels."""
+    """The height and width of an input capsule's receptive field, in pixels."""
     stride_px: int
-    """Pixels from one input capsule's field to the next one's."""
+    """The distance between the fields of neighbouring input capsules, in pixels."""
     offset_px: int = 0
-    """Where the first field begins, down and right; below zero where layers pad the image."""
+    """The position of the first field, down and right; negative where layers pad the image."""
 
     @property
     def capsules(self) -> int:
-        """I, the number of input capsules."""
+        """The number of input capsules, I."""
         return self.types * self.rows * self.columns
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a bundle holds and where it came from.
+    """The content of a bundle and its origin.
 
     Raises:
         ValueError: two entries contradict each other or one is out of range.
     """
 
     name: str
-    """Lower-case words joined by hyphens: the `model` parameter of the service."""
+    """The bundle's name: lower-case words joined by hyphens.
+
+    It is the service's `model` parameter.
+    """
     family: str
-    """See `model.capsnet.families`."""
+    """The family's name: see `model.capsnet.families`."""
     dataset: str
     class_names: tuple[str, ...]
-    """K names, by label."""
+    """The names of the K classes, by label."""
     channels: int
-    """Of an image: 1 for grey, 3 for colour."""
+    """The number of an image's channels: 1 for grey, 3 for colour."""
     height: int
     width: int
     class_dim: int
-    """D, the size of a pose; 0 where the network has none."""
+    """The size of a pose, D; 0 where the network has none."""
     preprocess: PreprocessRule
-    """How other images are made to look like the training images: see `model.preprocess`."""
+    """The rule by which other images are fitted to the training images: see `model.preprocess`."""
     presence: PresenceKind
-    """What the encoder's first output is."""
+    """The meaning of the encoder's first output."""
     offers: tuple[Offer, ...]
-    """What the bundle can do beside encoding."""
+    """The operations of the bundle besides encoding."""
     graphs: dict[GraphRole, str]
-    """File names by role."""
+    """The graphs' file names, by role."""
     layers: tuple[Layer, ...]
     """The layers that `routing.onnx` traces; the last one feeds the class capsules."""
     opset: int
     family_title: str = ""
-    """What the family is called, in a few words."""
+    """The family's title, in a few words."""
     version: str = ""
-    """Which weights these are: the first digits of their digest."""
+    """The version of the weights: the first digits of their SHA-256."""
     sha256: dict[str, str] = field(default_factory=dict)
-    """Digests of the graphs, the weights and the arrays of novelty and neighbours, by file name."""
+    """The SHA-256 of the graphs, the weights and the arrays of novelty and neighbours, by file
+    name.
+    """
     metrics: dict[str, Any] = field(default_factory=dict)
-    """Test scores with the protocol that gave them."""
+    """The test scores, and the protocol that gave them."""
     rounding: dict[str, Any] = field(default_factory=dict)
-    """What storing the weights in 16 bits did, on training images kept for validation."""
+    """The effect of storing weights in 16 bits, measured on training images kept for validation."""
     half_precision: dict[str, Any] = field(default_factory=dict)
-    """What the float16 encoder does, measured on the CPU on such images."""
+    """The effect of the float16 encoder, measured on the CPU on the same images."""
     mask_threshold: float | None = None
-    """For pairs of digits: see `model.interpret.masks`."""
+    """The threshold that assigns pixels to the digits of a pair: see `model.interpret.masks`."""
     training: dict[str, Any] = field(default_factory=dict)
-    """Recipe, provenance of the weights, every read of a test split."""
+    """The recipe, the provenance of the weights, and every read of a test split."""
     pose_dimensions: tuple[PoseDimension, ...] = ()
-    """What each pose dimension does to the image, for the classes where that was measured."""
+    """The effect of each pose dimension on the image, for the classes where it was measured."""
     novelty: NoveltyRule | None = None
     """The rule that says how much an image looks like those of the training."""
     neighbours: NeighbourImages | None = None
-    """Training images in the bundle, of which the nearest to an image can be found."""
+    """The training images in the bundle, among which the nearest to an image are found."""
     analysed_version: str = ""
     """The version in which the three above were found."""
     schema_version: int = SCHEMA_VERSION
@@ -149,12 +154,12 @@ class Manifest:
 
     @property
     def num_classes(self) -> int:
-        """K."""
+        """The number of classes, K."""
         return len(self.class_names)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of one image."""
+        """The shape of one image, (C, H, W)."""
         return (self.channels, self.height, self.width)
 
     @property
@@ -163,7 +168,7 @@ class Manifest:
         return ANY_SIZE in self.graphs
 
     def meaning(self, label: int, dim: int) -> PoseDimension | None:
-        """What one dimension of a class's pose does, if that was measured."""
+        """Return the effect of one dimension of a class's pose; None if it was not measured."""
         for dimension in self.pose_dimensions:
             if (dimension.label, dimension.dim) == (label, dim):
                 return dimension
@@ -198,7 +203,7 @@ class Manifest:
 
 
 def _typed(values: dict[str, Any]) -> dict[str, Any]:
-    """Those JSON values that are no plain ones in a manifest."""
+    """Convert the JSON values that are objects of their own in a manifest."""
     typed: dict[str, Any] = {
         name: tuple(values[name]) for name in ("class_names", "offers") if name in values
     }

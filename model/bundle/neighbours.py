@@ -1,4 +1,4 @@
-"""Training images by the poses of their classes: what `/neighbours` compares an image with.
+"""Training images and their poses, with which `/neighbours` compares an image.
 
 `model.interpret.neighbours` compares; `training.neighbours` makes the file.
 """
@@ -22,20 +22,22 @@ _FIELDS = ("poses", "labels", "images", "whitening", "sheet")
 
 @dataclass(frozen=True, eq=False)
 class PoseGallery:
-    """M poses of training images, and perhaps the images themselves.
+    """The poses of M class capsules in training images, and perhaps the images themselves.
 
     Raises:
         ValueError: the sizes of the arrays do not go together, or a number is not finite.
     """
 
     poses: NDArray[np.float16]
-    """(M, D), each of one class capsule of an image."""
+    """The poses (M, D), each of one class capsule of an image."""
     labels: NDArray[np.integer]
-    """(M,), of the classes."""
+    """The labels of their classes, (M,)."""
     images: NDArray[np.integer]
-    """(M,): which image of the sheet. A pair of digits has two poses."""
+    """The index of each pose's image in the sheet, (M,). A pair of digits has two poses."""
     whitening: NDArray[np.float16]
-    """(K, D, D): W of each class, with W W^T the inverse of the covariance of its poses."""
+    """The whitening matrix W of each class, (K, D, D): W W^T is the inverse of its poses'
+    covariance.
+    """
     sheet: Bytes
     """A WebP file with all images side by side, row by row; empty where there are none."""
 
@@ -69,11 +71,11 @@ class PoseGallery:
         np.savez_compressed(file, **{name: getattr(self, name) for name in _FIELDS})
 
     def of_class(self, label: int) -> Rows:
-        """Which poses are of a class."""
+        """Return the positions of a class's poses."""
         return np.flatnonzero(self.labels == label)
 
     def thumbnails(self, rows: Rows, image_shape: tuple[int, int, int]) -> Bytes:
-        """The images (N, C, H, W) of some poses; the sheet has some."""
+        """Return the images (N, C, H, W) of some poses. The sheet must have images."""
         channels, height, width = image_shape
         with Image.open(io.BytesIO(self.sheet.tobytes()), formats=["WEBP"]) as file:
             pixels = np.asarray(file.convert("L" if channels == 1 else "RGB"))
@@ -94,12 +96,12 @@ class NeighbourImages:
     """A manifest's entry on the training images in a bundle."""
 
     images: str
-    """Which they are, in words."""
+    """The images' description, in words."""
     licence: str
-    """Of the images; empty where none is known: then the bundle has their poses alone."""
+    """The images' licence. Empty where none is known; then the bundle has their poses alone."""
     source: str
     gallery: PoseGallery | None = field(default=None, compare=False, repr=False)
-    """Not in the manifest, but in a file of its own."""
+    """The gallery, which has a file of its own beside the manifest."""
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -115,7 +117,7 @@ class NeighbourImages:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """What the manifest holds: all but the gallery."""
+        """Return the manifest's entry: all but the gallery."""
         values = asdict(replace(self, gallery=None))
         del values["gallery"]
         return values

@@ -18,16 +18,18 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class PoseGaussians:
-    """The poses of training images: for each class a Gaussian, all with the same covariance.
+    """The Gaussians of training images' poses: one for each class, all with the same covariance.
 
     Raises:
         ValueError: the sizes of the arrays do not go together, or a number is not finite.
     """
 
     means: Floats
-    """(K, K * D): for each most present class the mean poses of all classes."""
+    """The mean poses of all classes, for each most present class, (K, K * D)."""
     whitening: NDArray[np.float16]
-    """(K * D, K * D): W, with W W^T the inverse of the covariance, up to a factor."""
+    """The whitening matrix W (K * D, K * D): W W^T is the inverse of the covariance, up to a
+    factor.
+    """
 
     def __post_init__(self) -> None:
         if self.means.ndim != 2 or self.whitening.shape != (self.means.shape[1],) * 2:
@@ -56,30 +58,30 @@ class PoseGaussians:
 
 @dataclass(frozen=True)
 class NoveltyRule:
-    """The rule of one bundle: quantiles of each feature, and the threshold of the lowest rank.
+    """The rule of one bundle: each feature's quantiles, and the threshold of the lowest rank.
 
     Raises:
         ValueError: the tables are not of one size, do not rise, or the threshold is out of range.
     """
 
     quantiles: tuple[float, ...]
-    """Rising from 0 to 1."""
+    """The quantiles' shares, rising from 0 to 1."""
     length: tuple[float, ...]
-    """The feature's value at each quantile; so are the next two, and `distance`."""
+    """The length at each quantile. The next two features, and `distance`, are given alike."""
     margin: tuple[float, ...]
     error: tuple[float, ...]
     threshold: float
     """An image is novel if its lowest rank is below."""
     images: str
-    """Which images the rule was fitted on."""
+    """The images that the rule was fitted on, in words."""
     others: tuple[dict[str, float | int | str], ...] = ()
-    """How it fares on images of other kinds: kind, images, auc, known_percent."""
+    """The scores of images of other kinds: kind, images, auc, known_percent."""
     test_novel_percent: float | None = None
-    """Share of the test images of the network's own data set that are novel: false alarms."""
+    """The percentage of the data set's own test images that are novel: false alarms."""
     distance: tuple[float, ...] = ()
-    """Empty where the rule goes without; elsewhere the bundle has a file of `gaussians`."""
+    """The distance at each quantile. It is empty where the bundle has no Gaussians."""
     gaussians: PoseGaussians | None = field(default=None, compare=False, repr=False)
-    """From which distances are measured; not in the manifest."""
+    """The Gaussians that distances are measured from. They have a file of their own."""
 
     def __post_init__(self) -> None:
         tables = [self.quantiles, self.length, self.margin, self.error]
@@ -106,7 +108,7 @@ class NoveltyRule:
         return cls(**{**values, **tuples})
 
     def to_dict(self) -> dict[str, Any]:
-        """What the manifest holds: all but the Gaussians."""
+        """Return the manifest's entry: all but the Gaussians."""
         values = asdict(replace(self, gaussians=None))
         del values["gaussians"]
         return values

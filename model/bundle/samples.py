@@ -1,4 +1,4 @@
-"""Sample pictures: a folder of up to ten PNGs, and what is known of each in `samples.json`.
+"""Sample images of a bundle: a folder of up to ten PNGs, described in `samples.json`.
 
 A bundle may have such a folder, `samples`; its manifest says nothing of it.
 """
@@ -18,17 +18,17 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class Sample:
-    """One picture to try a network on."""
+    """A sample image of a bundle."""
 
     file: str
-    """Its name in the folder, `00-cat.png`."""
+    """The file's name in the folder, `00-cat.png`."""
     label: int | None
-    """Of its class; None where the picture shows none of the classes, or several."""
+    """The label of the class; None where the image shows none of the classes, or several."""
     class_name: str
-    """What is to be seen."""
+    """The name of what the image shows."""
     licence: str
     source: str
-    """Who made it, or the data set that it is from."""
+    """The image's author, or the data set that it is from."""
     png: bytes = field(repr=False)
 
 

@@ -37,7 +37,7 @@ class AttentionConfig(NetworkConfig):
 
     stem: tuple[StemLayer, ...] = (Conv(32, 5), Conv(64, 3), Conv(64, 3), Conv(128, 3, 2))
     norm_first: bool = False
-    """Whether batch normalisation comes before each activation, not after it as in the paper."""
+    """Batch normalisation comes before each activation, not after it as in the paper."""
     primary: Literal["depthwise", "spatial"] = "depthwise"
     """`depthwise` filters each channel by a kernel as large as the grid, so that each type is one
     capsule; `spatial` keeps a capsule of each type in every cell."""
@@ -53,7 +53,7 @@ class AttentionConfig(NetworkConfig):
 
     @property
     def grid(self) -> Geometry:
-        """Where the primary capsules sit; a single cell if they are depthwise."""
+        """The grid of the primary capsules; a single cell if they are depthwise."""
         cells = geometry(self.height, self.width, self.stem)
         if self.primary == "spatial":
             return cells
@@ -62,17 +62,17 @@ class AttentionConfig(NetworkConfig):
 
     @property
     def features(self) -> int:
-        """Channels of the stem's output."""
+        """The channels of the stem's output."""
         return out_channels(self.channels, self.stem)
 
     @property
     def primary_types(self) -> int:
-        """Capsules in each cell."""
+        """The number of capsules in each cell."""
         return self.features // self.primary_dim
 
     @property
     def num_primary(self) -> int:
-        """Number of primary capsules, I (16 in the paper)."""
+        """The number of primary capsules, I (16 in the paper)."""
         return self.primary_types * self.grid.rows * self.grid.columns
 
 
@@ -88,7 +88,7 @@ class DepthwiseCells(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(N, channels, cells) to (N, channels, 1)."""
+        """Map (N, channels, cells) to (N, channels, 1)."""
         return ((maps * self.weight).sum(dim=-1) + self.bias).unsqueeze(-1)
 
 
@@ -140,7 +140,7 @@ class AttentionCapsNet(Network):
         return Trace(self.routing.trace(self.votes(primary), self.prior, length(primary)))
 
     def primary_capsules(self, images: Tensor) -> Tensor:
-        """(N, C, H, W) images to (N, I, primary_dim) capsules, squashed."""
+        """Map images (N, C, H, W) to squashed capsules (N, I, primary_dim)."""
         self._check(images)
         config = self.config
         maps = self.stem(images).flatten(2)  # (N, channels, cells)

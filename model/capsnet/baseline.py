@@ -1,4 +1,4 @@
-"""The convolutional network that Sabour et al. (2017) compare with: a family without poses."""
+"""The convolutional network that Sabour et al. (2017) compare with. This family has no poses."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class BaselineConfig(NetworkConfig):
     has_logits = True
 
     convs: tuple[int, ...] = (256, 256, 128)
-    """Channels of each convolution; images keep their size."""
+    """The channels of each convolution. Images keep their size."""
     kernels: tuple[int, ...] = (5, 5, 5)
-    """Odd."""
+    """The side of each convolution's kernel, an odd number."""
     pooling: bool = False
-    """Whether the largest of each 2x2 cells is taken after each convolution."""
+    """Each convolution is followed by 2x2 max pooling."""
     hidden: tuple[int, ...] = (328, 192)
-    """Of each fully connected layer but the last, which has an output for each class."""
+    """The widths of the fully connected layers but the last, which has an output for each class."""
     dropout: float = 0.5
-    """Share of the last hidden layer's outputs that a training step leaves out."""
+    """The share of the last hidden layer's outputs that a training step leaves out."""
     multi_label: Annotated[bool, Field(validation_alias=AliasChoices("multi_label", "several"))] = (
         False
     )
-    """Whether several classes may be present: a sigmoid for each in place of one softmax."""
+    """Several classes may be present: each has a sigmoid, in place of one softmax."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,13 +66,13 @@ class BaselineCnn(Network):
         self.classes = nn.Linear(features, config.num_classes)
 
     def forward(self, images: Tensor) -> Encoding[Tensor]:
-        """Probabilities of images (N, C, H, W) in [0, 1]; poses have no numbers."""
+        """Return the probabilities of images (N, C, H, W) in [0, 1]. Poses have no numbers."""
         logits = self.logits(images)
         presence = logits.sigmoid() if self.config.multi_label else logits.softmax(dim=1)
         return Encoding(presence, logits.unsqueeze(-1)[..., :0])
 
     def logits(self, images: Tensor) -> Tensor:
-        """(N, K), before softmax or sigmoid, of images (N, C, H, W) in [0, 1]."""
+        """Return the logits (N, K) of images (N, C, H, W) in [0, 1]."""
         self._check(images)
         scores: Tensor = self.classes(self.features(images)).float()
         return scores

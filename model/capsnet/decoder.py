@@ -1,4 +1,4 @@
-"""The reconstruction network: from one class capsule's pose back to pixels."""
+"""The reconstruction network, which decodes one class capsule's pose to pixels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Decoder(nn.Module):
         nn.init.xavier_uniform_(self.class_weight.view(-1, first))
 
     def forward(self, poses: Tensor, classes: Tensor) -> Tensor:
-        """(M, D) poses and (M,) int64 classes to (M, C, H, W) images in [0, 1]."""
+        """Decode poses (M, D) of classes (M,), int64, to images (M, C, H, W) in [0, 1]."""
         weight = self.class_weight.index_select(0, classes)  # (M, D, first)
         first = torch.matmul(poses.unsqueeze(1), weight).squeeze(1) + self.class_bias
         second = self.hidden(first.relu()).relu()

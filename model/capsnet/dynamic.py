@@ -39,7 +39,7 @@ class DynamicConfig(NetworkConfig):
 
     stem: tuple[StemLayer, ...] = (Conv(256, 9),)
     batch_norm: bool = False
-    """Batch normalisation after each convolution of the stem."""
+    """Each convolution of the stem is followed by batch normalisation."""
     primary_types: int = 32
     primary_dim: int = 8
     primary_kernel: int = 9
@@ -48,7 +48,8 @@ class DynamicConfig(NetworkConfig):
     class_bias: bool = False
     """A learned bias added to each class capsule before its squash (the paper's code has one)."""
     primary_scale: float = 1.0
-    """Factor on the primary capsules' sums, before their bias (the paper's code divides by 32)."""
+    """The factor on the primary capsules' sums, before their bias (the paper's code divides by 32).
+    """
     initialisation: Literal["fan-in", "truncated-normal"] = "fan-in"
     """`truncated-normal` is the paper's code: sigma 0.1 (0.05 in the first layer), biases 0.1."""
 
@@ -60,13 +61,13 @@ class DynamicConfig(NetworkConfig):
 
     @property
     def grid(self) -> Geometry:
-        """Where the primary capsules sit."""
+        """The grid of the primary capsules."""
         before = geometry(self.height, self.width, self.stem)
         return before.then(self.primary_kernel, self.primary_stride)
 
     @property
     def num_primary(self) -> int:
-        """Number of primary capsules, I: types x rows x columns (1,152 in the paper)."""
+        """The number of primary capsules, I: types x rows x columns (1,152 in the paper)."""
         return self.primary_types * self.grid.rows * self.grid.columns
 
 
@@ -90,7 +91,7 @@ class PrimaryCapsules(nn.Module):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """(N, channels, rows, columns) features to (N, I, primary_dim) capsules, squashed."""
+        """Map features (N, channels, rows, columns) to squashed capsules (N, I, primary_dim)."""
         config = self.config
         maps = self.conv(features)
         if config.primary_scale != 1:
@@ -149,7 +150,7 @@ class DynamicCapsNet(Network):
         return Trace(self.routing.trace(votes, length(primary), self.class_bias))
 
     def encoders(self) -> dict[str, nn.Module]:
-        """The plain encoder; one for batches on a CPU; one in float16 for CUDA.
+        """Return the plain encoder, one for batches on a CPU, and one in float16 for CUDA.
 
         In float16 are convolutions and votes; squash, routing and lengths stay float32.
         """

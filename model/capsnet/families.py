@@ -1,4 +1,4 @@
-"""The registry of families: a new one is a module and an entry (docs/tutorial/add-family.md)."""
+"""The registry of families. A new family is a module and an entry (docs/tutorial/add-family.md)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from model.capsnet.shared import SharedCapsNet, SharedConfig
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of network: how it is configured and built, and what it can do."""
+    """A kind of network: its configuration, its module and its operations."""
 
     name: str
     title: str
-    """For people, a few words."""
+    """A title in a few words."""
     source: str
     """The paper or page it comes from."""
     config: type[NetworkConfig]
     build: Callable[[Any], Network]
     offers: frozenset[Offer] = frozenset({"decode", "trace"})
     presence: PresenceKind = "length"
-    """What `Encoding.presence` is."""
+    """The meaning of `Encoding.presence`."""
 
 
 FAMILIES = {
@@ -115,7 +115,7 @@ def config_from_dict(values: dict[str, Any]) -> NetworkConfig:
 
 
 def read_config(kind: type[NetworkConfig], values: dict[str, Any]) -> NetworkConfig:
-    """A configuration from JSON-ready values; those left out are the defaults.
+    """Read a configuration from JSON-ready values. Missing ones get the defaults.
 
     Raises:
         ValueError: a key is unknown, or a value is of another type or out of range.
@@ -127,7 +127,7 @@ def read_config(kind: type[NetworkConfig], values: dict[str, Any]) -> NetworkCon
 
 
 def explain(error: ValidationError) -> str:
-    """What is wrong with which setting, in a line."""
+    """Name the invalid setting and its fault, in one line."""
     reasons = []
     for fault in error.errors(include_url=False):
         message = fault["msg"].removeprefix("Value error, ")

@@ -30,10 +30,10 @@ from model.capsnet.stem import (
 from model.outputs import ClassTrace, Encoding, LayerTrace, Trace
 
 SIDE = 4
-"""Of a pose matrix."""
+"""A pose matrix has 4 rows and columns."""
 _ABSENT = -1e30
 _ABSENT_LOGIT = -2.0
-"""Of a class before training, without votes: absent, but not so much that it could not learn."""
+"""The activation logit of a class without votes before training: absent, but able to learn."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,21 @@ class MatrixConfig(NetworkConfig):
     """Sizes of a network of matrix capsules; the defaults are the paper's larger one."""
 
     stem: tuple[StemLayer, ...] = (Conv(32, 5, 2),)
-    """A is the channels of the last convolution."""
+    """The stem. A of the paper is the channels of its last convolution."""
     primary_types: int = 32
-    """B."""
+    """The number of primary capsule types, B."""
     conv_caps: tuple[int, ...] = (32, 32)
-    """C and D: types of each layer of convolutional capsules, the first one of stride 2."""
+    """The types of each layer of convolutional capsules, C and D. The first layer has stride 2."""
     routing_iterations: int = 3
     inverse_temperature: float = 0.05
-    """lambda of the last iteration, for a parent with an equal share of its children."""
+    """The lambda of the last iteration, for a parent with an equal share of its children."""
     log_p_divisor: Annotated[
         float, Field(validation_alias=AliasChoices("log_p_divisor", "vote_temperature"))
     ] = 16.0
-    """What ln p is divided by when children are assigned: 1 in the paper."""
+    """The divisor of ln p in the E-step: 1 in the paper."""
     batch_norm: bool = True
-    """Of each convolution and of the primary capsules' poses and activations."""
+    """Batch normalisation of each convolution and of the primary capsules' poses and activations.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +67,7 @@ class MatrixConfig(NetworkConfig):
 
     @property
     def grids(self) -> tuple[Geometry, ...]:
-        """Where the primary capsules and those of each convolutional layer sit."""
+        """The grids of the primary capsules and of each convolutional layer."""
         grids = [geometry(self.height, self.width, self.stem)]
         for index in range(len(self.conv_caps)):
             grids.append(grids[-1].then(3, 1 if index else 2))
@@ -86,7 +87,7 @@ class PrimaryMatrixCapsules(nn.Module):
         nn.init.trunc_normal_(self.conv.weight, std=0.5 / channels**0.5)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """(N, A, h, w) features to poses (N, cells, B, 4, 4) and activations (N, cells, B)."""
+        """Map features (N, A, h, w) to poses (N, cells, B, 4, 4) and activations (N, cells, B)."""
         maps = self.conv(features)
         if self.norm is not None:
             maps = self.norm(maps)
@@ -119,7 +120,7 @@ class ConvCapsules(nn.Module):
         self.saving = nn.Parameter(torch.zeros(self.out_types))
 
     def forward(self, poses: Tensor, activations: Tensor) -> list[Parents]:
-        """Route poses (N, cells, B, 4, 4) with activations (N, cells, B); every iteration.
+        """Route poses (N, cells, B, 4, 4) with activations (N, cells, B). Return every iteration.
 
         The axes of what is returned are (N, P, C, ...), P windows.
         """
@@ -139,7 +140,7 @@ class ConvCapsules(nn.Module):
         )
 
     def share(self, scores: Tensor) -> Tensor:
-        """Assignments (N, P, C, I) of children among parents of all types *and* windows."""
+        """Return assignments (N, P, C, I) of children among parents of all types *and* windows."""
         positions = self.inputs // self.in_types
         log_mass = scores.logsumexp(dim=2)  # (N, P, I): over types
         flat = log_mass.reshape(-1, self.window_count * positions, self.in_types)
@@ -151,7 +152,7 @@ class ConvCapsules(nn.Module):
         return (scores - total.reshape(-1, self.window_count, 1, self.inputs)).exp()
 
     def trace(self, steps: list[Parents], activations: Tensor) -> LayerTrace[Tensor]:
-        """Couplings from type to type, and the parents' activations, by iteration."""
+        """Return couplings from type to type, and the parents' activations, by iteration."""
         cells = self.cells.flatten()
         active = activations.index_select(1, cells).reshape(-1, self.window_count, 1, self.inputs)
         shares = []
@@ -238,7 +239,7 @@ class MatrixCapsNet(Network):
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """Each layer of convolutional capsules, then the class capsules."""
+        """The layers of convolutional capsules, and the class capsules."""
         config = self.config
         names = [*(f"conv_caps_{index + 1}" for index in range(len(config.conv_caps))), "classes"]
         types = (config.primary_types, *config.conv_caps)
@@ -289,7 +290,7 @@ def _last(steps: list[Parents]) -> tuple[Tensor, Tensor]:
 
 
 def _routing(config: MatrixConfig) -> dict[str, Any]:
-    """What all layers route alike."""
+    """Return the settings of routing that all layers share."""
     return {
         "inverse_temperature": config.inverse_temperature,
         "iterations": config.routing_iterations,

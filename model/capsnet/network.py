@@ -1,4 +1,4 @@
-"""What every family of capsule networks has in common: its sizes and its methods."""
+"""The base of every family of capsule networks: its sizes and its methods."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class NetworkConfig:
         extra="forbid", strict=True, allow_inf_nan=False
     )
     may_be_zero: ClassVar[tuple[str, ...]] = ()
-    """Settings that a family checks itself."""
+    """The settings that may be zero, because a family checks them itself."""
     has_logits: ClassVar[bool] = False
     """Whether the network has `logits`, so that cross-entropy can train it."""
 
     channels: int = 1
-    """Of an image: 1 for grey, 3 for colour."""
+    """The number of an image's channels: 1 for grey, 3 for colour."""
     height: int = 28
     width: int = 28
     num_classes: int = 10
     class_dim: int = 16
-    """D, the size of a class capsule's pose."""
+    """The size of a class capsule's pose, D."""
     decoder_hidden: tuple[int, int] = (512, 1024)
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class NetworkConfig:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of one image."""
+        """The shape of one image, (C, H, W)."""
         return (self.channels, self.height, self.width)
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _numbers(value: Any) -> Iterator[float]:
 
 
 class Network(nn.Module):
-    """A network of any family; which of `decode` and `trace` it has, its family says."""
+    """A network of any family. The family says whether it has `decode` and `trace`."""
 
     config: NetworkConfig
     decoder: nn.Module
@@ -81,7 +81,7 @@ class Network(nn.Module):
         raise NotImplementedError
 
     def logits(self, images: Tensor) -> Tensor:
-        """(N, K), before softmax or sigmoid, of images (N, C, H, W) in [0, 1]."""
+        """Return the logits (N, K) of images (N, C, H, W) in [0, 1]."""
         raise NotImplementedError
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
@@ -90,11 +90,11 @@ class Network(nn.Module):
         return images
 
     def trace(self, images: Tensor) -> Trace[Tensor]:
-        """Encode images (N, C, H, W) and keep what routing did on the way."""
+        """Encode images (N, C, H, W) and keep the trace of routing."""
         raise NotImplementedError
 
     def encoders(self) -> dict[str, nn.Module]:
-        """Encoders to export, by role: `encoder`, and others that are faster somewhere."""
+        """Return encoders to export, by role: `encoder`, and others that are faster somewhere."""
         return {"encoder": self}
 
     def _check(self, images: Tensor) -> None:

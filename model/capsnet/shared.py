@@ -47,7 +47,7 @@ class SharedConfig(NetworkConfig):
 
     @property
     def grid(self) -> Geometry:
-        """Where the primary capsules are: one in each cell, of the stem's channels."""
+        """The grid of the primary capsules: each cell has one, of the stem's channels."""
         return geometry(self.height, self.width, self.stem)
 
 
@@ -84,7 +84,7 @@ class SharedCapsNet(Network):
             return Encoding(length(poses), poses)
 
     def encoders(self) -> dict[str, nn.Module]:
-        """One for images of the training's size, and one for those of any size."""
+        """Return an encoder for images of the training's size, and one for those of any size."""
         return {"encoder": self, "encoder.any-size": self}
 
     def trace(self, images: Tensor) -> Trace[Tensor]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 EPSILON = 1e-7
-"""Keeps square roots away from zero, where their gradient is infinite."""
+"""A constant that keeps square roots away from zero, where their gradient is infinite."""
 
 
 def squash(capsules: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ def squash_half(capsules: Tensor) -> Tensor:
 
 
 def length(capsules: Tensor) -> Tensor:
-    """Length of each vector: the probability that the capsule's entity is present.
+    """Return the length of each vector: the probability that the capsule's entity is present.
 
     Args:
         capsules: (..., D).

@@ -11,28 +11,28 @@ from torch import Tensor, nn
 
 Activation = Literal["relu", "gelu", "none"]
 _RESIDUAL_SCALE = 0.5
-"""What the last batch normalisation of a residual block multiplies by before training."""
+"""The initial weight of the last batch normalisation in a residual block."""
 _WHITENING_EPSILON = 5e-4
-"""Added to the eigenvalues of patches, whose pixels are in [0, 1]."""
+"""A constant that is added to the eigenvalues of patches, whose pixels are in [0, 1]."""
 
 
 class Conv(NamedTuple):
-    """One convolution, and what follows it."""
+    """A convolution of the stem, with its pooling and padding."""
 
     channels: int
     kernel: int
     stride: int = 1
     pool: int = 1
-    """Side of the squares that are averaged after it."""
+    """The side of the squares that are averaged after the convolution."""
     padding: int = 0
-    """Rows and columns of zeros on each side."""
+    """The rows and columns of zeros on each side."""
     max_pool: int = 1
-    """Side of the squares whose maximum is taken, before batch normalisation."""
+    """The side of the squares whose maximum is taken, before batch normalisation."""
     activation: Activation = "relu"
 
 
 class Residual(NamedTuple):
-    """x + norm(conv(relu(norm(conv(x))))), then ReLU: two convolutions that keep all sizes."""
+    """A residual block: x + norm(conv(relu(norm(conv(x))))), then ReLU. It keeps all sizes."""
 
     kind: Literal["residual"] = "residual"
     kernel: int = 3
@@ -75,11 +75,11 @@ class Geometry(NamedTuple):
     rows: int
     columns: int
     field_px: int
-    """Height and width of what one cell sees."""
+    """The height and width of a cell's receptive field."""
     stride_px: int
-    """From one cell's field to the next one's."""
+    """The distance between the fields of neighbouring cells."""
     offset_px: int = 0
-    """Where the first cell's field begins, down and right; below zero where layers pad."""
+    """The position of the first cell's field, down and right; negative where layers pad."""
 
     def then(self, kernel: int, stride: int, padding: int = 0) -> Geometry:
         """The grid after one more window.
@@ -122,7 +122,7 @@ def geometry(height: int, width: int, layers: Sequence[StemLayer]) -> Geometry:
 
 
 def out_channels(channels: int, layers: Sequence[StemLayer]) -> int:
-    """Channels of the features that a stem makes of an image's channels."""
+    """Return the channels of the features that a stem makes of an image's channels."""
     for layer in layers:
         if isinstance(layer, Conv):
             channels = layer.channels
@@ -160,14 +160,14 @@ class ResidualBlock(nn.Module):
         nn.init.constant_(self.second_norm.weight, _RESIDUAL_SCALE)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(N, C, H, W) to the same shape."""
+        """Map (N, C, H, W) to the same shape."""
         change = self.first_norm(self.first(features)).relu()
         changed: Tensor = features + self.second_norm(self.second(change))
         return changed.relu()
 
 
 class Whitening(nn.Conv2d):
-    """The layer that `Whiten` describes; `fit` gives it its weights, which are then kept."""
+    """The layer that `Whiten` describes. `fit` sets its weights, which are not trained."""
 
     def __init__(self, channels: int, kernel: int) -> None:
         super().__init__(channels, 2 * channels * kernel**2, kernel)
@@ -175,7 +175,7 @@ class Whitening(nn.Conv2d):
 
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:
-        """Take the weights from images (N, C, H, W) in [0, 1]."""
+        """Set the weights from images (N, C, H, W) in [0, 1]."""
         kernel = self.kernel_size[0]
         patches = images.unfold(2, kernel, 1).unfold(3, kernel, 1)  # (N, C, h, w, k, k)
         rows = patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(0, 2).double()
@@ -189,7 +189,7 @@ class Whitening(nn.Conv2d):
 
 
 class Stem(nn.Sequential):
-    """Layers one after another.
+    """The layers before the primary capsules, one after another.
 
     Args:
         channels: of an image.
@@ -218,7 +218,7 @@ class Stem(nn.Sequential):
         super().__init__(*modules)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(N, C, H, W) images to (N, channels, rows, columns) features."""
+        """Map images (N, C, H, W) to features (N, channels, rows, columns)."""
         features = images.to(next(self.parameters()).dtype)
         for layer in self:
             features = layer(features)
@@ -246,7 +246,7 @@ def _convolution(
 
 
 def initialise(stem: Stem) -> None:
-    """Sample the weights of every convolution as He et al. (2015) do for ReLU; biases are zero."""
+    """Initialise every convolution as He et al. (2015) do for ReLU, with biases of zero."""
     for layer in stem.modules():
         if isinstance(layer, nn.Conv2d) and not isinstance(layer, Whitening):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
@@ -255,7 +255,7 @@ def initialise(stem: Stem) -> None:
 
 
 def fit_whitening(network: nn.Module, images: Tensor) -> None:
-    """Give the whitening layers of a network, where it has any, the weights that images decide.
+    """Fit the whitening layers of a network, where it has any, to images.
 
     Args:
         images: (N, C, H, W) in [0, 1], some thousand training images.

@@ -35,7 +35,7 @@ class Votes(nn.Module):
         nn.init.trunc_normal_(self.weight, std=std, a=-2 * std, b=2 * std)
 
     def forward(self, capsules: Tensor) -> Tensor:
-        """(N, I, in_dim) capsules to (N, K, I, D) votes, float32."""
+        """Map capsules (N, I, in_dim) to votes (N, K, I, D), float32."""
         count = capsules.shape[1]
         with torch.autocast(capsules.device.type, enabled=False):
             factors = capsules.to(self.weight.dtype)
@@ -57,7 +57,7 @@ class Votes(nn.Module):
 
 
 class FactoredVotes(NamedTuple):
-    """Votes u_ki = p_i W_ki, of which routing needs sums alone.
+    """Factored votes u_ki = p_i W_ki, of which routing needs sums alone.
 
     With all p_i in one row, sum_i c_ki u_ki is (c_k p) W_k, and u_ki . v is p_i . (W_ki v): one
     matrix product for each class. That makes training faster, and a single image slower: each
@@ -65,21 +65,21 @@ class FactoredVotes(NamedTuple):
     """
 
     capsules: Tensor
-    """p, (N, E, I): inputs last, so that products by element run along them."""
+    """The capsules p, (N, E, I): inputs last, so that products by element run along them."""
     weight: Tensor
-    """W, (K, E * I, D)."""
+    """The weights W, (K, E * I, D)."""
 
     def total(self) -> Tensor:
-        """sum_i u_ki, (N, K, D)."""
+        """Return sum_i u_ki, (N, K, D)."""
         return self._multiply(self.capsules.flatten(1))
 
     def weigh(self, couplings: Tensor) -> Tensor:
-        """sum_i c_ki u_ki: (N, K, I) to (N, K, D)."""
+        """Return sum_i c_ki u_ki: (N, K, I) to (N, K, D)."""
         by_class = couplings.transpose(0, 1)  # (K, N, I)
         return self._multiply((by_class[:, :, None] * self.capsules).flatten(2))
 
     def agree(self, poses: Tensor) -> Tensor:
-        """u_ki . v_k: (N, K, D) to (N, K, I)."""
+        """Return u_ki . v_k: (N, K, D) to (N, K, I)."""
         by_class = poses.transpose(0, 1).to(self.weight.dtype)  # (K, N, D)
         answers = (by_class @ self.weight.transpose(1, 2)).to(self.capsules.dtype)
         split = answers.view(*answers.shape[:2], *self.capsules.shape[1:])  # (K, N, E, I)

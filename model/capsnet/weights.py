@@ -1,4 +1,4 @@
-"""The torch network of a bundle, with the bundle's weights: for fine-tuning and for analysis."""
+"""Load the torch network of a bundle, with its weights, for fine-tuning and for analysis."""
 
 from __future__ import annotations
 

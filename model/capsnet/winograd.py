@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 _POINTS = (0, 1, -1, 1 / 2, -2, -1 / 2, 3, 3 / 4)
-"""Where polynomials are interpolated: the least rounding error of those tried, at 6 and at 8."""
+"""The points of interpolation. Of those tried at 6 and at 8, they have the least rounding error."""
 _LARGEST_TILE = 5
 """Outputs; beyond it rounding errors grow faster than the gain."""
 
@@ -34,16 +34,16 @@ class Filtering(NamedTuple):
     """The matrices of one dimension: m outputs of a tile from P products."""
 
     output: Matrix
-    """A, (m, P)."""
+    """The output matrix A, (m, P)."""
     kernel: Matrix
-    """G, (P, r)."""
+    """The kernel matrix G, (P, r)."""
     tile: Matrix
-    """B, (P, P): a tile reads P = (m - 1) * stride + r inputs."""
+    """The input matrix B, (P, P). A tile reads P = (m - 1) * stride + r inputs."""
 
 
 @lru_cache
 def minimal_filtering(outputs: int, taps: int, stride: int) -> Filtering:
-    """Matrices for `outputs` values of a filter of `taps` taps, `stride` apart.
+    """Return the matrices for `outputs` values of a filter of `taps` taps, `stride` apart.
 
     Raises:
         ValueError: there are not enough points to interpolate at, or `taps` is below `stride`.
@@ -94,11 +94,11 @@ class WinogradConv2d(nn.Conv2d):
     """
 
     input_matrix: Tensor
-    """(T * P, size): B for each of T tiles, where the tile lies."""
+    """The matrices B of T tiles, placed where each tile lies, (T * P, size)."""
     kernel_matrix: Tensor
-    """G for both dimensions, (r * r, P * P)."""
+    """The matrix G for both dimensions, (r * r, P * P)."""
     output_matrix: Tensor
-    """A, (m, P)."""
+    """The matrix A, (m, P)."""
 
     def __init__(
         self, channels: int, filters: int, kernel: int, stride: int, *, size: tuple[int, int]
@@ -127,7 +127,7 @@ class WinogradConv2d(nn.Conv2d):
             self.register_buffer(name, torch.from_numpy(matrix).float(), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(N, C, size, size) to (N, filters, outputs, outputs)."""
+        """Map (N, C, size, size) to (N, filters, outputs, outputs)."""
         if self.direct or images.is_cuda or images.dtype.itemsize < 4:
             return super().forward(images)
         products = torch.bmm(self._transform_images(images), self._transform_kernels())

@@ -1,1 +1,1 @@
-"""Looking inside, in numpy: sweeps, named dimensions, routing, masks, movement, novelty."""
+"""Interpretation in numpy: sweeps, named dimensions, routing, masks, movement, novelty."""

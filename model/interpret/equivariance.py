@@ -1,4 +1,4 @@
-"""Equivariance: does the length of a class stay, and does its pose follow, as the image moves?
+"""Measure whether a class's length stays, and its pose follows, as the image moves.
 
 A capsule's length is meant to be invariant: a moved seven is as much a seven. Its direction is
 meant to be equivariant: it changes as the image does (paper, section 1). So an image is moved,
@@ -25,19 +25,19 @@ LIMITS: dict[Transform, tuple[float, float]] = {
     "turn": (-180, 180),
     "scale": (0.25, 4),
 }
-"""Smallest and largest value of each transform."""
+"""The smallest and largest value of each transform."""
 DEFAULTS: dict[Transform, tuple[float, float]] = {
     "shift-x": (-6, 6),
     "shift-y": (-6, 6),
     "turn": (-60, 60),
     "scale": (0.6, 1.4),
 }
-"""Where a walk starts and stops if nothing is said."""
+"""The default range of each transform."""
 
 
 @dataclass(frozen=True)
 class Walk:
-    """One transform, step by step."""
+    """A transform and its values, step by step."""
 
     transform: Transform
     values: tuple[float, ...]
@@ -48,7 +48,7 @@ class Walk:
 
 
 def plan_walk(transform: Transform, *, start: float | None, stop: float | None, steps: int) -> Walk:
-    """Evenly spaced values, both ends included.
+    """Return evenly spaced values, both ends included.
 
     Raises:
         ValueError: an end is out of the transform's limits, or the walk has no extent.
@@ -111,7 +111,7 @@ def warp(image: Floats, matrix: Doubles, offset: Doubles) -> Floats:
 
 
 def angles_deg(poses: Floats, still: Floats) -> Floats:
-    """Angles between poses (S, D) and one pose (D,), in degrees: (S,).
+    """Return the angles between poses (S, D) and one pose (D,), in degrees, (S,).
 
     By Kahan's formula for unit vectors: the cosine of a small angle rounds to 1.
     """

@@ -1,4 +1,4 @@
-"""Which pixels of a picture belong to which of its digits: one rule for service and evaluation.
+"""Assign the pixels of an image to its digits, by one rule for service and evaluation.
 
 The brightness of each pixel is divided among the digits as their reconstructions are bright there,
 each decoded from its capsule alone. A pixel belongs to the digits that get enough of the brightness
@@ -15,11 +15,11 @@ from model.preprocess import Floats
 Mask = NDArray[np.bool_]
 
 INK = 0.1
-"""Brightness, of 1, from which a pixel is ink."""
+"""The brightness from which a pixel is ink, in [0, 1]."""
 FAINT = 0.05
-"""Sum of reconstructions below which part of a pixel goes to no digit."""
+"""The sum of reconstructions below which part of a pixel goes to no digit."""
 _NEIGHBOURS = (0.25, 0.5, 0.25)
-"""Weights of the smoothing, along rows and along columns."""
+"""The weights of the smoothing, along rows and along columns."""
 _COLOURS = np.array(
     [
         (1.0, 0.2, 0.2),
@@ -39,7 +39,7 @@ _COLOURS = np.array(
 
 
 def find_masks(image: Floats, reconstructions: Floats, *, threshold: float) -> Mask:
-    """Pixels of each digit.
+    """Find the pixels of each digit.
 
     What each digit gets is smoothed over neighbours, because reconstructed strokes lie a little
     beside the true ones.
@@ -60,7 +60,7 @@ def find_masks(image: Floats, reconstructions: Floats, *, threshold: float) -> M
 
 
 def share_ink(image: Floats, masks: Mask) -> Floats:
-    """How much of the ink of an image (H, W) lies in each mask (M, H, W).
+    """Compute the share of an image's ink (H, W) in each mask (M, H, W).
 
     Returns:
         (M,) in [0, 1]; zeros for an image without ink. Ink in several masks counts for each.
@@ -71,14 +71,14 @@ def share_ink(image: Floats, masks: Mask) -> Floats:
     return shares
 
 
-def colour(layers: Floats) -> Floats:
-    """Layers (M, H, W) in [0, 1], each in its own colour, added up: (3, H, W) in [0, 1]."""
-    colours = _COLOURS[np.arange(len(layers)) % len(_COLOURS)]
-    return np.tensordot(colours, layers, axes=(0, 0)).clip(0, 1).astype(np.float32)
+def colour(images: Floats) -> Floats:
+    """Add up images (M, H, W) in [0, 1], each in a colour of its own: (3, H, W) in [0, 1]."""
+    colours = _COLOURS[np.arange(len(images)) % len(_COLOURS)]
+    return np.tensordot(colours, images, axes=(0, 0)).clip(0, 1).astype(np.float32)
 
 
 def smooth(images: Floats) -> Floats:
-    """Weighted means of each pixel (..., H, W) and its eight neighbours; dark beyond the edge."""
+    """Average each pixel (..., H, W) with its eight neighbours, weighted; dark beyond the edge."""
     before, own, after = _NEIGHBOURS
     around = np.pad(images, ((0, 0),) * (images.ndim - 2) + ((1, 1), (1, 1)))
     rows = before * around[..., :-2, :] + own * around[..., 1:-1, :] + after * around[..., 2:, :]

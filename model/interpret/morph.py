@@ -1,4 +1,4 @@
-"""What lies between two poses of one class?
+"""Interpolate between two poses of one class.
 
 The direction of a capsule says how its entity looks, its length whether it is there. So the
 direction goes along the great circle from one to the other (slerp; Shoemake 1985, "Animating
@@ -13,11 +13,11 @@ from model.preprocess import Floats
 
 MAX_STEPS = 64
 _PARALLEL = 1e-6
-"""Sine of an angle below which two directions are parallel or opposite."""
+"""The sine of an angle below which two directions are parallel or opposite."""
 
 
 def interpolate(first: Floats, second: Floats, steps: int) -> Floats:
-    """Poses (steps, D) from one (D,) to the other, both included.
+    """Interpolate poses (steps, D) from one (D,) to the other, both included.
 
     Between opposite directions all great circles are as short: one of them is taken, always the
     same. A pose of zeros has no direction: it takes the other one's.

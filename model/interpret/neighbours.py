@@ -1,4 +1,4 @@
-"""Training images whose pose is nearest, and prototypes of a class.
+"""Find the training images with the nearest poses, and the prototypes of a class.
 
 Poses are compared after whitening, so that each direction counts by how much the poses of the class
 vary along it: the Euclidean distance is then Mahalanobis's.
@@ -18,21 +18,21 @@ Rows = NDArray[np.int64]
 
 
 class Nearest(NamedTuple):
-    """Training images of a class, the nearest pose first."""
+    """The training images of a class, the nearest pose first."""
 
     rows: Rows
-    """(M,): of all poses of the class."""
+    """The positions (M,) among all poses of the class."""
     distances: Doubles
-    """(M,), rising, in standard deviations of the class's poses."""
+    """The distances (M,), rising, in standard deviations of the class's poses."""
 
 
 class Prototypes(NamedTuple):
-    """Medoids: training images of a class that stand for its others, the largest group first."""
+    """The medoids of a class: training images that stand for others, the largest group first."""
 
     rows: Rows
-    """(M,): of all poses of the class."""
+    """The positions (M,) among all poses of the class."""
     shares: Doubles
-    """(M,): of the class's images, those to which this medoid is the nearest."""
+    """The share of the class's images (M,) to which this medoid is the nearest."""
 
 
 def find_nearest(pose: Floats, poses: Floats, whitening: Floats, count: int) -> Nearest:
@@ -51,7 +51,7 @@ def find_nearest(pose: Floats, poses: Floats, whitening: Floats, count: int) -> 
 
 
 def measure_all(poses: Floats, whitening: Floats) -> Doubles:
-    """Distances (N, N) between all whitened poses (N, D)."""
+    """Measure the distances (N, N) between all whitened poses (N, D)."""
     white = poses.astype(np.float64) @ whitening.astype(np.float64)
     return np.asarray(np.linalg.norm(white[:, None] - white[None], axis=2))
 
@@ -67,7 +67,7 @@ def typical_distance(distances: Doubles) -> float:
 
 
 def find_prototypes(distances: Doubles, count: int) -> Prototypes:
-    """Medoids of the poses whose distances (N, N) these are, at most `count` of them.
+    """Find at most `count` medoids of poses with these distances (N, N).
 
     They are added one by one, each where it lowers the sum of the distances to the nearest medoid
     most (Kaufman and Rousseeuw 1990, "Finding Groups in Data", chapter 2: BUILD), and then
@@ -96,7 +96,7 @@ def find_prototypes(distances: Doubles, count: int) -> Prototypes:
 
 
 def fit_whitening(poses: Floats, others: Doubles) -> Doubles:
-    """W (D, D), with W W^T the inverse of the covariance of one class's poses (N, D).
+    """Return W (D, D), with W W^T the inverse of the covariance of one class's poses (N, D).
 
     Few poses know little of it: the covariance is mixed with that of all classes, which weighs as
     much as D poses, and no direction has less than a thousandth of the mean variance.

@@ -1,4 +1,4 @@
-"""Novelty: how unlike the training images an image is, by a rule fitted on those alone.
+"""Score how unlike the training images an image is, by a rule fitted on those alone.
 
 Four features of each image are compared with those of the last training images:
 
@@ -31,7 +31,7 @@ Floats = NDArray[np.float32]
 
 
 class Features(NamedTuple):
-    """The features of N images, (N,) each; no distance where the rule goes without."""
+    """The features of N images, (N,) each. There is no distance where the rule has none."""
 
     length: Floats
     margin: Floats
@@ -40,7 +40,7 @@ class Features(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """For each feature the share of the training images at least as unusual, (N,) each."""
+    """The share of the training images at least as unusual, for each feature, (N,)."""
 
     length: NDArray[np.float64]
     margin: NDArray[np.float64]
@@ -49,23 +49,26 @@ class Ranks(NamedTuple):
 
     @property
     def lowest(self) -> NDArray[np.float64]:
-        """(N,): the lowest of them."""
+        """The lowest of the ranks, (N,)."""
         return np.asarray(np.min([rank for rank in self if rank is not None], axis=0))
 
 
 class Novelty(NamedTuple):
-    """How unusual one image is, beside the training images."""
+    """The novelty scores of one image."""
 
     novel: bool
     score: float
     """The highest of the next four, from 0 to 1."""
     length_score: float
-    """Share of the training images that are less unusual in this feature; so are the next three."""
+    """The share of the training images that are less unusual in this feature.
+
+    So are the next three.
+    """
     margin_score: float
     error_score: float
     distance_score: float | None
     error: float
-    """Share of the image that the reconstruction of its longest capsule misses."""
+    """The share of the image that the reconstruction of its longest capsule misses."""
 
 
 def rank(rule: NoveltyRule, features: Features) -> Ranks:
@@ -91,7 +94,7 @@ def score_images(rule: NoveltyRule, features: Features) -> list[Novelty]:
 
 
 def measure_distances(gaussians: PoseGaussians, presence: Floats, poses: Floats) -> Floats:
-    """Mahalanobis distances (N,), up to a factor, of poses (N, K, D) with presence (N, K)."""
+    """Measure Mahalanobis distances (N,), up to a factor, of poses (N, K, D) by presence (N, K)."""
     away = flatten_poses(presence, poses) - gaussians.means[presence.argmax(axis=1)]
     return np.asarray(np.linalg.norm(away @ gaussians.whitening, axis=1))
 
@@ -119,7 +122,7 @@ def measure_features(
 
 
 def flatten_poses(presence: Floats, poses: Floats) -> Floats:
-    """Poses (N, K, D) of all classes as (N, K * D), each as long as its class is present.
+    """Flatten poses (N, K, D) to (N, K * D), each scaled to its class's presence.
 
     That changes matrix capsules alone, whose poses do not tell how present they are.
     """

@@ -1,4 +1,4 @@
-"""Which ink matters? A patch of ground slides over the image, and the network looks again.
+"""Measure which ink matters: a patch of ground slides over the image, which is encoded again.
 
 Occlusion sensitivity (Zeiler and Fergus 2014, "Visualizing and Understanding Convolutional
 Networks", section 4.2), for presence and for each number of a pose.
@@ -15,27 +15,27 @@ from numpy.typing import NDArray
 from model.preprocess import Floats
 
 MAX_PATCHES = 256
-"""Of one image: each is encoded."""
+"""The most patches for one image, each of which is encoded."""
 
 
 @dataclass(frozen=True)
 class Occlusion:
-    """Where the patch lies, place after place; every pixel is covered at least once."""
+    """The positions of the patch. Every pixel is covered at least once."""
 
     patch: int
-    """Side of the patch, in pixels."""
+    """The side of the patch, in pixels."""
     stride: int
-    """Pixels from place to place; less before the last ones."""
+    """The pixels from one position to the next; fewer before the last ones."""
     tops: tuple[int, ...]
     lefts: tuple[int, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of places."""
+        """The rows and columns of positions."""
         return len(self.tops), len(self.lefts)
 
     def images(self, image: Floats, ground: Floats) -> Floats:
-        """The image (C, H, W) with the patch at each place, row by row: (M, C, H, W).
+        """Return the image (C, H, W) with the patch at each position, row by row: (M, C, H, W).
 
         Args:
             ground: (C,), what the patch shows.
@@ -64,7 +64,7 @@ class Occlusion:
 def plan_occlusion(
     height: int, width: int, *, patch: int | None = None, stride: int | None = None
 ) -> Occlusion:
-    """Every place of a square patch on an image, `stride` pixels apart, both edges included.
+    """Place a square patch on an image, `stride` pixels apart, both edges included.
 
     By default the patch is a fifth of the image's shorter side, the stride a third of the patch.
 
@@ -88,7 +88,7 @@ def plan_occlusion(
 
 
 def find_ground(image: Floats, *, strokes: bool) -> Floats:
-    """What is behind an image (C, H, W): black where strokes are light, else its mean colour.
+    """Find the colour behind an image (C, H, W): black if strokes are light, else its mean.
 
     Returns:
         (C,).
@@ -97,7 +97,7 @@ def find_ground(image: Floats, *, strokes: bool) -> Floats:
 
 
 def is_altered(image: Floats, occluded: Floats) -> NDArray[np.bool_]:
-    """Whether the patch hides anything: (M,), of images (M, C, H, W)."""
+    """Return whether each patch hides anything, (M,), in images (M, C, H, W)."""
     return np.asarray((occluded != image).any(axis=(1, 2, 3)))
 
 

@@ -1,4 +1,4 @@
-"""Laying one digit over another, as MultiMNIST does."""
+"""Overlay one digit on another, as MultiMNIST does."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from model.preprocess import Floats
 
 SIZE = 36
-"""Height and width of an image of two digits, in pixels."""
+"""The height and width of an image of two digits, in pixels."""
 DIGIT_SIZE = 28
 MAX_SHIFT_PX = (SIZE - DIGIT_SIZE) // 2
-"""How far a digit moves from the middle; so two may lie twice as far apart."""
+"""The largest shift of a digit from the middle. Two digits may lie twice as far apart."""
 
 
 def overlay(first: Floats, second: Floats, *, dx: int, dy: int) -> Floats:
-    """Two digits (1, 28, 28) in one image (1, 36, 36), added up and cut off at white.
+    """Add up two digits (1, 28, 28) in one image (1, 36, 36), cut off at white.
 
     Args:
         dx: pixels by which the second lies right of the first; -8 to 8. Each moves half of it.

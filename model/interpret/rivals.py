@@ -1,4 +1,4 @@
-"""Why not another class? What each class's capsule would have drawn of this image."""
+"""Compare each class's reconstruction of an image: why is it not another class?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from model.preprocess import Floats
 
 
 def missed_share(images: Floats, decoded: Floats) -> Floats:
-    """How much of images x the reconstructions y miss: |x - y|^2 / (|x|^2 + 1), (N,).
+    """Compute the share of images x that reconstructions y miss: |x - y|^2 / (|x|^2 + 1), (N,).
 
     Args:
         images: (N, C, H, W) in [0, 1], or (1, C, H, W), the same for all.
@@ -20,7 +20,7 @@ def missed_share(images: Floats, decoded: Floats) -> Floats:
 
 
 def rank_rivals(presence: Floats, errors: Floats) -> NDArray[np.int64]:
-    """Labels of all classes, the most present first; of equal ones the better drawn.
+    """Rank the labels of all classes by presence, and equal ones by their reconstruction.
 
     Args:
         presence: (K,).

@@ -1,4 +1,4 @@
-"""Measures of a routing trace: who agreed, how much, and where on the image.
+"""Measure the agreement in a routing trace: of which capsules, how much, and where.
 
 Notation (Sabour et al., 2017, section 2 and procedure 1): input capsule i votes u_ik for class
 capsule k, its vote has the weight c_ik (the coupling), and v_k is the pose that the votes add up
@@ -18,22 +18,24 @@ from model.bundle import Layer
 from model.preprocess import Floats
 
 _ROUNDING = 1e-3
-"""Of the sum of a capsule's couplings."""
+"""The tolerance of the sum of a capsule's couplings."""
 _TINY = 1e-12
-"""Added to what is divided by."""
+"""A constant that is added to divisors."""
 
 
 class Agreement(NamedTuple):
-    """How capsules came to agree on one image, by iteration."""
+    """The agreement of capsules on one image, by iteration."""
 
     weights: Floats
-    """(R, K, I): of the votes."""
+    """The weights of the votes, (R, K, I)."""
     support: Floats
-    """(R, K, I)."""
+    """The support, (R, K, I): see `support`."""
     agreement: Floats
-    """(R, K)."""
+    """The agreement, (R, K): see `agreement`."""
     entropy: Floats | None
-    """(R,); None where couplings are no distribution over the classes: see `are_shares`."""
+    """The entropy (R,); None where couplings are no distribution over the classes: see
+    `are_shares`.
+    """
 
 
 def trace_agreement(
@@ -45,7 +47,7 @@ def trace_agreement(
     *,
     activated: bool,
 ) -> Agreement:
-    """All figures of one image.
+    """Measure the agreement on one image.
 
     Args:
         couplings: (R, K, I).
@@ -66,7 +68,7 @@ def trace_agreement(
 
 
 def are_shares(couplings: Floats) -> bool:
-    """Whether couplings (R, K, I) divide each input capsule among the classes.
+    """Return whether couplings (R, K, I) divide each input capsule among the classes.
 
     Then none is negative, and those of a capsule sum to one, as a softmax does. Self-attention adds
     B to its softmax: its couplings are weights, which have no entropy.
@@ -76,10 +78,10 @@ def are_shares(couplings: Floats) -> bool:
 
 
 def support(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
-    """How much each input capsule adds to a class, along its pose: c_ik u_ik . v_k/|v_k| (R, K, I).
+    """Compute each input capsule's part of a pose's length: c_ik u_ik . v_k/|v_k|, (R, K, I).
 
-    Over all i this sums to the length before the squash, less what a bias adds (EM: to the length
-    of the pose, times the weight of all capsules). It is negative where a vote of positive weight
+    The sum over i is the length before the squash, less what a bias adds (EM: the length of the
+    pose, times the weight of all capsules). It is negative where a vote of positive weight
     points away from the pose, or one of negative weight along it.
     """
     directions = poses / (np.linalg.norm(poses, axis=-1, keepdims=True) + _TINY)
@@ -87,9 +89,10 @@ def support(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
 
 
 def agreement(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
-    """How far the weighted votes for a class point the same way, from -1 to 1: (R, K).
+    """Compute the agreement of weighted votes for each class, from -1 to 1, (R, K).
 
-    The support as a share of what it would be if every weighted vote lay along the pose:
+    The agreement is the support, divided by what it would be if all weighted votes lay along the
+    pose:
     a_k = sum_i c_ik u_ik . v_k/|v_k| / sum_i |c_ik| |u_ik|. Without a bias this is the mean
     resultant length of the weighted votes (Mardia and Jupp, "Directional Statistics", section 2.3).
     """
@@ -98,10 +101,11 @@ def agreement(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
 
 
 def entropy(logits: Floats, input_presence: Floats) -> Floats:
-    """How undecided the input capsules are, from 0 (each serves one class) to 1 (all alike): (R,).
+    """Compute the mean entropy of the input capsules' couplings, from 0 to 1, (R,).
 
     h = -sum_k s_ik log s_ik / log K with s the softmax over classes of logits (R, K, I), averaged
-    over i with their presence (I,) as weights: a capsule that sees nothing has no say.
+    over i with their presence (I,) as weights. 0 means that each capsule serves one class, 1 that
+    it serves all alike.
     """
     logs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
     undecided = -(np.exp(logs) * logs).sum(axis=1) / np.log(logits.shape[1])  # (R, I)
@@ -123,16 +127,16 @@ def _by_cell(values: Floats, layer: Layer) -> Floats:
 
 
 class Projection(NamedTuple):
-    """Votes for one class, in the plane in which they differ most."""
+    """The votes for one class, projected to the plane in which they differ most."""
 
     points: Floats
-    """(I, 2); the weighted mean of the votes lies at the origin."""
+    """The points (I, 2). The weighted mean of the votes lies at the origin."""
     explained: Floats
-    """(2,): share of the weighted variance along each axis."""
+    """The share of the weighted variance along each axis, (2,)."""
 
 
 def project(votes: Floats, weights: Floats) -> Projection:
-    """Principal components of votes (I, D), each weighted by the size of its coupling (I,).
+    """Compute the principal components of votes (I, D), each weighted by its coupling's size (I,).
 
     The axes are the two leading eigenvectors of C = sum_i w_i (u_i - m)(u_i - m)' / sum_i w_i with
     m = sum_i w_i u_i / sum_i w_i and w = |weights|. An eigenvector's sign is free: the component of

@@ -1,4 +1,4 @@
-"""Did routing decide this answer? Presence again from the same votes, with other couplings.
+"""Compute presence again from the same votes with other couplings: did routing decide the answer?
 
 The last routed layer alone is computed again; layers of convolutional capsules before it stay as
 they were. Axes: N images, R iterations, K classes, I input capsules, D numbers of a pose.
@@ -28,15 +28,15 @@ TITLES: dict[Variant, str] = {
     "one-iteration": "after one iteration",
     "no-bias": "without the coupling bias",
 }
-"""For people."""
+"""Titles of the variants."""
 _DECAY = 0.95
-"""Of EM routing's ramp: see `model.capsnet.routing.em.iterate`."""
+"""The decay in EM routing's ramp: see `model.capsnet.routing.em.iterate`."""
 _TOLERANCE = 1e-3
-"""How far presence computed again may lie from the network's own."""
+"""The largest error of presence that is computed again as routed."""
 
 
 def routing_off(trace: ClassTrace[Floats], *, activated: bool) -> dict[Variant, Floats]:
-    """Presence (N, K) of each variant that the network has, `routed` first.
+    """Compute the presence (N, K) of each variant that the network has, `routed` first.
 
     Args:
         trace: of N images.
@@ -64,7 +64,7 @@ def routing_off(trace: ClassTrace[Floats], *, activated: bool) -> dict[Variant, 
 
 
 def answers(presence: Floats, count: int) -> NDArray[np.int64]:
-    """The `count` most present classes of presence (N, K), by label: (N, count).
+    """Return the labels of the `count` most present classes of presence (N, K), sorted: (N, count).
 
     Two answers are the same if these rows are.
     """

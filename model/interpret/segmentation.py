@@ -1,4 +1,4 @@
-"""Taking overlapping digits apart: which classes are there, and which strokes are whose."""
+"""Segment overlapping digits: which classes are present, and which strokes belong to each."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from model.interpret.masks import INK, Mask, colour, find_masks, share_ink
 from model.preprocess import Floats
 
 PRESENT = 0.2
-"""Length from which `count=auto` may take a class for present."""
+"""The length from which `count=auto` may take a class for present."""
 EXPLAINED = 0.04
-"""Share of the image that it must explain then, times its length."""
+"""The share of the image that the class must explain then, times its length."""
 
 Count = int | Literal["auto"]
 
@@ -22,19 +22,19 @@ class Segmentation(NamedTuple):
     """An image taken apart into M digits, the longest capsule first."""
 
     labels: NDArray[np.int64]
-    """(M,)."""
+    """The labels (M,)."""
     masks: Mask
-    """(M, H, W)."""
+    """The masks (M, H, W)."""
     reconstructions: Floats
-    """(M, H, W) in [0, 1], each of one digit alone."""
+    """The reconstructions (M, H, W) in [0, 1], each of one digit alone."""
     ink_shares: Floats
-    """(M,): how much of the image's ink lies in each mask."""
+    """The share of the image's ink in each mask, (M,)."""
     explained_ink: float
-    """How much of it lies in any mask."""
+    """The share of the ink that lies in any mask."""
 
 
 def candidates(lengths: Floats, count: Count) -> NDArray[np.int64]:
-    """Labels of the classes that may be present, the longest capsule first.
+    """Return the labels of the classes that may be present, the longest capsule first.
 
     Args:
         lengths: (K,).
@@ -54,7 +54,7 @@ def segment(
     threshold: float,
     count: Count,
 ) -> Segmentation:
-    """Take an image apart.
+    """Segment an image.
 
     Args:
         image: (H, W) in [0, 1].
@@ -94,5 +94,5 @@ def _explaining(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
 
 
 def paint(image: Floats, reconstructions: Floats) -> Floats:
-    """An image (1, H, W) and beside it reconstructions (M, H, W), each coloured: (3, H, 2 W)."""
+    """Paint an image (1, H, W) and beside it reconstructions (M, H, W) in colours: (3, H, 2 W)."""
     return np.concatenate((image.repeat(3, axis=0), colour(reconstructions)), axis=2)

@@ -1,4 +1,4 @@
-"""A sweep: the same pose again and again, one dimension moved step by step (paper, figure 4)."""
+"""Sweep a pose: move one dimension step by step and decode (paper, figure 4)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 
 from model.preprocess import Floats
 
-MAX_PICTURES = 256
-"""Pictures of one sweep: all are decoded as one batch."""
+MAX_IMAGES = 256
+"""A sweep has at most this many images, which are decoded as one batch."""
 _DECIMALS = 9
 """Steps such as 0.05 add up to round numbers."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Which dimensions move, and how far."""
+    """The dimensions that are changed, and by how much."""
 
     dims: tuple[int, ...]
     """The rows of the sweep's grid."""
     deltas: tuple[float, ...]
-    """Its columns."""
+    """The changes of a pose's number, one for each column."""
 
     def poses(self, pose: Floats) -> Floats:
-        """Every picture's pose, row by row: pose (D,) to (len(dims) * len(deltas), D).
+        """Return the poses of all images, row by row: pose (D,) to (len(dims) * len(deltas), D).
 
         Row m of the grid and column n hold pose + deltas[n] * e_dims[m].
         """
@@ -35,7 +35,7 @@ class Sweep:
         return grid.reshape(-1, len(pose))
 
     def on_grid(self, images: Floats) -> Floats:
-        """Images (M, C, H, W) of these poses to (len(dims), len(deltas), C, H, W)."""
+        """Arrange images (M, C, H, W) of these poses as (len(dims), len(deltas), C, H, W)."""
         return images.reshape(len(self.dims), len(self.deltas), *images.shape[1:])
 
 
@@ -49,15 +49,15 @@ def plan_sweep(dims: Sequence[int], *, start: float, stop: float, step: float) -
         step: above zero.
 
     Raises:
-        ValueError: the range is empty, or there are more than MAX_PICTURES pictures.
+        ValueError: the range is empty, or there are more than MAX_IMAGES images.
     """
     if stop < start:
         raise ValueError(f"the sweep ends at {stop:g}, before its start at {start:g}")
     count = int((stop - start) / step + 1e-6) + 1
-    if count * len(dims) > MAX_PICTURES:
+    if count * len(dims) > MAX_IMAGES:
         raise ValueError(
             f"{len(dims)} dimensions by {count:,} steps are {count * len(dims):,} pictures; "
-            f"a sweep has at most {MAX_PICTURES}"
+            f"a sweep has at most {MAX_IMAGES}"
         )
     deltas = tuple(round(start + number * step, _DECIMALS) + 0.0 for number in range(count))
     return Sweep(tuple(dims), deltas)

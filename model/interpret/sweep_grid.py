@@ -1,4 +1,4 @@
-"""The paper's figure 4, drawn: one row for each dimension, one column for each delta."""
+"""Draw a sweep as the paper's figure 4: a row for each dimension, a column for each delta."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from model.interpret.sweep import Sweep
 from model.preprocess import Floats
 
 _GAP = 2
-"""Pixels between two pictures."""
+"""The pixels between two images."""
 _FONT = 12
 
 

@@ -1,4 +1,4 @@
-"""How does the pose move while the image turns, shifts or grows?"""
+"""Trace the path of a pose while the image turns, shifts or grows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Trajectory(NamedTuple):
     """The path of a pose through S steps."""
 
     points: Floats
-    """(S, 2): in the plane of the two directions along which it varies most."""
+    """The points (S, 2) in the plane of the two directions along which the pose varies most."""
     explained: Floats
-    """(2,): share of the variance along each."""
+    """The share of the variance along each direction, (2,)."""
     straightness: float
-    """Distance of the ends over the length of the path, in [0, 1]; 1 if the pose rests."""
+    """The distance of the ends over the length of the path, in [0, 1]; 1 if the pose rests."""
 
 
 def trace_path(poses: Floats) -> Trajectory:
-    """The path of poses (S, D): principal components, and how straight it is in all D dimensions.
+    """Project the path of poses (S, D) to its principal components, and measure its straightness.
 
     The straightness index (Batschelet 1981, "Circular Statistics in Biology", section 5.5).
     """

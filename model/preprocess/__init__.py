@@ -1,4 +1,4 @@
-"""From a picture as people have it to the image that the network was trained on.
+"""Fit any image file's content to the image that the network was trained on.
 
 The only copy: evaluation and serving come through here, and training scales its batches by the
 same number on its own device. numpy and Pillow alone. `picture` has the steps in order.

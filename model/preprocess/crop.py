@@ -1,4 +1,4 @@
-"""Photographs, grey or in colour, to the network's size: their pixels stay as they are."""
+"""Crop and scale photographs, grey or in colour, to the network's size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def scale_whole(
     *,
     box: tuple[float, float, float, float] | None = None,
 ) -> Floats:
-    """A picture, or a box of it, scaled to the network's size: (C, H, W) in [0, 1]."""
+    """Scale a picture, or a box of it, to the network's size: (C, H, W) in [0, 1]."""
     flat = _flatten(picture, channels)
     left, top, right, bottom = box or (0, 0, flat.width, flat.height)
     shrinks = right - left >= width and bottom - top >= height

@@ -1,4 +1,4 @@
-"""Separates ink from paper, whose light may be uneven."""
+"""Separate ink from paper, whose light may be uneven."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from model.preprocess.pixels import Floats, median, shrink, to_floats, to_image
 from model.preprocess.prepared import FoundPolarity, Polarity
 
 _FAINTEST = 0.04
-"""Contrast, of 1, below which a picture counts as blank."""
+"""The contrast below which a picture counts as blank, in [0, 1]."""
 _THUMBNAIL_SIZE = 48
-"""Longest side, in pixels, at which the ground's light is measured."""
+"""The longest side, in pixels, at which the ground's light is measured."""
 _BORDER = 0.85
-"""Pixels further out than this, of 1, are the border."""
+"""The share of the way to the edge from which pixels are the border."""
 _EXTREME = 2
-"""Percent of the pixels that are darker, or lighter, than an even ground."""
+"""The percentage of the pixels that are darker, or lighter, than an even ground."""
 _STROKE_CONTRAST = 0.35
-"""Border pixels further than this from their median, of 1, are strokes."""
+"""The contrast to their median from which border pixels are strokes, in [0, 1]."""
 
 
 def find_ink(grey: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
@@ -35,7 +35,7 @@ def find_ink(grey: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
 
 
 def _separate(residual: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
-    """What `find_ink` returns, of how much lighter than the ground (H, W) pixels are."""
+    """Return what `find_ink` returns, from how much lighter than the ground pixels (H, W) are."""
     if polarity == "auto":
         lighter = np.square(residual.clip(min=0)).sum()
         darker = np.square(residual.clip(max=0)).sum()
@@ -67,7 +67,7 @@ def _otsu(ink: Floats) -> float:
 
 
 def illumination(grey: Floats) -> Floats:
-    """The picture's ground as a smooth surface: a quadratic, fitted without the strokes.
+    """Fit the picture's ground by a smooth surface: a quadratic, without the strokes.
 
     Starts from the border, which rarely holds strokes, then takes in all pixels near the surface.
     """
@@ -99,7 +99,7 @@ def illumination(grey: Floats) -> Floats:
 
 
 def flat_ground(grey: Floats, polarity: Polarity) -> float:
-    """The ground's light where it is even: all but the darkest, or lightest, of the picture.
+    """Estimate the light of an even ground: all but the darkest, or lightest, of the picture.
 
     Strokes of unknown polarity are taken for the smaller part.
     """

@@ -1,4 +1,4 @@
-"""From one picture to the image that the network takes."""
+"""Fit one image to the size and the look of the network's training images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Fit = Literal["auto", "none", "stretch", "crop", "digit", "pair"]
 
 
 MOST_TIMES = 4
-"""Pixels of the largest picture that a network of any size takes, as a multiple of its own."""
+"""A network of any size takes a picture of at most this many times its own pixels."""
 
 
 class PreprocessError(ValueError):
@@ -79,14 +79,14 @@ def prepare(
 
 
 def _is_larger(picture: Image.Image, width: int, height: int) -> bool:
-    """Whether a network of any size takes the picture."""
+    """Return whether a network of any size takes the image."""
     pixels = picture.width * picture.height
     covers = picture.width >= width and picture.height >= height
     return covers and pixels <= MOST_TIMES * width * height
 
 
 def to_grey(picture: Image.Image) -> Floats:
-    """Any mode to (H, W) luminance in [0, 1]; transparency is laid on a ground that suits it."""
+    """Convert any mode to luminance (H, W) in [0, 1]. Transparency is laid on a suitable ground."""
     if picture.mode.startswith("I"):
         return (np.asarray(picture, np.float32) / 65535).clip(0, 1)
     if picture.has_transparency_data:

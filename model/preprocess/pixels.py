@@ -1,4 +1,4 @@
-"""Pixels as bytes and as floats; pictures upright, and in other sizes."""
+"""Convert pixels between bytes and floats, rotate pictures and resize them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _EXIF_FAULTS = (
     ValueError,
     struct.error,
 )
-"""What Pillow raises over damaged EXIF data."""
+"""The exceptions that Pillow raises for damaged EXIF data."""
 
 
 def scale(pixels: NDArray[np.uint8]) -> Floats:
-    """Bytes to [0, 1], of any shape."""
+    """Scale bytes of any shape to [0, 1]."""
     return (pixels / np.float32(WHITE)).astype(np.float32)
 
 
@@ -35,12 +35,12 @@ def to_floats(picture: Image.Image) -> Floats:
 
 
 def to_image(grey: Floats) -> Image.Image:
-    """(H, W) in [0, 1] to a picture of bytes."""
+    """Convert (H, W) in [0, 1] to a picture of bytes."""
     return Image.fromarray((grey * WHITE + 0.5).astype(np.uint8))
 
 
 def resize(grey: Floats, height: int, width: int) -> Floats:
-    """Scale (H, W) to another height and width: averaged if both shrink, else interpolated."""
+    """Scale (H, W) to another height and width: by averages if both shrink, else interpolated."""
     if grey.shape == (height, width):
         return grey
     image = Image.fromarray(grey)
@@ -65,7 +65,7 @@ def median(values: NDArray[np.floating]) -> float:
 
 
 def turn_upright(picture: Image.Image) -> Image.Image:
-    """Rotate a picture as its EXIF says; one whose EXIF is damaged stays as it came."""
+    """Rotate a picture as its EXIF says. One with damaged EXIF is not rotated."""
     try:
         if picture.getexif().get(ExifTags.Base.Orientation, 1) == 1:
             return picture

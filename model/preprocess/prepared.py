@@ -1,4 +1,4 @@
-"""A prepared picture: its image, and how it was made."""
+"""A picture that is fitted to a network, and how."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Polarity = Literal["auto", "light-on-dark", "dark-on-light"]
 
 
 class Box(NamedTuple):
-    """A rectangle in a picture, in pixels; right and bottom lie outside."""
+    """A rectangle in a picture, in pixels. Its right and bottom lie outside."""
 
     left: int
     top: int
@@ -20,7 +20,7 @@ class Box(NamedTuple):
     bottom: int
 
     def scaled(self, across: float, down: float) -> Box:
-        """The same rectangle in a picture so many times as wide and as high."""
+        """Return the same rectangle in an image so many times as wide and as high."""
         return Box(
             round(self.left * across),
             round(self.top * down),
@@ -34,9 +34,11 @@ class Prepared:
     """An image ready for the network, and what was done to make it."""
 
     image: Floats
-    """(C, H, W) in [0, 1]; strokes are light on dark."""
+    """The image (C, H, W) in [0, 1]. Strokes are light on dark."""
     fit: Literal["none", "stretch", "crop", "digit", "pair"]
     polarity: FoundPolarity | None
-    """Of the picture as it came; None for photographs."""
+    """The polarity of the image as uploaded; None for photographs."""
     box: Box | None
-    """Where the strokes were found, in the upright picture; None if not looked for or blank."""
+    """The strokes' rectangle in the upright image; None if it was not looked for or nothing was
+    found.
+    """

@@ -1,4 +1,4 @@
-"""Strokes, laid out as the training images have them."""
+"""Arrange strokes as in the training images."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from model.preprocess.prepared import Box, Polarity, Prepared
 StrokeRule = Literal["digit", "pair"]
 
 _BOX: dict[StrokeRule, float] = {"digit": 20 / 28, "pair": 23 / 36}
-"""Share of the image's side that the longer side of the strokes takes.
+"""The share of the image's side that the longer side of the strokes takes.
 
 20 of 28 pixels are what MNIST was made with (LeCun, Cortes and Burges). Two such digits, each
 moved by up to four pixels on 36x36, take 23 on average.
 """
 _WORKING_SIZE = 256
-"""Longest side, in pixels, at which strokes are looked for."""
+"""The longest side, in pixels, at which strokes are found."""
 _THINNEST = 2.0
-"""Width in pixels below which a fitted stroke is thickened; MNIST's are two to four wide."""
+"""The width in pixels below which a fitted stroke is thickened. MNIST's are two to four wide."""
 
 
 def fit_strokes(

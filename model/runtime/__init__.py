@@ -1,4 +1,4 @@
-"""onnxruntime: one bundle on one device, numpy in, numpy out."""
+"""Run one bundle in onnxruntime on one device: numpy in, numpy out."""
 
 from model.outputs import ClassTrace, Encoding, LayerTrace, Trace
 from model.runtime.cuda import CudaOptions, DeviceError, DeviceLostError

@@ -1,4 +1,4 @@
-"""onnxruntime on the CPU."""
+"""Run graphs in onnxruntime on the CPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from onnxruntime import (
 )
 
 from model.bundle import BundleError
-from model.runtime.sessions import DTYPES, Array, PlainSession, Session, load
+from model.runtime.sessions import DTYPES, Array, PlainSession, Session, create_session
 
 PROVIDER = "CPUExecutionProvider"
 QUICK_S = 0.002
@@ -33,11 +33,11 @@ QUICK_S = 0.002
 MOST_ROW_S = 60.0
 """A graph whose trial takes longer is refused: it may loop forever."""
 _REMEMBERED, _TRY_EVERY = 5, 32
-"""Runs of each session that are compared, and runs between two tries of the slower one."""
+"""Runs of each session that are compared, and runs between two trials of the slower one."""
 
 
 class CpuDevice:
-    """Sessions whose batches run as they come.
+    """A CPU, which runs batches of any size.
 
     Args:
         threads: of one inference; 0 takes this process's CPU quota.
@@ -63,7 +63,7 @@ class CpuDevice:
 
 
 class FasterSession:
-    """Sessions of one graph with different numbers of threads: whichever was faster lately runs.
+    """Sessions of one graph with different numbers of threads. The one that was faster lately runs.
 
     On a quiet machine that is the one with more threads. Beside another busy program it is the one
     with a single thread, because threads of one inference wait for each other.
@@ -88,11 +88,11 @@ class FasterSession:
 
     @property
     def row_s(self) -> float:
-        """Seconds of one row, lately."""
+        """The seconds of one row in recent runs."""
         return min(map(statistics.median, self._seconds))
 
     def run(self, **inputs: Array) -> list[Array]:
-        """All outputs."""
+        """Return all outputs."""
         self._runs += 1
         medians = [statistics.median(seconds) for seconds in self._seconds]
         order = sorted(range(len(medians)), key=medians.__getitem__)
@@ -104,7 +104,7 @@ class FasterSession:
         return outputs
 
     def padding(self, rows: int) -> int:
-        """None."""
+        """Return 0: batches are not padded."""
         return self._sessions[0].padding(rows)
 
 
@@ -130,7 +130,7 @@ def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     _share_memory()
     options.add_session_config_entry("session.use_env_allocators", "1")
-    return load(graph, options, [PROVIDER])
+    return create_session(graph, options, [PROVIDER])
 
 
 @cache
@@ -141,7 +141,7 @@ def _share_memory() -> None:
 
 
 def _seconds_of_a_row(graph: Path, session: InferenceSession) -> float:
-    """How long one row takes, undisturbed."""
+    """Measure the seconds that one row takes, undisturbed."""
     options = RunOptions()
     overdue = Timer(MOST_ROW_S, setattr, (options, "terminate", True))
     overdue.daemon = True
@@ -164,7 +164,7 @@ def _seconds_of_a_row(graph: Path, session: InferenceSession) -> float:
 
 
 def cpu_quota(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """How many CPUs this process may use at once: the smallest quota on it, rounded up.
+    """Return how many CPUs this process may use: its smallest quota, rounded up.
 
     Args:
         cgroups: where control groups of either version are mounted.

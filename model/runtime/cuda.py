@@ -17,7 +17,14 @@ from onnxruntime import InferenceSession, OrtValue, SessionOptions
 
 from model.bundle import BundleError
 from model.runtime import cpu
-from model.runtime.sessions import Array, BucketedSession, Buckets, PlainSession, Session, load
+from model.runtime.sessions import (
+    Array,
+    BucketedSession,
+    Buckets,
+    PlainSession,
+    Session,
+    create_session,
+)
 
 Precision = Literal["float32", "half"]
 ConvSearch = Literal["heuristic", "exhaustive", "default"]
@@ -28,7 +35,7 @@ _ARENA_STRATEGIES = {"as-requested": "kSameAsRequested", "power-of-two": "kNextP
 
 
 capture_lock = threading.Lock()
-"""Held by whoever calls CUDA: while one thread captures a graph, calls of all others would fail."""
+"""The lock of calls to CUDA: while one thread captures a graph, calls of others would fail."""
 
 
 class DeviceError(Exception):
@@ -41,19 +48,19 @@ class DeviceLostError(Exception):
 
 @dataclass(frozen=True)
 class CudaOptions:
-    """How CUDA is used. Each field is a setting of the service: see docs/reference/settings.md."""
+    """Options of CUDA. Each field is a setting of the service: see docs/reference/settings.md."""
 
     device_id: int = 0
     precision: Precision = "float32"
     """`half` runs the encoder's convolutions and votes in float16."""
     tf32: bool = False
-    """Let float32 convolutions and products round their factors to 10 bits of mantissa."""
+    """Round factors of float32 convolutions and products to 10 bits of mantissa."""
     graphs: bool = True
     """Capture each bucket as a CUDA graph."""
     conv_search: ConvSearch = "heuristic"
     arena_growth: ArenaGrowth = "as-requested"
     memory_limit_bytes: int = 0
-    """Of each session's arena; 0 sets no limit."""
+    """The limit of each session's memory arena; 0 sets none."""
 
     def for_provider(self, *, graphs: bool) -> dict[str, str]:
         """The options in onnxruntime's words."""
@@ -70,7 +77,7 @@ class CudaOptions:
 
 
 class CudaDevice:
-    """Sessions whose every node runs on CUDA; none falls back to the CPU.
+    """A CUDA device. Every node of its sessions runs there; none falls back to the CPU.
 
     Raises:
         DeviceError: CUDA does not work.
@@ -94,20 +101,20 @@ class CudaDevice:
             DeviceError: it does not load on CUDA.
             BundleError: it does not load on the CPU either.
         """
-        session = self.load_session(graph, graphs=self.options.graphs)
+        session = self.open_session(graph, graphs=self.options.graphs)
         with _calling_cuda():
             bucketed = BucketedSession(session, Buckets(max_rows), device=self.location)
         self.bucketed.append(bucketed)
         return bucketed
 
     def open(self, graph: Path) -> PlainSession:
-        """Load a graph that is rarely used: no buckets, no capture.
+        """Open a graph that is rarely used, without buckets or capture.
 
         Raises:
             DeviceError: it does not load on CUDA.
             BundleError: it does not load on the CPU either.
         """
-        return PlainSession(self.load_session(graph, graphs=False))
+        return PlainSession(self.open_session(graph, graphs=False))
 
     def warm_up(self) -> None:
         """Run every bucket of every graph, on the thread that will use them.
@@ -122,7 +129,7 @@ class CudaDevice:
                 raise DeviceError(f"onnxruntime runs on {session.provider} instead")
 
     def run(self, session: Session, **inputs: Array) -> list[Array]:
-        """All outputs of a session of this device.
+        """Return all outputs of a session of this device.
 
         Raises:
             DeviceLostError: the device is gone; every further call would fail too.
@@ -135,8 +142,8 @@ class CudaDevice:
                     raise DeviceLostError(str(error)) from error
                 raise
 
-    def load_session(self, graph: Path, *, graphs: bool) -> InferenceSession:
-        """Load a graph, perhaps to be captured as CUDA graphs; the errors are those of `open`."""
+    def open_session(self, graph: Path, *, graphs: bool) -> InferenceSession:
+        """Open a session, perhaps to be captured as CUDA graphs. The errors are those of `open`."""
         options = SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = 1
@@ -144,7 +151,7 @@ class CudaDevice:
         try:
             with capture_lock:
                 provider = (PROVIDER, self.options.for_provider(graphs=graphs))
-                session = load(graph, options, [provider])
+                session = create_session(graph, options, [provider])
         except BundleError as error:
             cpu.open_session(graph)  # is the graph at fault, or CUDA?
             raise DeviceError(str(error)) from error
@@ -153,7 +160,7 @@ class CudaDevice:
         return session
 
     def is_lost(self) -> bool:
-        """Whether the device answers no more, as after an illegal address or when it went away.
+        """Return whether the device is lost, as after an illegal address or when it was removed.
 
         CUDA then refuses every further call of the process, so a copy to the device and back says
         more than the many messages of onnxruntime, cuBLAS and cuDNN.
@@ -167,7 +174,7 @@ class CudaDevice:
 
 
 def find_driver() -> None:
-    """Load NVIDIA's driver; without it onnxruntime says the same in pages.
+    """Load NVIDIA's driver. Without it onnxruntime's message has pages.
 
     Raises:
         DeviceError: there is none.

@@ -1,4 +1,4 @@
-"""One bundle, loaded into onnxruntime: numpy in, numpy out."""
+"""Run one bundle in onnxruntime: numpy in, numpy out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from model.runtime.sessions import Array, PlainSession, Session
 Device = Literal["auto", "cuda", "cpu"]
 
 BATCH_ROWS = 3
-"""Images from which the batch encoder is the faster one on a CPU."""
+"""The number of images from which the batch encoder is the faster one on a CPU."""
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class NotOffered(Exception):
 
 
 class Runtime:
-    """The sessions of one bundle: on the CPU for any thread, on CUDA for one alone.
+    """The sessions of one bundle. On the CPU any thread may run them, on CUDA one alone.
 
     On the CPU batches run as they come. On CUDA they are padded to buckets, and each bucket is a
     CUDA graph. An image's answer does not depend on which it was.
@@ -106,7 +106,7 @@ class Runtime:
                 self.cuda.warm_up()
 
     def encode(self, images: Floats) -> Encoding[Floats]:
-        """Class capsules of images (N, C, H, W), float32 in [0, 1]; strokes are light on dark.
+        """Encode images (N, C, H, W), float32 in [0, 1], whose strokes are light on dark.
 
         Where the bundle takes any size, images that are not the network's are encoded on the CPU.
         """
@@ -126,7 +126,7 @@ class Runtime:
         return np.asarray(images)
 
     def trace(self, images: Floats) -> Trace[Floats]:
-        """What routing did with images (N, C, H, W).
+        """Trace the routing of images (N, C, H, W).
 
         Raises:
             NotOffered: the network has no routing.
@@ -161,7 +161,7 @@ class Runtime:
         return prepared.image[None]
 
     def encoder_role(self, rows: int) -> GraphRole:
-        """Which of the bundle's graphs encodes a batch of so many rows on this device."""
+        """Return the role of the graph that encodes a batch of so many rows on this device."""
         graphs = self.bundle.manifest.graphs
         wanted: GraphRole = "encoder"
         if self.cuda is not None and self._cuda_options.precision == "half":
@@ -171,11 +171,11 @@ class Runtime:
         return wanted if wanted in graphs else "encoder"
 
     def encoder_padding(self, rows: int) -> int:
-        """How many rows are computed beyond the `rows` images asked for."""
+        """Return the number of padding rows that are computed with `rows` images."""
         return self._encoder(rows).padding(rows)
 
     def decoder_padding(self, rows: int) -> int:
-        """How many rows are computed beyond the `rows` poses asked for."""
+        """Return the number of padding rows that are computed with `rows` poses."""
         return 0 if self._decoder is None else self._decoder.padding(rows)
 
     def _use_cpu(self) -> None:
@@ -198,9 +198,9 @@ class Runtime:
         self._decoder = self._open("decoder", decode)
         self._routing = self._open("routing", cuda.open)
 
-    def _open(self, role: GraphRole, load: Callable[[Path], Session]) -> Session | None:
+    def _open(self, role: GraphRole, open_graph: Callable[[Path], Session]) -> Session | None:
         graphs = self.bundle.manifest.graphs
-        return load(self.bundle.graph(role)) if role in graphs else None
+        return open_graph(self.bundle.graph(role)) if role in graphs else None
 
     def _encoder_roles(self) -> set[GraphRole]:
         return {self.encoder_role(rows) for rows in range(1, self.max_encode_rows + 1)}
@@ -213,7 +213,7 @@ class Runtime:
 
     @contextmanager
     def _falling_back(self) -> Iterator[None]:
-        """Where CUDA was not asked for by name, its failure is a sentence in the log."""
+        """Log a failure of CUDA where it was not asked for by name."""
         try:
             yield
         except DeviceError as error:

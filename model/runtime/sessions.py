@@ -1,4 +1,4 @@
-"""onnxruntime sessions whose batches run as they come, or padded to fixed sizes."""
+"""onnxruntime sessions that run batches as they are, or padded to fixed sizes."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ from model.bundle import BundleError
 
 Array = NDArray[Any]
 DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
-"""What onnxruntime calls the types of inputs and outputs."""
+"""The numpy types of inputs and outputs, by onnxruntime's names."""
 _WARM_UP_RUNS = 4
-"""Of each bucket: two plain ones, which allocate; the one that captures the graph; a replay."""
+"""Warm-up runs of each bucket: two plain ones, which allocate; one that captures the graph; a
+replay.
+"""
 
 
 class Session(Protocol):
-    """One graph, ready to run: on a CPU from any thread, on CUDA from one alone."""
+    """A graph that is ready to run: on a CPU from any thread, on CUDA from one alone."""
 
     @property
     def row_s(self) -> float:
-        """Seconds of one row, where any thread may run it; else infinite."""
+        """Seconds of one row where any thread may run it; else infinite."""
 
     @property
     def provider(self) -> str:
         """The onnxruntime provider in use."""
 
     def run(self, **inputs: Array) -> list[Array]:
-        """All outputs, in the graph's order; the first axis of every array is the batch."""
+        """Return all outputs, in the graph's order. The first axis of every array is the batch."""
 
     def padding(self, rows: int) -> int:
-        """How many rows are computed beyond the `rows` asked for."""
+        """Return the number of padding rows that are computed with `rows`."""
 
 
 class PlainSession:
-    """Batches run as they come: what suits the CPU, where padding would only cost."""
+    """A session that runs batches as they are, which suits the CPU."""
 
     def __init__(self, session: InferenceSession, row_s: float = math.inf) -> None:
         self.session = session
@@ -51,12 +53,12 @@ class PlainSession:
         return str(self.session.get_providers()[0])
 
     def run(self, **inputs: Array) -> list[Array]:
-        """All outputs."""
+        """Return all outputs."""
         outputs: list[Array] = self.session.run(None, inputs)
         return outputs
 
     def padding(self, rows: int) -> int:
-        """None."""
+        """Return 0: batches are not padded."""
         del rows
         return 0
 
@@ -69,7 +71,7 @@ class Buckets:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """From the smallest to the largest."""
+        """The sizes of the buckets, ascending."""
         powers = [1 << power for power in range(self.max_rows.bit_length())]
         return tuple(sorted({*powers, self.max_rows}))
 
@@ -79,7 +81,7 @@ class Buckets:
 
 
 class BucketedSession:
-    """Batches are padded with zeros to a bucket's size; each bucket has buffers that never move.
+    """A session that pads batches to a bucket's size. Each bucket has buffers that never move.
 
     That is what a CUDA graph needs: captured once, it is replayed on the same addresses. Each
     bucket's graph has the bucket's size as its id. onnxruntime keeps captured graphs by thread, so
@@ -131,7 +133,7 @@ class BucketedSession:
         return [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
 
     def padding(self, rows: int) -> int:
-        """Up to the bucket's size, of the last part if there are several."""
+        """Return the rows that pad the last part to its bucket's size."""
         rest = rows % self._buckets.max_rows
         return self._buckets.size_for(rest) - rest if rest else 0
 
@@ -144,7 +146,7 @@ class BucketedSession:
 
 
 class _Buffer(NamedTuple):
-    """Where one input of a bucket lies: on the host, and on the device."""
+    """The memory of one input of a bucket, on the host and on the device."""
 
     staged: Array
     bound: OrtValue
@@ -188,8 +190,8 @@ class _Slot:
         return [output.numpy() for output in self._outputs]
 
 
-def load(graph: Path, options: SessionOptions, providers: list[Any]) -> InferenceSession:
-    """Load a graph on these providers, or fail: onnxruntime may not choose others by itself.
+def create_session(graph: Path, options: SessionOptions, providers: list[Any]) -> InferenceSession:
+    """Open a graph on these providers, or fail: onnxruntime may not choose others by itself.
 
     Raises:
         BundleError: it cannot be loaded there.

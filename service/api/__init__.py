@@ -1,1 +1,1 @@
-"""The routes, a file for each: its query, its handler and its answer."""
+"""The routes that are no views: models, samples, overlays, probes and the `/v2` protocol."""

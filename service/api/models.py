@@ -17,7 +17,7 @@ from service.settings import Settings
 
 
 class ModelSummary(BaseModel):
-    """One loaded bundle."""
+    """A model that the service has loaded."""
 
     name: str
     version: str = Field(description="Version of the weights.")
@@ -37,14 +37,14 @@ class ModelSummary(BaseModel):
 
 
 class Limits(BaseModel):
-    """What one request may hold."""
+    """The limits of one request."""
 
     images: int = Field(description="Of one request to /classify.")
     body_bytes: int
 
 
 class ModelsAnswer(BaseModel):
-    """All loaded bundles."""
+    """The loaded models and the limits of a request."""
 
     provider: str = Field(description="The onnxruntime provider in use.")
     limits: Limits
@@ -52,7 +52,7 @@ class ModelsAnswer(BaseModel):
 
 
 class ModelQuery(Query):
-    """Of `/models/{name}`."""
+    """The parameters of `/models/{name}`."""
 
     name: str = Field(examples=["mnist"])
 
@@ -74,8 +74,8 @@ async def show_model(request: Request, query: ModelQuery) -> dict[str, Any]:
 async def reload_models(request: Request) -> ModelsAnswer:
     """Reload all models.
 
-    Other workers load them beside those that answer and then take their place. If one cannot be
-    loaded, nothing changes.
+    The key files are read first. Then workers load the models beside those that answer, and
+    replace them. If a model cannot be loaded, the old models stay.
 
     Raises:
         Forbidden: no admin key is set, so nobody may.
@@ -103,7 +103,7 @@ async def refuse_reload() -> ModelsAnswer:
 
 
 def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
-    """All loaded bundles."""
+    """Describe the loaded models."""
     models = [
         ModelSummary.model_validate(
             {

@@ -11,7 +11,7 @@ from pydantic import Field
 from model.interpret.overlay import DIGIT_SIZE, MAX_SHIFT_PX, overlay
 from service.api.samples import Label
 from service.errors import InvalidParameter, unwrap
-from service.http.route import Picture, Query, Request
+from service.http.route import PngResponse, Query, Request
 from service.http.uploads import FILE_FIELD, read_pictures
 from service.pictures import SAMPLES, ImageSpec, Upload, encode_png
 from service.views.schemas import FitQuery, Scale
@@ -21,7 +21,7 @@ _SPEC = ImageSpec((1, DIGIT_SIZE, DIGIT_SIZE), "digit")
 
 
 class OffsetQuery(Query):
-    """How two digits lie in one image."""
+    """The offsets of two digits in one image."""
 
     dx: Distance = Field(4, description="Pixels by which the second digit lies right of the first.")
     dy: Distance = Field(4, description="Pixels by which the second digit lies below the first.")
@@ -29,17 +29,17 @@ class OffsetQuery(Query):
 
 
 class OverlayQuery(FitQuery, OffsetQuery):
-    """Of `POST /overlay`."""
+    """The parameters of `POST /overlay`."""
 
 
 class OverlaySamplesQuery(OffsetQuery):
-    """Of `GET /overlay`."""
+    """The parameters of `GET /overlay`."""
 
     first: Label = Field(description="A sample digit.", examples=[3])
     second: Label = Field(description="A sample digit.", examples=[5])
 
 
-async def overlay_images(request: Request, query: OverlayQuery) -> Picture:
+async def overlay_images(request: Request, query: OverlayQuery) -> PngResponse:
     """Overlay two images of digits, for /segment."""
     uploads = await read_pictures(request, max_pictures=2)
     if len(uploads) != 2:
@@ -48,7 +48,7 @@ async def overlay_images(request: Request, query: OverlayQuery) -> Picture:
     return await _overlay(request, uploads, query, spec)
 
 
-async def overlay_samples(request: Request, query: OverlaySamplesQuery) -> Picture:
+async def overlay_samples(request: Request, query: OverlaySamplesQuery) -> PngResponse:
     """Overlay two sample digits, for /segment."""
     labels = (query.first, query.second)
     uploads: list[Upload] = [(SAMPLES / f"{label}.png").read_bytes() for label in labels]
@@ -57,8 +57,8 @@ async def overlay_samples(request: Request, query: OverlaySamplesQuery) -> Pictu
 
 async def _overlay(
     request: Request, uploads: list[Upload], place: OffsetQuery, spec: ImageSpec
-) -> Picture:
+) -> PngResponse:
     request.pipeline.admit(len(uploads))
     first, second = map(unwrap, await request.pipeline.prepare(uploads, spec))
     image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
-    return Picture(await asyncio.to_thread(partial(encode_png, image, scale=place.scale)))
+    return PngResponse(await asyncio.to_thread(partial(encode_png, image, scale=place.scale)))

@@ -1,4 +1,4 @@
-"""All routes of the API: the views, and those that are none."""
+"""The list of the API's routes: the views and all others."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TAGS = {
     "models": "The networks that are loaded.",
     "operations": "Probes and metrics.",
 }
-"""What the OpenAPI document says of each group of routes, in this order."""
+"""Descriptions of the groups of routes for the OpenAPI document, in its order."""
 
 
 def largest_job(max_images: int) -> int:
-    """Rows of the most expensive request that the views accept.
+    """Return the rows of the most expensive request that a view accepts.
 
     Args:
         max_images: of one request to `/classify`.
@@ -44,16 +44,16 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
     schemes = SECURITY_SCHEMES if access.api else []
     post = partial(Route, "POST", dependencies=schemes)
     get = partial(Route, "GET", dependencies=schemes)
-    admin = partial(post, needs_networks=False)
+    admin = partial(post, needs_models=False)
     if access.admin:
         admin = partial(admin, permission="admin", dependencies=SECURITY_SCHEMES)
-    probe = partial(Route, "GET", needs_networks=False, tags=["operations"])
-    open_probe = partial(probe, permission="open", problems=[Unavailable])
+    probe = partial(Route, "GET", needs_models=False, tags=["operations"])
+    public_probe = partial(probe, permission="public", problems=[Unavailable])
     samples: Any = {"tags": ["sample images"]}
     overlay: Any = {**samples, "most_rows": 2}
     return [
         *chain.from_iterable(view.routes(max_images, dependencies=schemes) for view in VIEWS),
-        get("/samples/{label}.png", show_sample, needs_networks=False, **samples),
+        get("/samples/{label}.png", show_sample, needs_models=False, **samples),
         get("/overlay", overlay_samples, problems=[Busy], **overlay),
         post(
             "/overlay",
@@ -69,7 +69,7 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
         admin(
             "/models/reload", reload_models, problems=[BundleRefused, Forbidden], tags=["models"]
         ),
-        open_probe("/livez", livez),
-        open_probe("/readyz", readyz),
+        public_probe("/livez", livez),
+        public_probe("/readyz", readyz),
         probe("/metrics", metrics, dependencies=schemes),
     ]

@@ -1,4 +1,4 @@
-"""Sample pictures: of a bundle, and of the data sets whose samples come with the service."""
+"""Sample images of the models, and of the data sets that have samples in the service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from model.bundle.samples import Sample, read_samples
 from service.api.models import ModelQuery
 from service.errors import InvalidParameter
-from service.http.route import Picture, Query, Request
+from service.http.route import PngResponse, Query, Request
 from service.pictures import SAMPLES
 from service.views.schemas import Report
 
@@ -21,20 +21,20 @@ Label = Annotated[int, Field(ge=0, le=9)]
 
 
 class SampleQuery(Query):
-    """Of `/samples/{label}.png`."""
+    """The parameters of `/samples/{label}.png`."""
 
     label: Label = Field(examples=[7])
     dataset: Dataset = Field("mnist", description="As in a manifest.")
 
 
 class SampleFileQuery(ModelQuery):
-    """Of `/models/{name}/samples/{file}`."""
+    """The parameters of `/models/{name}/samples/{file}`."""
 
     file: str = Field(examples=["7.png"])
 
 
 class SampleReport(Report):
-    """What is known of a sample."""
+    """The class, source and licence of one sample."""
 
     file: str
     label: int | None = Field(
@@ -67,7 +67,7 @@ async def list_samples(request: Request, query: ModelQuery) -> SamplesAnswer:
     return SamplesAnswer(model=query.name, samples=samples)
 
 
-async def show_sample_of(request: Request, query: SampleFileQuery) -> Picture:
+async def show_sample_of(request: Request, query: SampleFileQuery) -> PngResponse:
     """Get a sample image of a model.
 
     Raises:
@@ -77,7 +77,7 @@ async def show_sample_of(request: Request, query: SampleFileQuery) -> Picture:
     if query.file not in samples:
         known = ", ".join(samples) or "none"
         raise InvalidParameter(f"no sample {query.file!r}; samples: {known}", parameter="file")
-    return Picture(samples[query.file])
+    return PngResponse(samples[query.file])
 
 
 def _samples(request: Request, name: str) -> Sequence[Sample]:
@@ -88,7 +88,7 @@ def _samples(request: Request, name: str) -> Sequence[Sample]:
 
 @cache
 def _of_dataset(dataset: str) -> Sequence[Sample]:
-    """Those that come with the service."""
+    """The samples of a data set that come with the service."""
     if dataset not in get_args(Dataset):
         return ()
     return read_samples(SAMPLES if dataset == "mnist" else SAMPLES / dataset, num_classes=10)

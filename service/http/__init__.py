@@ -1,1 +1,1 @@
-"""HTTP: what is the same for every route."""
+"""HTTP, as far as all routes share it."""

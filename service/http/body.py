@@ -1,4 +1,4 @@
-"""The body of a request: how many bytes, how slowly, and beside how many others."""
+"""Limit the bytes, the seconds and the number of request bodies."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from service.errors import Busy, TooLarge, UploadTimeout
 from service.settings import Settings
 
 LEAST_BYTES, WINDOW_S = 10_000, 10.0
-"""Of an unfinished body, so many bytes have to arrive in so many seconds (408)."""
+"""At least this many bytes of an unfinished body must arrive in this many seconds, else 408."""
 ARRIVES_WHOLE = "capsnet.arrives_whole"
 """The extension (ASGI) of a request whose body is seen only once all of it is there."""
 MOMENT_S = 0.2
-"""For which such a body does not count; then it counts as the largest, until it is there."""
+"""A body that is seen only whole counts as empty for this long, and then as the largest.
+
+Once it has arrived, its own size counts.
+"""
 PATIENCE_S = 0.02
-"""How long a request is handled before its client is watched."""
+"""After a request has been handled for this long, its client's connection is watched."""
 _NO_ROOM = "too many request bodies in memory"
 _TRIM: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""glibc keeps freed memory, so that a process stays at its peak; others have no such call."""
+"""glibc's call that returns freed memory to the system; None elsewhere."""
 _LARGE_BYTES = 50_000_000
 _TRIM_PAUSE_S = 1.0
 
@@ -171,7 +174,7 @@ class Body:
         self._budget.hold(self, size, more=False)
 
     def refuse(self) -> None:
-        """Give its room to others; whoever reads it is told."""
+        """Free the body's room for others. Whoever reads the body gets the error."""
         self._refused = True
         self._budget.release(self)
         if self._timeout and not self._timeout.expired():
@@ -182,7 +185,7 @@ class Body:
         return self._abandoned and not self._task.uncancel()
 
     def stop_watching(self) -> None:
-        """Let the client leave, because its answer begins or it gets none."""
+        """Stop watching the client, because its answer begins or it gets none."""
         if self._watching:
             self._watching.cancel()
 

@@ -1,4 +1,4 @@
-"""API keys and admin keys, where any are set."""
+"""Check the API keys and admin keys of requests, where any are set."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from starlette.types import Scope
 from service.errors import Forbidden, Unauthorized
 from service.settings import Settings, SettingsError
 
-Permission = Literal["open", "key", "admin"]
-"""Who may call a route: anybody, who has an API key, or who has an admin key."""
+Permission = Literal["public", "key", "admin"]
+"""Who may call a route: anybody, a client with an API key, or one with an admin key."""
 KEY_HEADER = "X-API-Key"
 SECURITY_SCHEMES = [
     Security(HTTPBearer(auto_error=False, description="An API key.")),
     Security(APIKeyHeader(name=KEY_HEADER, auto_error=False, description="An API key.")),
 ]
-"""What the OpenAPI document says of the keys."""
+"""The security schemes of the OpenAPI document."""
 _KEY = re.compile(r"[!-~]{16,}")
-"""Visible ASCII: what an HTTP header carries unchanged."""
+"""The form of a key: visible ASCII, which an HTTP header carries unchanged."""
 
 
 class Access:
-    """The keys of the settings and of the files that they name, or a copy; only digests are kept.
+    """The API keys and admin keys; only their digests are kept.
+
+    They come from the settings and the files that those name, or from `dumped`.
 
     The route that matches a request says who may call it: its attribute `permission`. Nobody may
     call one without that, such as a router that was included: its routes' own would not be asked.
@@ -42,23 +44,23 @@ class Access:
         SettingsError: a file cannot be read or is empty, or a key is unfit.
     """
 
-    def __init__(self, settings: Settings, copy: str | None = None) -> None:
-        if copy:
-            self.load(copy)
+    def __init__(self, settings: Settings, dumped: str | None = None) -> None:
+        if dumped:
+            self.replace(dumped)
             return
         self.api = _read("API", settings.api_keys, settings.api_keys_file)
         self.admin = _read("admin", settings.admin_keys, settings.admin_keys_file)
 
     def dump(self) -> str:
-        """The digests as JSON."""
+        """Return the digests as one line of JSON."""
         return json.dumps([sorted(map(bytes.hex, keys)) for keys in (self.api, self.admin)])
 
-    def load(self, text: str) -> None:
-        """Take other digests, which `dump` has given."""
+    def replace(self, text: str) -> None:
+        """Replace the digests by those that `dump` returned."""
         self.api, self.admin = (frozenset(map(bytes.fromhex, keys)) for keys in json.loads(text))
 
     def check(self, scope: Scope) -> bytes | None:
-        """Let a request pass, or not; its route is noted in the scope.
+        """Check a request's key, and record the request's route in the scope.
 
         Returns:
             The digest of its key; None if it needs none.
@@ -73,14 +75,14 @@ class Access:
         permission: Permission | None = getattr(route, "permission", None) if route else "key"
         if permission is None:
             raise Forbidden("this route does not say who may call it")
-        if permission == "open" or (permission == "key" and not self.api):
+        if permission == "public" or (permission == "key" and not self.api):
             return None
         headers = Headers(scope=scope)
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        offered = token.strip() if scheme.lower() == "bearer" else headers.get(KEY_HEADER)
-        if offered is None:
+        sent = token.strip() if scheme.lower() == "bearer" else headers.get(KEY_HEADER)
+        if sent is None:
             raise Unauthorized(f"send an API key: Authorization: Bearer ... or {KEY_HEADER}")
-        digest = _digest(offered)
+        digest = _digest(sent)
         if digest not in self.api | self.admin:
             raise Unauthorized("invalid API key")
         if permission == "admin" and digest not in self.admin:
@@ -89,7 +91,7 @@ class Access:
 
 
 def find_route(scope: Scope) -> BaseRoute | None:
-    """The route that the router will choose: the first of this method, else the first of this path.
+    """Find the route that the router will choose: of this method, else the first of this path.
 
     None where no route has the path.
     """
@@ -105,7 +107,7 @@ def find_route(scope: Scope) -> BaseRoute | None:
 
 
 def _read(kind: str, keys: Iterable[SecretStr], path: Path | None) -> frozenset[bytes]:
-    """Digests of the keys that are given and of those in a file, if one is named."""
+    """Hash the given keys and those in a file, if one is named."""
     values = [key.get_secret_value() for key in keys]
     if path:
         try:

@@ -1,4 +1,4 @@
-"""What wraps every request: its id, key, limits, times, headers, errors and line in the log."""
+"""The middleware of every request: its id, key, limits, times, headers, errors and log line."""
 
 from __future__ import annotations
 
@@ -27,33 +27,34 @@ from service.telemetry.tracing import hide_target
 
 TIMEOUT_HEADER = "X-Request-Timeout"
 MODEL_HEADER = "X-Model"
-"""Which bundle an image comes from: `name; version=...`."""
+"""The header that names the model of a PNG: `name; version=...`."""
 TENSOR_HEADER = "Inference-Header-Content-Length"
-"""How long the JSON before the tensors is, in the Open Inference Protocol."""
+"""The header with the number of bytes of JSON before the tensors (Open Inference Protocol)."""
 _SENT = ["Content-Type", "Content-Encoding", KEY_HEADER, REQUEST_ID, TIMEOUT_HEADER, TENSOR_HEADER]
 _ANSWERED = ["Retry-After", "Server-Timing", MODEL_HEADER, REQUEST_ID, TENSOR_HEADER]
 CLIENT_LEFT = 499
-"""Noted as the status of a request whose client did not wait for an answer, as nginx does."""
+"""The status that is logged for a request whose client did not wait for an answer, as in nginx."""
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""Everything from this service alone, and nothing inline."""
+"""The content security policy of pages: everything comes from this service, and nothing is inline.
+"""
 _PAGE_HEADERS = {
     b"content-security-policy": PAGE_POLICY.encode(),
     b"cross-origin-opener-policy": b"same-origin",
     b"referrer-policy": b"no-referrer",
     b"x-frame-options": b"DENY",
 }
-"""Of HTML that does not bring its own."""
+"""Security headers of HTML pages that bring none of their own."""
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-"""Answers that are logged with the client's address."""
+"""Statuses that are logged with the client's address."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN = "unknown"
 """The route of a path that there is not."""
 _MOUNTED = "app_root_path"
-"""Where this is in a scope, the request was for a file of a mounted folder (Starlette)."""
+"""Starlette sets this key in the scope of requests for files of a mounted folder."""
 
 
 def cross_origin(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
@@ -86,7 +87,7 @@ class Middleware:
         self.budget = Budget(self.settings.max_waiting_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request; what is not HTTP (the lifespan) passes."""
+        """Handle one request. Other events, such as the lifespan's, pass through."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -195,7 +196,7 @@ def _as_routed(scope: Scope) -> Scope:
 
 
 def _check_path(scope: Scope) -> None:
-    """Refuse what a route's pattern could overlook: its end matches before a line break too.
+    """Refuse control characters: a route's pattern would also match before a line break at the end.
 
     Raises:
         MalformedRequest: there are control characters in the path.

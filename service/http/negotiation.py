@@ -1,4 +1,4 @@
-"""Which of its media types an answer takes, from the `Accept` header (RFC 9110, section 12.5.1)."""
+"""Choose the media type of an answer by the `Accept` header (RFC 9110, section 12.5.1)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ PNG = "image/png"
 _QUALITY = re.compile(r"0(\.\d*)?|1(\.0*)?")
 """A malformed one counts as 0."""
 _LONGEST = 1_000
-"""Characters of a header that is read and remembered; browsers send 200."""
+"""A header of this many characters is read and cached. Browsers send 200."""
 
 
-def choose_media_type(accept: str | None, offers: tuple[str, ...]) -> str:
-    """The offer that the client likes best; the first of those it likes equally.
+def choose_media_type(accept: str | None, media_types: tuple[str, ...]) -> str:
+    """Choose the media type that the client prefers; the first of those it prefers equally.
 
     Raises:
         NotAcceptable: the client takes none of them, or says so at excessive length.
     """
     if accept and len(accept) > _LONGEST:
         raise NotAcceptable(f"Accept is longer than {_LONGEST:,} characters")
-    return _choose(accept, offers)
+    return _choose(accept, media_types)
 
 
 @lru_cache
-def _choose(accept: str | None, offers: tuple[str, ...]) -> str:
-    """As `choose_media_type`; clients send few different headers."""
+def _choose(accept: str | None, media_types: tuple[str, ...]) -> str:
+    """Choose as `choose_media_type` does.
+
+    The result is cached: clients send few different headers.
+    """
     ranges: dict[str, float] = {}
     for part in filter(str.strip, (accept or "*/*").lower().split(",")):
         media_range, *parameters = (piece.strip() for piece in part.split(";"))
@@ -37,12 +40,14 @@ def _choose(accept: str | None, offers: tuple[str, ...]) -> str:
         weight = float(quality) if _QUALITY.fullmatch(quality) else 0.0
         ranges[media_range] = max(weight, ranges.get(media_range, 0.0))
 
-    def quality_of(offer: str) -> float:
-        """How much the most specific range that covers an offer likes it."""
-        patterns = (offer, f"{offer.partition('/')[0]}/*", "*/*")
+    def quality_of(media_type: str) -> float:
+        """Return the q-value of the most specific range that covers a type; 0 if none does."""
+        patterns = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
         return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)
 
-    best = max(offers, key=quality_of)
+    best = max(media_types, key=quality_of)
     if not quality_of(best):
-        raise NotAcceptable(f"this route answers with {' or '.join(offers)}, not with {accept}")
+        raise NotAcceptable(
+            f"this route answers with {' or '.join(media_types)}, not with {accept}"
+        )
     return best

@@ -1,4 +1,4 @@
-"""What FastAPI cannot read off the routes: request bodies, problems and examples."""
+"""Complete FastAPI's OpenAPI document with request bodies, problems and examples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from service.http.uploads import FILE_FIELD
 
 Json = dict[str, Any]
 EXAMPLES = Path(__file__).with_name("examples.json")
-"""By operation id, and of problems; `python -m tests.openapi` writes those of answers."""
+"""Examples of answers by operation id, and of problems.
+
+`python -m tests.openapi` writes the former.
+"""
 _ENCODED = {"type": "string", "description": "base64 or a data URL"}
 _FILE = {"type": "string", "format": "binary"}
 TIMEOUT_PARAMETER = {
@@ -61,7 +64,7 @@ def png_answer(description: str) -> dict[int | str, Json]:
 def complete(
     app: FastAPI, problems: Mapping[str, Collection[type[Problem]]]
 ) -> Callable[[str], bytes]:
-    """Have the OpenAPI document hold what is missing; it is made when it is first asked for.
+    """Complete the OpenAPI document when it is first asked for.
 
     Returns:
         What gives the document as JSON, for a root path.
@@ -104,7 +107,7 @@ def _object(name: str, schema: Json) -> Json:
 
 
 def _correct_parameters(path: str, operation: Json) -> None:
-    """FastAPI takes all for parts of the query, and those without a default for nullable."""
+    """Correct parameters: FastAPI takes all for parts of the query, optional ones for nullable."""
     for parameter in operation.get("parameters", ()):
         if f"{{{parameter['name']}}}" in path:
             parameter.update({"in": "path", "required": True})
@@ -124,7 +127,7 @@ def _add_examples(operation: Json, example: Json) -> None:
 
 
 def _problem_response(problems: list[type[Problem]], examples: Json) -> Json:
-    """The answer with one status: a problem of one of these types."""
+    """Describe the answer with one status: a problem of one of these types."""
     content = {
         "schema": {"$ref": "#/components/schemas/ProblemDetails"},
         "examples": {

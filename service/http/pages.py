@@ -20,16 +20,17 @@ FOLDER = Path(__file__).parents[1] / "static"
 DOCUMENTATION = Path(__file__).parents[2] / "site"
 """The site that `make docs` builds; `make serve` and the image build it too."""
 _ASK_AGAIN = {"Cache-Control": "no-cache"}
-"""Kept, but not used without asking: the page's modules have to be of one release."""
+"""Browsers keep a file, but ask whether it has changed: the page's modules must be of one release.
+"""
 _POLICY_HEADER = "Content-Security-Policy"
 _DOCS_POLICY = PAGE_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
-"""Swagger UI has inline styles."""
+"""The policy of Swagger UI, which has inline styles."""
 _SITE_POLICY = _DOCS_POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-inline'")
-"""MkDocs' theme has inline scripts too; nothing that a client sends is in these pages."""
+"""The policy of MkDocs' theme, which has inline scripts too. No page holds what a client sends."""
 
 
 class StaticFiles(staticfiles.StaticFiles):
-    """Files whose copies in browsers are used only if they are still the same.
+    """Serves files that browsers keep, but revalidate before each use.
 
     Args:
         folder: that they are in.
@@ -41,7 +42,7 @@ class StaticFiles(staticfiles.StaticFiles):
         self.folder, self.headers = folder, {**_ASK_AGAIN, **headers}
 
     async def check_config(self) -> None:
-        """Look for the folder, until it is there.
+        """Check the folder at each request until it exists.
 
         Raises:
             NotFound: it is not.
@@ -57,9 +58,9 @@ class StaticFiles(staticfiles.StaticFiles):
 
 
 class StaticMount(Mount):
-    """Files that need no key: pages have to load before they can ask for one."""
+    """Mounts files that need no key: pages must load before they can ask for one."""
 
-    permission: Permission = "open"
+    permission: Permission = "public"
 
     def __init__(self, path: str, folder: Path, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(path, StaticFiles(folder, headers or {}), name=path[1:])

@@ -1,4 +1,4 @@
-"""Errors become answers in one place, as problem details (RFC 9457)."""
+"""Convert errors to answers, in one place, as problem details (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from service.telemetry.metrics import Metrics
 MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-ID"
 PROTOCOL = "/v2"
-"""How paths of the Open Inference Protocol begin, which has errors of its own shape."""
+"""The prefix of the Open Inference Protocol's paths, whose errors have another shape."""
 _GRPC = "/inference.GRPCInferenceService"
 PROBES = frozenset(
     {
@@ -38,9 +38,9 @@ PROBES = frozenset(
         *(f"{_GRPC}/ServerLive", f"{_GRPC}/ServerReady"),
     }
 )
-"""Routes that are asked every few seconds: neither logged nor counted as rejected."""
+"""The routes of frequent probes, which are neither logged nor counted as rejected."""
 _REJECTIONS = (Unauthorized, Busy, RateLimited, Unavailable, TooLate)
-"""Requests that were well formed, but not taken or not answered in time."""
+"""Problems of valid requests that were refused or not answered in time."""
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def to_response(problem: Problem, scope: Scope, request_id: str) -> JSONResponse
 
 
 def to_problem(error: Exception, scope: Scope) -> Problem | None:
-    """The problem that an error is; None if nobody foresaw it."""
+    """Convert an error to a problem; None if it is unexpected."""
     match error:
         case Problem():
             return error
@@ -93,7 +93,7 @@ def to_problem(error: Exception, scope: Scope) -> Problem | None:
 
 
 def invalid(error: ValidationError) -> Problem:
-    """What is wrong with a query or a body, by its first error."""
+    """Make a problem of the first error in a query or a body."""
     fault = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, fault["loc"]))
     names = [part for part in fault["loc"] if isinstance(part, str)]
@@ -105,7 +105,7 @@ def invalid(error: ValidationError) -> Problem:
 
 
 def _unrouted(error: HTTPException, scope: Scope) -> Problem:
-    """What is wrong where no route has this path, or none of its routes this method."""
+    """Make a problem of a path that no route has, or of a method that none of its routes has."""
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         return NotFound("no such route")
     fitting = [route for route in scope["app"].routes if route.matches(scope)[0] != Match.NONE]

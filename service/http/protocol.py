@@ -1,4 +1,4 @@
-"""HTTP/1.1 by uvicorn: offers to upgrade are ignored, and stalled connections end."""
+"""HTTP/1.1 by uvicorn. Requests to upgrade are ignored, and stalled connections end."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from uvicorn.protocols.http.httptools_impl import (
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536
-"""Of a request line with its headers (431), and of what a body has besides its content."""
+"""A request line with its headers may have this many bytes (else 431); so may a body's framing."""
 MAX_TARGET_BYTES = 8_192
-"""Of the path with its query (414); as nginx."""
+"""A path with its query may have this many bytes (else 414), as in nginx."""
 _LONG_TARGET = "the path and query are too long"
 _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
-"""Parsed at once: of requests in a row on one connection, so much waits as requests."""
+"""The parser gets this many bytes at once, which bounds the pipelined requests that wait."""
 _MOMENT_S = 0.2
-"""What a client that has just connected may take to send its request, while the server ends."""
+"""A client that has just connected may take this long to send its request while the server ends."""
 
 
 class Http1(HttpToolsProtocol):
-    """Bounds in bytes and seconds what comes before a body and after an answer.
+    """Extends uvicorn's HTTP/1.1 protocol by limits in bytes and seconds.
 
-    A request that offers an upgrade is served as if it did not (RFC 9110, section 7.8). Java's
-    client, and curl with `--http2`, offer HTTP/2 with every request. The parser stops after the
+    A request to upgrade is served as if it did not ask for that (RFC 9110, section 7.8). Java's
+    client, and curl with `--http2`, ask for HTTP/2 in every request. The parser stops after the
     head of such a request, and uvicorn would take its body for the next one. Here the head is
-    parsed again without the offer, then the rest.
+    parsed again without the upgrade, then the rest.
 
     A request whose head does not arrive in time is answered with 408; a body that nobody reads any
     more ends the connection then. One that is read is `service.http.body`'s to time. An answer
@@ -80,7 +80,7 @@ class Http1(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, unless requests wait for their turn; then read no more."""
+        """Parse received bytes. While requests wait for their turn, read no more."""
         self._unparsed += data
         self._parse()
         if self._unparsed:
@@ -112,19 +112,22 @@ class Http1(HttpToolsProtocol):
             self._feed(data)
 
     def shutdown(self) -> None:
-        """Close the connection; a first request may be on its way and gets a moment to arrive."""
+        """Close the connection. A first request that is on its way gets a moment to arrive."""
         if self._timer:
             self.loop.call_later(_MOMENT_S, super().shutdown)
         else:
             super().shutdown()
 
     def pause_writing(self) -> None:
-        """Give the client a limited time to take what it asked for."""
+        """Limit the time that the client may take to read its answer."""
         super().pause_writing()
         self._start_write_timer()
 
     def resume_writing(self) -> None:
-        """Go on, for the client has taken it; the end of a last answer still has its time."""
+        """Go on, because the client has read its answer.
+
+        The end of a last answer keeps its limit.
+        """
         super().resume_writing()
         if not self.transport.is_closing():
             self._stop_write_timer()
@@ -139,7 +142,7 @@ class Http1(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a header; those after a body are dropped (RFC 9110, section 6.5.1)."""
+        """Store a header. Those after a body are dropped (RFC 9110, section 6.5.1)."""
         if not self._headed:
             super().on_header(name, value)
 
@@ -167,7 +170,7 @@ class Http1(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Take the body for complete, unless it was not read."""
+        """Mark the body as complete, unless it was not read."""
         self._pending_bytes = 0
         if not self._refusal and not self.parser.should_upgrade():
             self._stop_timer()
@@ -222,7 +225,7 @@ class Http1(HttpToolsProtocol):
             self._close(b"")
 
     def _head(self) -> bytes:
-        """The head that was parsed, without the offer."""
+        """The head that was parsed, without the upgrade."""
         lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
         lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
         return b"\r\n".join([*lines, b"", b""])

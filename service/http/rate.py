@@ -1,4 +1,4 @@
-"""How many rows a second one caller may ask for."""
+"""A limit of the rows a second that one client may ask for."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable
 from service.errors import RateLimited
 
 MOST_CALLERS = 10_000
-"""Callers that are remembered; beyond them, whoever was silent longest begins anew."""
+"""This many clients are remembered. Beyond them, the one that was silent longest starts anew."""
 
 
 class RateLimit:
-    """A token bucket for each caller, in rows; a request costs one at least.
+    """A token bucket of rows for each client. A request costs at least one row.
 
     A caller that has a token may spend more than it has: a request may cost more than the bucket
     holds. It waits until the debt is paid. For one event loop alone.

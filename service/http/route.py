@@ -1,4 +1,4 @@
-"""A route: pydantic reads the query, then the handler is called, within the time limit."""
+"""A route: pydantic validates the query, then the handler is called, within the time limit."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ from service.pipeline import Pipeline
 from service.pool.pool import Crashed
 
 RESPONSE_COST_ROWS = 1
-"""Rows that forming a response costs, where it takes as long as inference."""
+"""The rows that forming a response costs, where it takes as long as inference."""
 Answer = TypeVar("Answer", bound=BaseModel)
 Handler = Callable[..., Awaitable[Any]]
 
 
 class Query(BaseModel):
-    """A query string and the parameters of the path. Unknown ones are refused: typos must show."""
+    """The parameters of a query string and a path. Unknown parameters are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     lists: ClassVar[frozenset[str]] = frozenset()
-    """Parameters that may be repeated; of any other the last value counts."""
+    """Parameters that may be repeated. Of any other the last value counts."""
     former: ClassVar[Mapping[str, str]] = {}
-    """Parameters of earlier releases, which this one still takes, and what they are called now."""
+    """Parameters of earlier releases that are still accepted, and their names now."""
     of_path: ClassVar[frozenset[str]] = frozenset()
-    """Parameters that only the path has, if it has them."""
+    """Parameters that only the path may have."""
 
 
 class Request(fastapi.Request):
@@ -62,11 +62,14 @@ class Request(fastapi.Request):
 
     pipeline: Pipeline
     media_type: str
-    """Of the answer, negotiated from `Accept`."""
+    """The media type of the answer, negotiated from `Accept`."""
     start_deadline: Callable[[], None] = staticmethod(lambda: None)
 
     async def body(self) -> bytes:
-        """The whole body. The deadline runs from its end: the upload has a time of its own."""
+        """Read the whole body.
+
+        The deadline starts at its end: the upload has its own time limit.
+        """
         is_new = not hasattr(self, "_body")
         content = await super().body()
         if is_new:
@@ -74,35 +77,35 @@ class Request(fastapi.Request):
         return content
 
 
-class Picture(Response):
-    """A PNG; the answer of routes that have no JSON."""
+class PngResponse(Response):
+    """A PNG. It is the answer of routes that have no JSON."""
 
     media_type = PNG
 
 
 @dataclass(frozen=True)
 class DeferredJson(Generic[Answer]):
-    """JSON that is serialised when it is sent."""
+    """JSON that is serialised when the response is sent."""
 
     answer: Callable[[], Answer]
     large: bool = field(default=False, kw_only=True)
-    """Whether that takes long; its job is admitted with one row more for that."""
+    """Whether serialising takes long; the job then costs one row more."""
 
 
 @dataclass(frozen=True)
 class JsonOrPng(DeferredJson[Answer]):
-    """JSON or a PNG: only the one that was asked for is made."""
+    """JSON or a PNG. Only the requested one is made."""
 
     manifest: Manifest
     draw: Callable[[], bytes]
 
 
 class SlowJsonOrPng(JsonOrPng[Answer]):
-    """The PNG takes long to draw: it waits for a process, and is admitted for that."""
+    """JSON or a PNG that takes long to draw. It is admitted for, and drawn in, a process."""
 
 
 class Route(APIRoute):
-    """Documented by FastAPI, but run without its dependencies, which are slow.
+    """A route that FastAPI documents, but that runs without FastAPI's dependencies, which are slow.
 
     A handler takes the request and, perhaps, a query. Its annotations tell the route what to read,
     which media types it has and what to document; its docstring is summary and description. An
@@ -115,7 +118,7 @@ class Route(APIRoute):
         permission: who may call it, where keys are set.
         most_rows: what the most expensive request admits.
         problems: what the handler raises.
-        needs_networks: while nothing is loaded, the answer is 503. The deadline covers making
+        needs_models: while nothing is loaded, the answer is 503. The deadline covers making
             the answer, not sending it.
         openapi: what FastAPI cannot read off the handler.
         options: for FastAPI's route.
@@ -130,42 +133,45 @@ class Route(APIRoute):
         permission: Permission = "key",
         most_rows: int = 0,
         problems: Iterable[type[Problem]] = (),
-        needs_networks: bool = True,
+        needs_models: bool = True,
         openapi: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.permission = permission
         self._limited = permission == "key" and path not in PROBES
         self._most_rows = most_rows
-        self._needs_networks = needs_networks
+        self._needs_models = needs_models
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
         self._handler = handler
         self._query: type[Query] | None = hints.get("query")
         plain = isinstance(returned, type) and issubclass(returned, Response)
-        self._offers: tuple[str, ...] = (JSON,) if method == "POST" and not plain else ()
+        self._media_types: tuple[str, ...] = (JSON,) if method == "POST" and not plain else ()
         png: dict[int | str, Any] = {}
         self._draws = get_origin(returned) is SlowJsonOrPng
         if get_origin(returned) in (DeferredJson, JsonOrPng, SlowJsonOrPng):
             if get_origin(returned) is not DeferredJson:
-                self._offers, png = (JSON, PNG), png_answer("Where `Accept` prefers image/png.")
+                self._media_types, png = (
+                    (JSON, PNG),
+                    png_answer("Where `Accept` prefers image/png."),
+                )
             (returned,) = get_args(returned)
-        elif returned is Picture:
-            self._offers, png = (PNG,), png_answer("There is no other answer.")
+        elif returned is PngResponse:
+            self._media_types, png = (PNG,), png_answer("There is no other answer.")
         elif returned is FileResponse:
             png = png_answer("There is no other answer.")
         self.problems: set[type[Problem]] = {Problem, *problems}
         own: list[tuple[tuple[type[Problem], ...], object]] = [
-            ((InvalidParameter, Unavailable, TooLate), needs_networks),
+            ((InvalidParameter, Unavailable, TooLate), needs_models),
             ((InvalidParameter,), self._query),
-            ((NotAcceptable,), self._offers),
+            ((NotAcceptable,), self._media_types),
             ((Unauthorized,), options.get("dependencies")),
             ((RateLimited,), self._limited),
             ((MalformedRequest,), "{" in path),
         ]
         for raised, applies in own:
             self.problems.update(raised if applies else ())
-        timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_networks else {}
+        timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_models else {}
         summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")
         super().__init__(
             path,
@@ -179,7 +185,7 @@ class Route(APIRoute):
             openapi_extra={**timeout, **(openapi or {})},
             **options,
         )
-        self.app = self._run_in_time if needs_networks else self._run
+        self.app = self._run_in_time if needs_models else self._run
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route as an ASGI app."""
@@ -204,7 +210,7 @@ class Route(APIRoute):
             state.health.engine,
             job,
             admission=state.admission,
-            preparation=state.preparation,
+            decode_pools=state.decode_pools,
             default_model=state.settings.default_model,
             most_rows=self._most_rows,
             spend=self._spend_one(request),
@@ -228,7 +234,9 @@ class Route(APIRoute):
         await response(scope, receive, send)
 
     def _spend_one(self, request: Request) -> Callable[[int], object] | None:
-        """Count the request as a row of its caller, if that is limited; what counts the others.
+        """Count the request as one row of its client, if rows are limited.
+
+        Return what counts further rows.
 
         Raises:
             RateLimited: the caller has asked for too many.
@@ -242,11 +250,11 @@ class Route(APIRoute):
 
     async def _respond(self, request: Request) -> Response:
         query = (_read(self._query, request),) if self._query else ()
-        if not query and self._needs_networks:
+        if not query and self._needs_models:
             _read(Query, request)  # there are no parameters
-        if self._offers:
+        if self._media_types:
             accept = ", ".join(request.headers.getlist("accept"))
-            request.media_type = choose_media_type(accept, self._offers)
+            request.media_type = choose_media_type(accept, self._media_types)
         if self._draws and request.media_type == PNG:
             request.pipeline.drawing = request.app.state.drawing.admission
         result = await self._handler(request, *query)
@@ -278,7 +286,7 @@ def _read(model: type[Query], request: Request) -> Query:
 
 
 def _documented(handler: Handler, description: str, query: type[Query] | None) -> Handler:
-    """What FastAPI documents a handler by; it is never called."""
+    """Make a function with the handler's types for FastAPI to document. It is never called."""
 
     @wraps(handler)
     async def endpoint() -> None:
@@ -301,7 +309,7 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
     if isinstance(answer, JsonOrPng) and request.media_type == PNG:
         headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
         if not isinstance(answer, SlowJsonOrPng):
-            return Picture(await asyncio.to_thread(answer.draw), headers=headers)
+            return PngResponse(await asyncio.to_thread(answer.draw), headers=headers)
         try:
             drawn = await request.app.state.drawing.run(DRAW_CPU_S, answer.draw)
         except (Crashed, MemoryError) as error:
@@ -310,7 +318,7 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
             )
             raise Unavailable(text, retry_after_s=1) from error
         request.pipeline.record_drawing()
-        return Picture(drawn, headers=headers)
+        return PngResponse(drawn, headers=headers)
     if answer.large:
         response = await asyncio.to_thread(lambda: _to_json(answer.answer(), headers))
         request.pipeline.admission.record_completed(request.pipeline.job, RESPONSE_COST_ROWS)

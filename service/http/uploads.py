@@ -1,4 +1,4 @@
-"""The three ways to send an image: multipart files, a raw body, base64 in JSON."""
+"""Read images from requests: multipart files, a raw body, or base64 in JSON."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from service.pictures import Upload
 
 FILE_FIELD = "file"
 _LARGE = 100_000
-"""Bytes; a longer body is parsed off the event loop: a megabyte takes milliseconds."""
+"""A body of more bytes is parsed off the event loop: a megabyte takes milliseconds."""
 _MORE_FIELDS = 16
-"""Parts of a form beside its images: they are told to whoever sends them."""
+"""A form may have this many parts beside its images. An error names them."""
 _CHUNK = 1 << 18
-"""Characters of base64 decoded at once, a multiple of four: other threads run in between."""
+"""This many characters of base64 are decoded at once: other threads run in between."""
 
 
 def content_type(request: Request) -> str:
-    """The media type of a request's body, without parameters; empty where it tells none."""
+    """Return the media type of a request's body, without parameters; empty if it has none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Upload]:
-    """All images of a request, in order; at most as many as the settings say where 0 is given.
+    """Read all images of a request, in order. By default the settings limit their number.
 
     Raises:
         MalformedRequest: the body holds no image, or not what its content type says.
@@ -119,7 +119,7 @@ def _are_strings(values: list[Any]) -> bool:
 
 
 def decode_base64(image: Any) -> Upload:
-    """Plain base64 or a data URL."""
+    """Decode base64 or a data URL."""
     if not isinstance(image, str):
         return MalformedRequest("an image is a base64 string", parameter="images")
     encoded = image.partition(",")[2] if image.startswith("data:") else image
@@ -131,4 +131,4 @@ def decode_base64(image: Any) -> Upload:
 
 
 _READERS = {"multipart/form-data": _read_form, "application/json": _read_json}
-"""What reads a body, by its content type."""
+"""The function that reads a body, by its content type."""

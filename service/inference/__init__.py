@@ -1,1 +1,1 @@
-"""Jobs, batches and the bundles that compute them; knows nothing of HTTP."""
+"""Admit jobs, form batches and compute them. This package knows no HTTP."""

@@ -1,4 +1,4 @@
-"""Rows of many callers, computed in batches by one thread.
+"""Compute the rows of many clients in batches, on one thread.
 
 Knows nothing of arrays or networks: a row is anything, and a runner turns a list of rows into a
 list of results.
@@ -21,43 +21,43 @@ from service.inference.job import Closed, DeadlineExceeded, Job
 
 log = logging.getLogger(__name__)
 QUICK_S = 0.01
-"""Rows that take less may be computed on the event loop."""
+"""A batch that takes less may be computed on the event loop."""
 
 
 class RunnerLost(Exception):
-    """Raised by a runner that will never work again: the batcher ends and answers every caller."""
+    """A runner will never work again. The batcher ends and answers every caller."""
 
 
 @dataclass(frozen=True)
 class Runner:
-    """What computes the rows of one queue."""
+    """A function that computes the rows of one queue, and what it costs."""
 
     run: Callable[[list[Any]], Sequence[Any]]
-    """Gives one result for each row, in order."""
+    """A function that returns one result for each row, in order."""
     max_rows: int
-    """Largest batch."""
+    """The largest batch."""
     padding: Callable[[int], int] = lambda _rows: 0
-    """How many rows more than those of a batch are computed for it."""
+    """The number of padding rows that are computed with a batch of so many rows."""
     row_s: Callable[[], float | None] = lambda: None
-    """Seconds of one row; None where the batcher's thread alone may compute it."""
+    """Seconds that one row takes; None where only the batcher's thread may compute rows."""
 
 
 class Results(NamedTuple):
-    """What a caller gets."""
+    """The results of one call."""
 
     rows: list[Any]
-    """For each row its result, or the exception that the runner raised for it alone."""
+    """The result of each row, or the exception that the runner raised for that row alone."""
     waited_s: float
-    """From submission until the first row was in a batch."""
+    """Seconds from submission until the first row was in a batch."""
     computed_s: float
-    """From then until the last row was computed."""
+    """Seconds from then until the last row was computed."""
 
 
 class BatchReport(NamedTuple):
-    """One run of a runner."""
+    """The report of one batch."""
 
     key: Any
-    """Of the runner."""
+    """The key of the runner."""
     rows: int
     seconds: float
     padding: int = 0
@@ -72,10 +72,10 @@ class _Call:
     future: asyncio.Future[Results]
     submitted: float
     taken: int = 0
-    """Rows that went into batches."""
+    """The number of rows that went into batches."""
     started: float = 0.0
     results: list[Any] = field(default_factory=list)
-    """In order, as batches are taken in order and computed one after the other."""
+    """Results in order: batches are formed in order and computed one after the other."""
 
 
 _Row = tuple[_Call, Any]
@@ -83,7 +83,9 @@ _Outcome = tuple[_Call, Results | Exception]
 
 
 class Batcher:
-    """Takes what waits whenever its thread is free, up to the runner's limit; no fixed delay.
+    """Forms batches of all waiting rows whenever its thread is free, up to the runner's limit.
+
+    There is no fixed delay.
 
     There is one queue for each runner; in the service, for each graph of each bundle. The next
     batch is of the queue whose first job arrived first, so no queue starves and the later
@@ -140,12 +142,12 @@ class Batcher:
 
     @property
     def running_s(self) -> float:
-        """How long the batch that is being computed has taken so far."""
+        """How long the running batch has taken so far, in seconds; 0 if none runs."""
         since = self._running_since
         return 0.0 if since is None else self._clock() - since
 
     def start(self, key: Hashable, rows: Sequence[Any], job: Job) -> asyncio.Future[Results]:
-        """Queue some rows; their results come as a future of the running event loop.
+        """Queue rows, and return a future of their results on the running event loop.
 
         Cancelling the future drops the rows that are not yet in a batch.
 
@@ -216,7 +218,7 @@ class Batcher:
         return True
 
     def _is_quick(self) -> bool:
-        """Whether all that waits may be computed on the event loop."""
+        """Whether all waiting rows may be computed on the event loop."""
         waiting = self._waiting
         if len(waiting) > 1 and not self._one_core:
             return False
@@ -240,7 +242,10 @@ class Batcher:
         self._run(key, batch)
 
     def _take(self) -> tuple[Hashable, list[_Row]]:
-        """Rows for the next batch, perhaps none; answers calls whose deadline it would exceed."""
+        """Take the rows of the next batch, perhaps none.
+
+        Answer calls whose deadline it would exceed.
+        """
         key, queue = min(
             ((key, queue) for key, queue in self._queues.items() if queue),
             key=lambda item: item[1][0].job.arrived,
@@ -270,7 +275,7 @@ class Batcher:
 
     @staticmethod
     def _upcoming(queue: list[_Call], max_rows: int) -> int:
-        """Rows of the next batch, if none is dropped."""
+        """Return the rows of the next batch if none is dropped."""
         rows = 0
         for call in queue:
             rows += 0 if call.future.done() else len(call.rows) - call.taken
@@ -279,7 +284,7 @@ class Batcher:
         return rows
 
     def _expected_s(self, key: Hashable, rows: int) -> float:
-        """Expected seconds of a batch: the last one's, scaled down if it has fewer rows."""
+        """Return the expected seconds of a batch: the last one's, scaled down to fewer rows."""
         seconds, last_rows = self._last[key]
         return seconds * min(1.0, rows / last_rows)
 

@@ -1,10 +1,11 @@
-"""Which bundles are loaded."""
+"""Find and load the bundles that the settings name."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,11 +18,20 @@ log = logging.getLogger(__name__)
 
 
 class NothingToServe(Exception):
-    """No bundle could be loaded, or not the default one."""
+    """The default bundle could not be loaded."""
 
 
 class ReloadRefused(Exception):
-    """Not all bundles could be loaded, or a reload is under way; nothing has changed."""
+    """The keys or bundles on disk cannot be used, or another reload is under way."""
+
+
+def find_bundles(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Return the folders of the named bundles, which may be missing; without names, of all bundles.
+
+    Hidden folders are left out of the latter.
+    """
+    named = [folder / name for name in names]
+    return named or sorted(path.parent for path in folder.glob(f"[!.]*/{MANIFEST}"))
 
 
 def load_runtimes(
@@ -50,9 +60,7 @@ def load_runtimes(
 
     runtimes: dict[str, Runtime] = {}
     threads = settings.threads or cpu_quota()
-    named = [folder / name for name in settings.models]
-    manifests = folder.glob(f"[!.]*/{MANIFEST}")
-    for path in named or sorted(manifest.parent for manifest in manifests):
+    for path in find_bundles(folder, settings.models):
         try:
             runtime = Runtime(
                 Bundle.open(path),

@@ -1,4 +1,4 @@
-"""The loaded bundles behind one batcher: arrays in, arrays out."""
+"""An engine computes with all loaded bundles through one batcher: arrays in, arrays out."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from service.inference.job import Job
 from service.telemetry import timings
 
 MAX_TRACED_IMAGES = 8
-"""In one batch; each weighs megabytes."""
+"""A batch traces at most this many images, because each trace takes megabytes."""
 Row = tuple[Array, ...]
-"""One image, or one pose and its class; or what the network made of it."""
+"""A row: one image, or one pose and its class; or their result."""
 
 
 class Backend(Protocol):
-    """Computes rows: a `Batcher`, or what tests put in its place."""
+    """Computes rows: a `Batcher`, or a test's."""
 
     @property
     def running_s(self) -> float:
-        """How long the batch that is being computed has taken so far."""
+        """How long the running batch has taken so far, in seconds; 0 if none runs."""
 
     async def submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> Results:
         """Wait for the results of some rows, in order."""
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Finish what was accepted; whether that ended within the timeout."""
+        """Finish accepted rows. Return whether that ended within the timeout."""
 
 
 class Loaded(NamedTuple):
-    """Bundles that are loaded, wherever they are."""
+    """The manifests and samples of the loaded bundles."""
 
     manifests: dict[str, Manifest]
-    """By name."""
+    """The manifests by model name."""
     provider: str
     """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
     samples: Mapping[str, Sequence[Sample]] = {}
-    """Of the bundles that bring some, by name."""
+    """The samples by model name, of the bundles that have some."""
 
     @property
     def digest(self) -> str:
-        """A digest of the manifests: equal where the answers are."""
+        """A digest of the manifests: equal digests have equal answers."""
         manifests = {name: manifest.to_dict() for name, manifest in self.manifests.items()}
         return hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
 
 
 class Engine:
-    """Computes rows, of which those of different jobs share batches."""
+    """Computes rows. Rows of different jobs share batches."""
 
     def __init__(self, backend: Backend, loaded: Loaded) -> None:
         self.backend, self.loaded = backend, loaded
@@ -67,7 +67,7 @@ class Engine:
         return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.backend!r})"
 
     async def submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> list[Row | Exception]:
-        """Wait for the results of some rows, in order; a row that failed gives its exception.
+        """Wait for the results of rows, in order. A row that failed has its exception as result.
 
         Raises:
             Closed, DeadlineExceeded: see `Batcher.submit`.
@@ -90,7 +90,7 @@ def open_engine(
     on_lost: Callable[[Exception], None] = lambda _error: None,
     one_core: bool = False,
 ) -> Engine:
-    """Compute in this process: a queue for each graph of each bundle, warmed up on one thread.
+    """Start an engine in this process: a queue for each graph of each bundle, and one thread.
 
     See `Batcher` for the arguments.
 
@@ -121,13 +121,13 @@ def open_engine(
 
 
 def _row_s(runtime: Runtime, graph: str) -> float | None:
-    """Seconds of one row, if any thread may compute it; known after the warm-up."""
+    """Seconds of one row, known after the warm-up; None if one thread alone may run it."""
     seconds = runtime.row_s(graph)
     return seconds if math.isfinite(seconds) else None
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:
-    """From arrays of rows in and out to lists of rows in and out."""
+    """Convert a function of arrays of rows into one of lists of rows."""
 
     def compute(rows: list[Row]) -> list[Row]:
         if len({row[0].shape for row in rows}) > 1:  # images of several sizes

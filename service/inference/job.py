@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 LONGEST_RETRY_S = 30.0
 _UNKNOWN_S = 1.0
-"""`Retry-After` before any rate was measured."""
+"""`Retry-After` before any rate is measured."""
 _JITTER = 1.5
-"""What `Retry-After` is multiplied with at most, so that not all come back at once."""
+"""`Retry-After` is multiplied by at most this factor, so that clients do not return at once."""
 _MEMORY = 0.98
-"""What each result leaves of the earlier ones in the measured rate."""
+"""The weight of earlier results in the measured rate, at each new result."""
 
 
 class QueueFull(Exception):
-    """Too many rows wait for this job; `retry_after_s` says when to try again."""
+    """Too many rows are waiting. `retry_after_s` is when to try again."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(f"the queue is full; try again in {math.ceil(retry_after_s)} s")
@@ -35,20 +35,20 @@ class Closed(Exception):
 
 @dataclass(eq=False)
 class Job:
-    """One request. In every queue its rows are ordered by its arrival."""
+    """A request in the queue. Its rows are ordered by its arrival."""
 
     arrived: float
-    """Seconds of `time.monotonic`."""
+    """When the job arrived, in seconds of `time.monotonic`."""
     deadline: float = math.inf
-    """When its answer is of no use any more."""
+    """When the client stops waiting, in the same seconds."""
     cost: int = 1
-    """Rows that it needs in all, as far as known when it is admitted."""
+    """The rows that the job needs in all, as far as known when it is admitted."""
     waiting: int = 0
-    """Of them, those that were admitted and not computed."""
+    """The rows that were admitted and are not computed yet."""
 
 
 class Admission:
-    """Decides which jobs may wait, from the rows that wait and the rate at which they leave.
+    """Decides which jobs may wait, by the waiting rows and the rate at which rows are computed.
 
     For one event loop alone.
 
@@ -71,7 +71,7 @@ class Admission:
 
     @property
     def rate(self) -> float:
-        """Rows a second while any waited; zero before anything was measured."""
+        """The computed rows a second while any waited; zero before anything is measured."""
         return self._rows / self._seconds if self._seconds else 0.0
 
     def admit(self, job: Job) -> None:
@@ -88,12 +88,12 @@ class Admission:
         job.waiting = job.cost
 
     def release(self, job: Job) -> None:
-        """Take back the rows of a job that were not computed."""
+        """Take back the rows of a job that are not computed."""
         self.waiting -= job.waiting
         job.waiting = 0
 
     def _check(self, job: Job) -> None:
-        """Refuse a job beyond the limit, or whose turn would come after its deadline."""
+        """Refuse a job beyond the limit, or one whose turn would come after its deadline."""
         if job.cost > self.limit:
             raise ValueError(f"no job may cost {job.cost}, more than the limit of {self.limit}")
         wait_s = self.waiting / self.rate if self.rate else 0.0

@@ -1,7 +1,7 @@
-"""From uploaded files to images for the network, and from images to files.
+"""Decode uploaded files to images for the network, and encode images to files.
 
 `header` reads what a file announces, `decode` makes it a picture, `spec` makes that an image for
-the network, and `preparation` has this done in processes that can be killed.
+the network, and `pools` has this done in processes that can be killed.
 """
 
 from service.pictures.decode import decode

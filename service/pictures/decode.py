@@ -1,4 +1,4 @@
-"""From files to pictures."""
+"""Decode image files with Pillow."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from service.errors import UnreadablePicture
 from service.pictures.header import check_parts, check_size, read_header
 
 _AMPLE_PIXELS = 640
-"""Images that are decoded smaller than they are keep at least this, along their longer side."""
+"""A reduced image keeps at least this many pixels along its longer side."""
 _LARGE = 4_000_000
-"""Images with more pixels than this are made smaller, whatever their format."""
+"""An image with more pixels is reduced, whatever its format."""
 _STRIP = 1_000_000
-"""Pixels that are made smaller at once."""
+"""This many pixels are reduced at once."""
 _MAX_TEXT_BYTES = 8_000_000
-"""Of all texts of a PNG, decompressed."""
+"""All texts of a PNG may have this many bytes together, decompressed."""
 _BROKEN = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
-"""What Pillow raises of truncated and corrupt files."""
+"""The exceptions that Pillow raises for truncated and corrupt files."""
 
 
 class Decoded(NamedTuple):
@@ -29,7 +29,7 @@ class Decoded(NamedTuple):
 
     picture: Image.Image
     shrink: float
-    """Pixels of the file, along a side, that one of the image stands for."""
+    """The number of the file's pixels along a side for one pixel of the image."""
 
 
 def decode(content: bytes, *, max_pixels: int) -> Decoded:
@@ -85,7 +85,7 @@ def _reduce(picture: Image.Image) -> Image.Image:
 
 
 def _averageable(picture: Image.Image) -> Image.Image:
-    """In a mode whose pixels can be averaged: no palette, no colour that means transparent."""
+    """Convert to a mode whose pixels can be averaged: no palette, no transparent colour."""
     if picture.mode.startswith("I"):
         return picture.convert("I")
     if picture.has_transparency_data:

@@ -1,4 +1,4 @@
-"""What a file announces of its picture, read without decoding anything."""
+"""Read the format and the size of an image file from its header, without decoding it."""
 
 from __future__ import annotations
 
@@ -11,31 +11,36 @@ from typing import NamedTuple
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 
 MAX_SIDE = 16_384
-"""Pixels; what one row takes grows with it."""
+"""A side may have this many pixels, because the memory of one row grows with it."""
 MAX_SEGMENTS = 500
-"""Of a JPEG, before its pixels: large metadata come in parts of 64 KB."""
+"""A JPEG may have this many segments before its pixels. Large metadata come in parts of 64 KB."""
 MAX_SCANS = 100
-"""Of a JPEG and of the previews in it; each costs as much as all pixels. Cameras write ten."""
+"""A JPEG and its previews may have this many scans; each costs as much as all pixels.
+
+Cameras write ten.
+"""
 MAX_CHUNKS = 10_000
-"""Of a PNG: what fits into a body, at the 4 KB that encoders write at once."""
+"""A PNG may have this many chunks: those that fit into a body, at the 4 KB that encoders write at
+once.
+"""
 _MARKER = re.compile(rb"\xff{1,16}([^\0\xff])", re.DOTALL)
-"""Of a JPEG's segment, after fill bytes."""
+"""The marker of a JPEG's segment, after fill bytes."""
 _SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of segments that hold the size."""
+"""The markers of segments that hold the size."""
 _BARE = frozenset({0x01, *range(0xD0, 0xDA)})
-"""Markers without a segment."""
+"""The markers without a segment."""
 _SCAN = 0xDA
 _PLAIN = re.compile(
     rb"IHDR(?:cHRM|gAMA|sBIT|sRGB|bKGD|pHYs|tIME|PLTE|tRNS)*(?:IDAT)+IEND", re.DOTALL
 )
-"""Chunks of a PNG that holds pixels and nothing that takes long to read."""
+"""The chunks of a PNG that holds pixels and nothing that takes long to read."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"\3"
 """A PNG's colour type, its 26th byte."""
 
 
 class Header(NamedTuple):
-    """Format and size, in pixels, of a picture."""
+    """The format, and the size in pixels, of an uploaded picture."""
 
     format: str
     width: int
@@ -43,7 +48,7 @@ class Header(NamedTuple):
 
 
 def read_header(content: bytes) -> Header:
-    """What the first bytes of a file announce.
+    """Read the format, size and cost of an image file from its first bytes.
 
     Raises:
         UnsupportedFormat: not one of FORMATS.
@@ -89,7 +94,7 @@ def check_parts(content: bytes, header: Header) -> None:
 
 
 def is_plain_png(content: bytes) -> bool:
-    """Whether a file is a PNG of pixels and short facts about them, to its last byte."""
+    """Whether a file is, to its last byte, a PNG of pixels and short metadata."""
     if not content.startswith(_PNG):
         return False
     chunks = list(_chunks(content))
@@ -115,7 +120,7 @@ def _png(content: bytes) -> tuple[int, int]:
 
 
 def _jpeg(content: bytes) -> tuple[int, int]:
-    """From the segments before the first scan, as many as there may be."""
+    """Read (width, height) from the segments before the first scan, at most MAX_SEGMENTS."""
     offset, size = 2, None
     for _ in range(MAX_SEGMENTS):
         marker = _MARKER.match(content, offset)
@@ -173,5 +178,5 @@ _READERS: dict[str, tuple[re.Pattern[bytes], Callable[[bytes], tuple[int, int]]]
     "BMP": (re.compile(b"BM"), _bmp),
     "GIF": (re.compile(b"GIF8[79]a"), _gif),
 }
-"""How a file of each format begins, and what reads its size."""
+"""For each format, the pattern of its first bytes and the function that reads its size."""
 FORMATS = tuple(_READERS)

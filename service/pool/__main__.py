@@ -24,9 +24,9 @@ from typing import Any
 Task = tuple[float, Callable[..., Any], tuple[Any, ...]]
 """Most seconds of CPU time, a function, and its arguments."""
 READY = b"r"
-"""What a process sends before it takes a task."""
+"""The message of a process that is ready for a task."""
 _PR_SET_PDEATHSIG = 1
-"""Of prctl(2)."""
+"""The number of this option in prctl(2)."""
 _MEMORY = Path("/proc/self/statm")
 _OUT_OF_MEMORY = Path("/proc/self/oom_score_adj")
 
@@ -93,7 +93,10 @@ def _work(connection: socket.socket, memory_bytes: int) -> None:
 def _do(
     cpu_s: float, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Any, Exception | None]:
-    """What a function returns or raises; a process that takes longer ends by SIGPROF."""
+    """Call a function, and return its result or exception.
+
+    SIGPROF ends a process that takes longer.
+    """
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     try:
         return function(*arguments), None

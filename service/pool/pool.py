@@ -36,14 +36,14 @@ class Child:
 
     number: int
     connection: socket.socket
-    """Tasks go in, results come out."""
+    """The connection that carries tasks to the process and results back."""
     parent: int
     """The template's process id."""
     is_ready: bool = False
-    """Whether it is known to have begun: forking may fail."""
+    """Whether the process is known to have started: forking may fail."""
 
     def runs(self) -> bool:
-        """Whether it still waits for a task: a machine without memory ends it first."""
+        """Whether the process is waiting for a task. Without memory it may have been killed."""
         with suppress(BlockingIOError):
             self.connection.recv(1)
             return False  # it sends nothing by itself
@@ -70,11 +70,11 @@ class Template:
 
     @property
     def pid(self) -> int:
-        """Its process id, while it runs; else zero."""
+        """The template's process id; 0 if it does not run."""
         return self._process.pid if self._process and self._process.poll() is None else 0
 
     def start(self) -> None:
-        """Start it, if it does not run; it is ready some tenths of a second later."""
+        """Start the template, if it does not run. It is ready some tenths of a second later."""
         if self.pid:
             return
         self.close()
@@ -99,13 +99,13 @@ class Template:
         return Child(number, ours, self.pid)
 
     def kill(self, child: Child) -> None:
-        """End a process at once, whatever it does; or forget one that has ended."""
+        """End a process at once, or forget one that has ended."""
         child.connection.close()
         if child.parent == self.pid:
             self._tell(child.number)
 
     async def end(self, child: Child) -> int:
-        """How a process ended that closed its connection: its exit code, or minus the signal.
+        """Wait for a process that closed its connection; its exit code, or minus the signal.
 
         Raises:
             ConnectionError: the template was lost, and its processes with it.
@@ -170,7 +170,7 @@ class Pool:
             self.admission.release(job)
 
     async def run(self, cpu_s: float, function: Callable[..., T], *args: Any) -> T:
-        """Request a function with arguments that can be pickled, in a process.
+        """Run a function with picklable arguments in a process, and return its result.
 
         A call that is cancelled, because its deadline passed or nobody waits for it any more, has
         its process killed.
@@ -202,7 +202,7 @@ class Pool:
             self.idle.pop().connection.close()
 
     async def _explain(self, child: Child) -> Exception:
-        """Why a process ended before it had a result.
+        """Explain why a process ended before it had a result.
 
         No task sends SIGKILL: a machine without memory does.
         """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Options(NamedTuple):
-    """Some of the fields of `service.settings.Settings`."""
+    """The supervisor's part of `service.settings.Settings`."""
 
     host: str
     port: int
@@ -30,7 +30,7 @@ class Options(NamedTuple):
 
     @classmethod
     def read(cls) -> Self:
-        """Read the environment; what is wrong there ends the process with a sentence."""
+        """Read the environment. An invalid setting ends the process with a message."""
         reading, writing = os.pipe()
         pid = os.fork()
         if not pid:
@@ -64,7 +64,7 @@ def _write(writing: int) -> None:
 
 
 def _default_workers(settings: Settings) -> int:
-    """One on CUDA, where each has an engine on the device; else one for each CPU of the quota."""
+    """Return the default number of workers: one on CUDA, else one for each CPU of the quota."""
     from model.runtime import DeviceError  # noqa: PLC0415  as above
     from model.runtime.cpu import cpu_quota  # noqa: PLC0415
     from model.runtime.cuda import CudaDevice  # noqa: PLC0415

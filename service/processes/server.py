@@ -1,4 +1,4 @@
-"""uvicorn's server in a worker: how it begins, drains and ends."""
+"""The server of a worker: uvicorn's, with a drain and limits of its own."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.http.protocol import Http1
-from service.processes.status import FOLDER
+from service.processes.registry import FOLDER
 from service.processes.watchdog import Watchdog
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75
-"""How long an idle connection is kept: longer than any `Retry-After`, and than load balancers keep
-theirs. Who comes back then does not send a request into a connection that is closing."""
+"""Seconds after which an idle connection is closed.
+
+That is longer than any `Retry-After`, and than load balancers keep theirs: a client that returns in
+time never writes into a connection that is closing.
+"""
 _NO_DESCRIPTOR_S = 1.0
-"""Before a worker without descriptors accepts again."""
+"""A worker without file descriptors accepts again after this long."""
 
 
 class Server(uvicorn.Server):
@@ -38,7 +41,7 @@ class Server(uvicorn.Server):
     Args:
         app: what it serves.
         settings: of this process.
-        send_status: tells the supervisor why this process ends.
+        send_to_supervisor: tells the supervisor why this process ends.
         others_answer: whether other workers can answer.
     """
 
@@ -46,7 +49,7 @@ class Server(uvicorn.Server):
         self,
         app: FastAPI,
         settings: Settings,
-        send_status: Callable[[str], None],
+        send_to_supervisor: Callable[[str], None],
         others_answer: Callable[[], bool],
     ) -> None:
         config = uvicorn.Config(
@@ -61,7 +64,7 @@ class Server(uvicorn.Server):
             timeout_keep_alive=KEEP_ALIVE_S,
         )
         super().__init__(config)
-        self._settings, self._send_status = settings, send_status
+        self._settings, self._send_to_supervisor = settings, send_to_supervisor
         self._others_answer, self._accepts = others_answer, False
         self._app, self._health = app, app.state.health
         self._listeners: list[socket.socket] = []
@@ -80,7 +83,7 @@ class Server(uvicorn.Server):
         await super().serve(sockets)
         failure = self._health.failure
         if failure:
-            self._send_status(failure)
+            self._send_to_supervisor(failure)
         if self._is_orphan:  # nobody else removes what the supervisor has left
             shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
         logging.shutdown()
@@ -98,7 +101,7 @@ class Server(uvicorn.Server):
             asyncio.get_running_loop(),
             self._health,
             heartbeat_timeout_s=self._settings.heartbeat_timeout_s,
-            send_status=self._send_status,
+            send_to_supervisor=self._send_to_supervisor,
             leave=self._leave,
         ).start()
         await super().startup(sockets=[])

@@ -1,4 +1,4 @@
-"""Copies of the bundles and keys in the service's own folder, which nobody changes."""
+"""Copies of the bundles in the service's own folder, and which of them all workers are to serve."""
 
 from __future__ import annotations
 
@@ -12,26 +12,42 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from model.bundle import MANIFEST
 from model.bundle.samples import SAMPLES
-from service.processes.status import replace_text
+from service.inference.bundles import find_bundles
+from service.processes.registry import replace_text
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
 MAX_BUNDLE_BYTES = 2_000_000_000
-"""Of all files of a bundle."""
+"""The files of one bundle may hold this many bytes together."""
 MAX_BUNDLE_FILES = 1_000
-_PART_BYTES = 1_000_000
-"""Of a file that is copied."""
+_CHUNK_BYTES = 1_000_000
+"""A file is copied in chunks of this many bytes."""
+_DIGEST_DIGITS = 16
 
 
 class LockHeld(Exception):
-    """Another worker makes a copy."""
+    """Another worker is making a copy."""
+
+
+class Current(NamedTuple):
+    """The bundles and keys that all workers are to serve."""
+
+    bundles: str
+    """The digest that names a copy of the bundles."""
+    keys: str
+    """The digests of the API keys, as `Access.dump` gives them."""
+
+    @property
+    def digest(self) -> str:
+        """A digest of both."""
+        return hashlib.sha256("\n".join(self).encode()).hexdigest()[:_DIGEST_DIGITS]
 
 
 class Snapshots:
-    """Copies, each named by a digest of what it holds, and which of them is served."""
+    """Copies of the bundles, each named by a digest of its content, and the current one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,10 +56,10 @@ class Snapshots:
         self._snapshots.mkdir(exist_ok=True)
 
     @property
-    def current(self) -> str | None:
-        """The digest of the copy that all workers are to serve; None before there is one."""
+    def current(self) -> Current | None:
+        """The copy and the keys that all workers are to serve; None before the first `use`."""
         try:
-            return self._current.read_text()
+            return Current(*self._current.read_text().split("\n"))
         except FileNotFoundError:
             return None
 
@@ -51,28 +67,20 @@ class Snapshots:
         """The folder of a copy's bundles."""
         return self._snapshots / digest / "bundles"
 
-    def keys(self, digest: str) -> str:
-        """The digests of a copy's keys."""
-        return (self._snapshots / digest / "keys.json").read_text()
-
-    def take(self, settings: Settings, keys: str, *, strict: bool = True) -> str:
-        """Copy what is on disk now; the digest of the copy.
+    def take(self, settings: Settings, *, strict: bool = True) -> str:
+        """Copy the bundles on disk, and return the digest of the copy.
 
         Args:
-            settings: which bundles.
-            keys: the digests of keys.
-            strict: whether a bundle that cannot be copied is an error; else it is left out.
+            settings: name the folder and the bundles.
+            strict: raise if a bundle cannot be copied; otherwise log it and leave it out.
 
         Raises:
-            OSError: a bundle cannot be copied, or there is no room.
+            OSError: a bundle cannot be copied, or the disk is full.
         """
         for path in self._folder.glob("copy-*"):  # of a worker that was killed
             shutil.rmtree(path)
         copy = Path(tempfile.mkdtemp(dir=self._folder, prefix="copy-"))
-        (copy / "keys.json").write_text(keys)
-        named = [settings.bundles / name for name in settings.models]
-        manifests = settings.bundles.glob(f"[!.]*/{MANIFEST}")
-        for path in named or [manifest.parent for manifest in manifests]:
+        for path in find_bundles(settings.bundles, settings.models):
             if path.is_dir():  # else loading says so
                 try:
                     _copy_bundle(path, copy / "bundles" / path.name)
@@ -88,25 +96,32 @@ class Snapshots:
             copy.rename(self._snapshots / digest)
         return digest
 
-    def use(self, digest: str) -> None:
-        """Make a copy current, for all workers to serve; keep it and the one before."""
-        kept = {digest, self.current}
-        replace_text(self._current, digest)
+    def use(self, current: Current) -> None:
+        """Have all workers serve this; keep its copy and the one before it, remove the others."""
+        before = self.current
+        replace_text(self._current, "\n".join(current))
+        if before and before.bundles == current.bundles:
+            return
+        kept = {current.bundles, before and before.bundles}
         for path in self._snapshots.iterdir():
             if path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 
     def discard(self, digest: str) -> None:
-        """Remove a copy that was refused."""
-        if digest and digest != self.current:
+        """Remove a copy that was refused, unless it is the current one."""
+        current = self.current
+        if digest and not (current and current.bundles == digest):
             shutil.rmtree(self._snapshots / digest, ignore_errors=True)
 
     @contextmanager
     def lock(self, *, wait: bool) -> Iterator[None]:
-        """Keep other workers from making a copy; the end of this process ends that too.
+        """Keep other workers from making a copy, until the context or this process ends.
+
+        Args:
+            wait: wait while another worker makes a copy.
 
         Raises:
-            LockHeld: another makes one, unless this is to wait.
+            LockHeld: another worker makes a copy, and `wait` is false.
         """
         with (self._folder / "lock").open("w") as file:
             try:
@@ -144,9 +159,9 @@ def _check_inside(path: Path, link: Path, folder: Path) -> None:
 
 
 def _copy(source: Path, target: Path, most: int, folder: Path) -> int:
-    """Copy a file's content, of at most so many bytes; how many it has.
+    """Copy at most `most` bytes of a file, and return how many it has.
 
-    A pipe is read when it is written.
+    A pipe is read when somebody writes to it.
     """
     with source.open("rb") as reading, target.open("wb") as writing:
         if (opened := Path(f"/proc/self/fd/{reading.fileno()}")).exists():  # Linux
@@ -156,17 +171,17 @@ def _copy(source: Path, target: Path, most: int, folder: Path) -> int:
             raise OSError(f"{source} is not a file")
         copied = 0
         while max(copied, status.st_size) <= most:
-            if not (part := reading.read(_PART_BYTES)):
+            if not (chunk := reading.read(_CHUNK_BYTES)):
                 return copied
-            copied += writing.write(part)
+            copied += writing.write(chunk)
     raise OSError(f"{source.parent} has more than {MAX_BUNDLE_BYTES:,} bytes")
 
 
 def _digest(folder: Path) -> str:
-    """Of the names and contents of all files below a folder."""
+    """Hash the names and contents of all files below a folder."""
     whole = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").digest()
         whole.update(f"{path.relative_to(folder)}\0".encode() + content)
-    return whole.hexdigest()[:16]
+    return whole.hexdigest()[:_DIGEST_DIGITS]

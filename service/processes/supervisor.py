@@ -1,4 +1,4 @@
-"""Opens the port, and starts, watches and replaces the workers: uvicorn's supervisor, extended."""
+"""The supervisor opens the port, and starts, watches and replaces workers. It extends uvicorn's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.supervisors import multiprocess
 
 from service.processes.options import Options
-from service.processes.status import Status
+from service.processes.registry import WorkerRegistry
 from service.processes.watchdog import HUNG
 
 if TYPE_CHECKING:
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TICK_S = 0.5
-"""How often uvicorn calls `keep_subprocess_alive`."""
+"""uvicorn calls `keep_subprocess_alive` once in this many seconds."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 30.0
-"""Between the end of a worker and the start of the next in its slot."""
+"""The shortest and longest wait between the end of a worker and the start of its replacement."""
 _STARTS = 5
-"""Failed starts of each slot after which a service that never had a ready worker has failed."""
+"""A service that never had a ready worker fails after this many failed starts of each slot."""
 _SOUND_S = 60.0
-"""Seconds of being ready after which earlier failures of a slot do not count."""
+"""After being ready for this long, earlier failures of a slot do not count."""
 _UNREADY_S = 60.0
-"""Seconds without a ready worker, once there was one, after which the service has failed."""
+"""A service that was ready fails after this long without a ready worker."""
 _MARGIN_S = 10.0
-"""Beyond its own limits, what a worker may take to end before it is killed."""
+"""A worker that has not ended this long after its own limits is killed."""
 
 
 class Process(multiprocess.Process):
@@ -58,7 +58,7 @@ class Process(multiprocess.Process):
         self.ended_at: float | None = None
 
     def target(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve, in the worker's process."""
+        """Serve in the worker's process."""
         os.setsid()  # a terminal's signals are for the supervisor alone
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         assert self.server  # made before a thread asks for it
@@ -66,7 +66,7 @@ class Process(multiprocess.Process):
 
     @cached_property
     def server(self) -> Server:
-        """In the worker's process."""
+        """The server, created in the worker's process."""
         from service.processes.worker import create_server  # noqa: PLC0415  not in the supervisor
 
         return create_server(self.config.workers, self.slot, self.child_conn.send)
@@ -111,7 +111,7 @@ class Supervisor(multiprocess.Multiprocess):
 
     def __init__(self, options: Options, folder: Path) -> None:
         self._options = options
-        self._status = Status(folder, options.workers)
+        self._registry = WorkerRegistry(folder, options.workers)
         self._restarted = self._killed = 0
         self._unready_s: float | None = None
         """Since a worker was ready; None before the first was."""
@@ -124,7 +124,7 @@ class Supervisor(multiprocess.Multiprocess):
         super().__init__(config, listeners)
 
     def serve(self) -> str | None:
-        """Serve until there is a reason to stop: the failure, if it is one.
+        """Serve until there is a reason to stop. Return the failure, if that is the reason.
 
         Raises:
             OSError: a worker cannot be started.
@@ -144,7 +144,10 @@ class Supervisor(multiprocess.Multiprocess):
             self.processes.append(process)
 
     def keep_subprocess_alive(self) -> None:
-        """Kill workers that hang, and replace those that have ended; called twice a second."""
+        """Kill workers that hang, and replace those that have ended.
+
+        uvicorn calls this twice a second.
+        """
         for slot in range(len(self.processes)):
             try:
                 self._watch(slot)
@@ -173,7 +176,7 @@ class Supervisor(multiprocess.Multiprocess):
             self._start(new)
             self.processes[slot] = new
             self._restarted += 1
-            self._status.count_ends(self._restarted, self._killed)
+            self._registry.count_ends(self._restarted, self._killed)
 
     def _check(self, process: Process) -> None:
         """Kill a worker that hangs."""
@@ -190,7 +193,7 @@ class Supervisor(multiprocess.Multiprocess):
         process.read()
         if process.was_ready:
             self._unready_s = self._unready_s or 0.0
-        self._status.clear(process.slot)
+        self._registry.clear(process.slot)
         process.ended_at = time.monotonic()
         process.can_answer = False
         process.failures = 1 if process.ready_s > _SOUND_S else process.failures + 1
@@ -218,14 +221,14 @@ class Supervisor(multiprocess.Multiprocess):
     # Signals
 
     def handle_hup(self) -> None:
-        """Reload; or end, if the terminal was closed."""
+        """Reload, or end if the terminal was closed."""
         if self._has_terminal and not has_terminal():
             self.handle_term()
         else:
-            self._status.request_reload()
+            self._registry.request_reload()
 
     def handle_ttin(self) -> None:
-        """Nothing: how many workers there are is a setting."""
+        """Ignore the signal: the number of workers is a setting."""
 
     handle_ttou = handle_ttin
 
@@ -266,7 +269,7 @@ def _wait_s(process: Process) -> float:
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on all addresses of a host.
+    """Open sockets that listen on all addresses of a host.
 
     Raises:
         OSError: the port is taken.
@@ -282,7 +285,7 @@ def _listen(host: str, port: int) -> list[socket.socket]:
 
 
 def has_terminal() -> bool:
-    """Whether standard input is a terminal that is still there."""
+    """Whether standard input is a terminal that is still open."""
     try:
         os.tcgetpgrp(0)
     except OSError:

@@ -28,7 +28,7 @@ class Watchdog(threading.Thread):
         loop: the event loop.
         health: of this process.
         heartbeat_timeout_s: within which the loop has to turn.
-        send_status: tells the supervisor why this process ends.
+        send_to_supervisor: tells the supervisor why this process ends.
         leave: called on the event loop if the supervisor is gone.
     """
 
@@ -38,13 +38,13 @@ class Watchdog(threading.Thread):
         health: Health,
         *,
         heartbeat_timeout_s: float,
-        send_status: Callable[[str], None],
+        send_to_supervisor: Callable[[str], None],
         leave: Callable[[], None],
     ) -> None:
         super().__init__(name="watchdog", daemon=True)
         self._loop, self._health = loop, health
         self._heartbeat_timeout_s = heartbeat_timeout_s
-        self._send_status, self._leave = send_status, leave
+        self._send_to_supervisor, self._leave = send_to_supervisor, leave
         self._silent_s = self._running_s = 0.0
 
     def run(self) -> None:
@@ -69,5 +69,5 @@ class Watchdog(threading.Thread):
 
     def _end(self, reason: str) -> None:
         """End at once, without a word in the log: its lock may be held."""
-        self._send_status(reason)
+        self._send_to_supervisor(reason)
         os._exit(HUNG)

@@ -1,4 +1,4 @@
-"""One of the processes that answer requests: its app, its bundles and their reload."""
+"""A worker: a process that answers requests, with its app, its bundles and their reload."""
 
 from __future__ import annotations
 
@@ -15,141 +15,159 @@ from typing import Any
 
 from model.runtime import DeviceError
 from service.api.models import summarise
-from service.app import create_app, open_here
+from service.app import create_app, load_engine
 from service.health import Health
 from service.http.keys import Access
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Backend, Engine
+from service.inference.job import Closed
+from service.processes.registry import FOLDER, WorkerRegistry
 from service.processes.server import Server
-from service.processes.snapshots import LockHeld, Snapshots
-from service.processes.status import FOLDER, Status
+from service.processes.snapshots import Current, LockHeld, Snapshots
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
 from service.telemetry.metrics import Metrics, write_as
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.5
-"""How often a worker looks which bundles it is to serve."""
+"""A worker checks this often which bundles and keys are current."""
 _REPORTS_POLL_S = 0.05
-"""How often a reload looks whether all workers serve the new bundles."""
+"""A reload checks this often whether all workers serve the new bundles."""
 
 
-def create_server(workers: int, slot: int, send_status: Callable[[str | bool], None]) -> Server:
+def create_server(
+    workers: int, slot: int, send_to_supervisor: Callable[[str | bool], None]
+) -> Server:
     """The server of one worker.
 
     Args:
         workers: how many there are.
         slot: which of them this is.
-        send_status: tells the supervisor that this process is ready, or why it ends.
+        send_to_supervisor: tells the supervisor that this process is ready, or why it ends.
     """
     write_as(slot)
     try:
         settings = Settings.from_environment().model_copy(update={"workers": workers})
         logs.configure(settings.log_format, access_log=settings.access_log)
-        worker = Worker(settings, slot, Path(os.environ[FOLDER]), lambda: send_status(True))
+        worker = Worker(settings, slot, Path(os.environ[FOLDER]), lambda: send_to_supervisor(True))
     except SettingsError as error:
-        send_status(str(error))
+        send_to_supervisor(str(error))
         sys.exit(1)
-    return Server(worker.app, settings, send_status, worker.others_answer)
+    return Server(worker.app, settings, send_to_supervisor, worker.others_answer)
 
 
 class Worker:
-    """Serves the current copy of the bundles, and the next one when there is one."""
+    """Serves the current bundles and keys, and the next ones once they are current."""
 
     def __init__(
         self, settings: Settings, slot: int, folder: Path, on_ready: Callable[[], object]
     ) -> None:
         self._settings, self._slot = settings, slot
         self._on_ready = on_ready
-        self._status = Status(folder, settings.workers)
+        self._registry = WorkerRegistry(folder, settings.workers)
         self._snapshots = Snapshots(folder)
-        self._digest = self._snapshots.current
-        self._access = Access(settings, self._digest and self._snapshots.keys(self._digest))
+        self._serving = self._snapshots.current
+        self._access = Access(settings, self._serving and self._serving.keys)
         self.app = create_app(
             settings,
             access=self._access,
-            open_engine=self._open,
+            load=self._open,
             reload=self._reload,
-            status=self._status,
+            registry=self._registry,
         )
         self._state = self.app.state
 
     def others_answer(self) -> bool:
         """Whether other workers can answer, while this one cannot."""
         try:
-            return bool(self._status.serving)
+            return bool(self._registry.serving)
         except OSError:  # no descriptor is left
             return True
 
     async def _open(self, metrics: Metrics, health: Health) -> Engine:
-        """Load the current copy.
+        """Load the current bundles and keys.
 
-        It is reported first and compared then: a reload that has seen no report of this worker has
-        replaced the copy before.
+        They are reported first and compared then: a reload that has seen no report of this worker
+        has replaced them before.
         """
         del metrics, health
         self._loop = asyncio.get_running_loop()
-        digest = self._digest
-        if digest is None:
-            digest = await asyncio.to_thread(self._copy_first)
+        if (current := self._serving) is None:
+            current = await asyncio.to_thread(self._copy_first)
         while True:
-            engine = await self._load(digest)
-            self._status.report(self._slot, digest)
-            self._digest = digest
-            if (current := self._snapshots.current or digest) == digest:
+            engine = await self._load(current.bundles)
+            self._access.replace(current.keys)
+            self._registry.report(self._slot, current.digest)
+            self._serving = current
+            if (newer := self._snapshots.current or current) == current:
                 break
             engine.backend.close()
-            digest = current
+            current = newer
         self._following = asyncio.ensure_future(self._follow())
         self._on_ready()
         return engine
 
-    def _copy_first(self) -> str:
-        """The current copy, which the first worker makes."""
+    def _copy_first(self) -> Current:
+        """Return the current bundles and keys. The first worker makes them current."""
         with self._snapshots.lock(wait=True):
-            if (digest := self._snapshots.current) is None:
-                digest = self._snapshots.take(self._settings, self._access.dump(), strict=False)
-                self._snapshots.use(digest)
-            return digest
+            if (current := self._snapshots.current) is None:
+                bundles = self._snapshots.take(self._settings, strict=False)
+                current = Current(bundles, self._access.dump())
+                self._snapshots.use(current)
+            return current
 
     async def _load(self, digest: str, *, strict: bool = False) -> Engine:
         metrics, health = self._state.metrics, self._state.health
         folder = self._snapshots.bundles(digest)
-        return await open_here(self._settings, metrics, health, strict=strict, folder=folder)
+        return await load_engine(self._settings, metrics, health, strict=strict, folder=folder)
 
     async def _follow(self) -> None:
-        """Load the current copy whenever it is another, and reload when that is requested."""
+        """Serve what is current, and reload when that is requested."""
         while True:
             await asyncio.sleep(_POLL_S)
             try:
-                if self._status.wants_reload:
+                if self._registry.wants_reload:
                     await self._reload(requested=True)
-                digest = self._snapshots.current
+                await self._catch_up()
             except (ReloadRefused, OSError) as error:  # no descriptor is left
                 log.error("reload failed: %s", error)  # noqa: TRY400
-                continue
-            if digest and digest != self._digest:
-                try:
-                    self._use(digest, await self._load(digest))
-                except Exception as error:  # noqa: BLE001  whatever it is, another process may do better
-                    self._state.health.fail(f"the current bundles cannot be loaded: {error}")
-                    return
+
+    async def _catch_up(self) -> None:
+        """Serve the current bundles and keys, if they are others by now.
+
+        Raises:
+            OSError: the current ones cannot be read.
+            ReloadRefused: they cannot be loaded; this process has failed.
+        """
+        current, serving = self._snapshots.current, self._serving
+        if current and serving and current != serving:
+            is_same = current.bundles == serving.bundles
+            try:
+                self._use(current, None if is_same else await self._load(current.bundles))
+            except Exception as error:  # whatever it is, another process may do better
+                reason = f"the current bundles cannot be loaded: {error}"
+                self._state.health.fail(reason)
+                raise ReloadRefused(reason) from error
 
     async def _reload(self, *, requested: bool = False) -> dict[str, Any]:
-        """Load the bundles on disk, have all workers serve them, and return their summary.
+        """Load the keys and bundles on disk, have all workers serve them, and return a summary.
 
         Args:
             requested: by a signal to the supervisor; one worker takes the request.
 
         Raises:
-            ReloadRefused: one is broken, or another reload is under way; nothing has changed.
+            Closed: this worker is starting.
+            ReloadRefused: the keys are unfit or another reload is under way, and nothing has
+                changed; or a bundle is broken, and only the keys have.
         """
         health = self._state.health
+        if not (health.loaded and self._serving):
+            raise Closed("the service is starting")
         if health.closing:
             raise ReloadRefused("the service is ending")
         try:
             with self._snapshots.lock(wait=False):
-                if not requested or self._status.take_request():
+                if not requested or self._registry.take_request():
                     await self._replace()
         except LockHeld as error:
             if requested:  # it waits until the lock is free
@@ -158,38 +176,56 @@ class Worker:
         return summarise(health.engine, self._settings).model_dump(mode="json")
 
     async def _replace(self) -> None:
-        """Copy what is on disk, load it strictly, and have all workers do the same.
+        """Read the keys on disk, then copy and load the bundles; have all workers serve each.
+
+        The keys come first, so that no bundle keeps a removed key valid.
 
         Raises:
-            ReloadRefused: it cannot be loaded; nothing has changed.
+            ReloadRefused: one of them cannot be used, and stays as it was.
         """
-        digest = ""
+        await self._catch_up()
+        assert self._serving  # see `_reload`
+        bundles = ""
         try:
-            keys = Access(self._settings).dump()
-            digest = await asyncio.to_thread(self._snapshots.take, self._settings, keys)
-            if digest != self._digest:
-                engine = await self._load(digest, strict=True)
-                self._snapshots.use(digest)
-                self._use(digest, engine)
+            if (keys := Access(self._settings).dump()) != self._serving.keys:
+                await self._publish(self._serving._replace(keys=keys))
+            bundles = await asyncio.to_thread(self._snapshots.take, self._settings)
+            if bundles != self._serving.bundles:
+                engine = await self._load(bundles, strict=True)
+                await self._publish(self._serving._replace(bundles=bundles), engine)
         except (DeviceError, NothingToServe, OSError, ReloadRefused, SettingsError) as error:
-            self._snapshots.discard(digest)
+            self._snapshots.discard(bundles)
             raise ReloadRefused(str(error)) from error
-        while any(worker.digest != digest for worker in self._status.serving):  # noqa: ASYNC110
+
+    async def _publish(self, current: Current, engine: Engine | None = None) -> None:
+        """Have all workers serve this, and return when they do.
+
+        Args:
+            current: the bundles and keys.
+            engine: has loaded the bundles, if they are others.
+        """
+        self._snapshots.use(current)
+        self._use(current, engine)
+        while any(worker.digest != current.digest for worker in self._registry.serving):  # noqa: ASYNC110
             await asyncio.sleep(_REPORTS_POLL_S)  # other processes write them
 
-    def _use(self, digest: str, engine: Engine) -> None:
-        """Answer with another engine; requests that run keep theirs, which ends with the last."""
-        old = self._state.health.engine
-        retire = partial(self._loop.call_soon_threadsafe, self._retire, old.backend)
-        weakref.finalize(old, retire).atexit = False
-        del old
-        self._access.load(self._snapshots.keys(digest))
-        self._state.use(engine)
-        self._digest = digest
-        self._status.report(self._slot, digest)
+    def _use(self, current: Current, engine: Engine | None) -> None:
+        """Answer with other keys, and with another engine if one is given.
+
+        Requests that run keep the engine that they have, which ends with the last of them.
+        """
+        if engine:
+            old = self._state.health.engine
+            retire = partial(self._loop.call_soon_threadsafe, self._retire, old.backend)
+            weakref.finalize(old, retire).atexit = False
+            del old
+            self._state.use(engine)
+        self._access.replace(current.keys)
+        self._registry.report(self._slot, current.digest)
+        self._serving = current
 
     def _retire(self, backend: Backend) -> None:
-        """End an engine; its sessions are in cycles, which were frozen when they were loaded."""
+        """Close an engine. Its sessions are in cycles, which were frozen when they were loaded."""
         backend.close(0)
         gc.unfreeze()
         self._loop.call_later(_POLL_S, trim_memory)

@@ -1,4 +1,4 @@
-"""Logs: one line an event, as text for people or as JSON for machines, with the request's id."""
+"""Logs of one line for each event, as text or JSON, with the id of the request."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from typing import Any, Literal, TextIO
 LogFormat = Literal["text", "json"]
 
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""Of the request that the running task works for."""
+"""The id of the request that the running task works for."""
 
 ACCESS = logging.getLogger("service.access")
-"""One event for each answered request; its fields are in `fields`."""
+"""The logger of answered requests. Its events have their fields in `fields`."""
 
 MOST_LINES = 10_000
-"""That wait to be written."""
+"""This many lines may wait to be written."""
 _PERIOD_S, _FLUSH_S = 0.02, 1.0
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(context)s"
@@ -56,7 +56,7 @@ def configure(
 
 
 class Lines(logging.Handler):
-    """Writes events from a thread of its own, so that nobody waits for who reads the log.
+    """Writes events on a thread of its own, so that no request waits for a slow reader of the log.
 
     Lines of `_PERIOD_S` are written together: waking the thread for each took a tenth of the
     requests a second. Beyond `MOST_LINES` that wait, further ones are dropped, and their number is
@@ -71,7 +71,7 @@ class Lines(logging.Handler):
         Thread(target=self._write, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Have a record written."""
+        """Queue a record to be written."""
         if len(self._lines) >= MOST_LINES:
             self._dropped += 1
             return
@@ -104,7 +104,7 @@ class Lines(logging.Handler):
                 self._written.set()
 
     def _put(self, text: str) -> None:
-        """Write, past the stream's buffer: its lock would hold up the end of the process."""
+        """Write without the stream's buffer, whose lock would delay the end of the process."""
         try:
             number = self._stream.fileno()
         except UnsupportedOperation:  # it is no file
@@ -130,21 +130,21 @@ class TextFormatter(logging.Formatter):
     """A sentence, then the request's id and the event's fields as name=value."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as text."""
+        """Format a record as text."""
         record.context = "".join(f" {key}={value}" for key, value in _context(record).items())
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
-        """A line: a bundle's or a client's words cannot begin another, or command a terminal."""
+        """Escape control characters, so that a client's words cannot forge a line."""
         line = super().formatMessage(record)
         return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), line)
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object a line: time, level, logger, message, request_id and the event's `fields`."""
+    """Formats a record as a JSON object: time, level, logger, message, request_id and fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as one line."""
+        """Format a record as one line."""
         members = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),

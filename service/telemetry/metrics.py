@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from service import VERSION
 from service.inference.batcher import BatchReport
 from service.inference.engine import Engine
-from service.processes.status import FOLDER, Status
+from service.processes.registry import FOLDER, WorkerRegistry
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
@@ -32,9 +32,9 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 _FILES = ("counter", "gauge_livemax", "gauge_livesum", "histogram")
-"""What prometheus_client calls those of a process."""
+"""The files' prefixes that prometheus_client gives to each process."""
 _FILE_BYTES = 1 << 20
-"""As it makes them."""
+"""The size of the files that prometheus_client creates."""
 
 
 class Metrics:
@@ -44,15 +44,15 @@ class Metrics:
     """
 
     def __init__(
-        self, waiting_rows: Callable[[], int] = lambda: 0, status: Status | None = None
+        self, waiting_rows: Callable[[], int] = lambda: 0, registry: WorkerRegistry | None = None
     ) -> None:
         self._waiting_rows = waiting_rows
         own = CollectorRegistry()
-        self._shown = CollectorRegistry() if status else own
-        if status:
+        self._shown = CollectorRegistry() if registry else own
+        if registry:
             MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]
-        self._shown.register(_Workers(status))
-        self._shown.register(_Processes(status))
+        self._shown.register(_Workers(registry))
+        self._shown.register(_Processes(registry))
         counter = partial(_children, Counter, own)
         histogram = partial(_children, partial(Histogram, buckets=_SECONDS), own)
         rows = partial(_children, partial(Histogram, buckets=_ROWS), own)
@@ -78,18 +78,18 @@ class Metrics:
         self._refusals("busy"), self._stages("compute")
 
     def record_engine(self, engine: Engine) -> None:
-        """Record which bundles are loaded."""
+        """Record which models are loaded."""
         if self._provider:
             self._provider.set(0)
         self._provider = self._providers(engine.provider, ",".join(sorted(engine.manifests)))
         self._provider.set(1)
 
     def begin_request(self) -> None:
-        """Count a request that is being handled."""
+        """Count a request that begins."""
         self._in_flight.inc()
 
     def end_request(self) -> None:
-        """Count a request that was handled."""
+        """Count a request that has ended."""
         self._in_flight.dec()
         self._waiting.set(self._waiting_rows())
 
@@ -123,7 +123,7 @@ class Metrics:
         self._padding(model, graph).inc(report.padding)
 
     def render(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         self._waiting.set(self._waiting_rows())
         return generate_latest(self._shown)
 
@@ -136,13 +136,13 @@ class Metrics:
 def _children(
     make: Callable[..., Any], registry: CollectorRegistry, name: str, text: str, labels: Any = ()
 ) -> Callable[..., Any]:
-    """What gives a metric's child for some labels."""
+    """Make a function that returns a metric's child for given labels."""
     metric = make(name, text, labels, registry=registry)
     return cache(metric.labels) if labels else lambda: metric
 
 
 def write_as(slot: int) -> None:
-    """Write this process's metrics as those of a slot: whoever has it next goes on with them.
+    """Write this process's metrics under a slot. The next worker in the slot continues them.
 
     Their files take their room on disk now. Writing to a hole of a mapped file ends the process by
     SIGBUS, once the disk is full.
@@ -159,15 +159,15 @@ def write_as(slot: int) -> None:
 class _Workers(Collector):
     """The workers and what became of them, if there is a supervisor."""
 
-    def __init__(self, status: Status | None) -> None:
-        self._status = status
+    def __init__(self, registry: WorkerRegistry | None) -> None:
+        self._registry = registry
 
     def collect(self) -> Iterator[Metric]:
         """The counts of the status."""
         workers = GaugeMetricFamily("capsnet_workers", "Workers by state.", labels=["state"])
         ended = CounterMetricFamily("capsnet_processes", "Processes by fate.", labels=["fate"])
-        if self._status:
-            for name, number in self._status.counts._asdict().items():
+        if self._registry:
+            for name, number in self._registry.counts._asdict().items():
                 family = workers if name in ("wanted", "ready") else ended
                 family.add_metric([name], number)
         yield workers
@@ -175,14 +175,16 @@ class _Workers(Collector):
 
 
 class _Processes(Collector):
-    """Memory, CPU time and files of this process, or of all workers."""
+    """Collects the memory, CPU time and open files of this process, or of all workers."""
 
-    def __init__(self, status: Status | None) -> None:
-        self._status = status
+    def __init__(self, registry: WorkerRegistry | None) -> None:
+        self._registry = registry
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of prometheus_client's own collector, by `pid`."""
-        pids = [worker.pid for worker in self._status.serving] if self._status else [os.getpid()]
+        pids = (
+            [worker.pid for worker in self._registry.serving] if self._registry else [os.getpid()]
+        )
         families: dict[str, Metric] = {}
         for pid in map(str, pids):
             for metric in ProcessCollector(pid=partial(str, pid), registry=None).collect():

@@ -1,4 +1,4 @@
-"""Where the time of one request goes."""
+"""Measure the stages of one request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _current: ContextVar[dict[str, float] | None] = ContextVar("timings", default=No
 
 
 def collect() -> dict[str, float]:
-    """From here on, `record` adds to this dictionary in the current task: seconds by stage."""
+    """Collect what `record` adds in the current task from now on: seconds by stage."""
     seconds: dict[str, float] = defaultdict(float)
     _current.set(seconds)
     return seconds

@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry: FastAPI's own hook, switched on by a setting.
+"""Traces by OpenTelemetry, through FastAPI's hook, where a setting asks for them.
 
 FastAPI makes a span of each request; `service.telemetry.timings` adds its stages as children.
 """
@@ -16,15 +16,18 @@ from service.http.problems import PROBES
 from service.settings import Settings, SettingsError
 
 _DEFAULTS = {"OTEL_SERVICE_NAME": "capsnet", "OTEL_EXPORTER_OTLP_TIMEOUT": "2"}
-"""What OpenTelemetry is told where the environment says nothing. Seconds of patience with the
-collector are few, because the last spans are sent while the process ends."""
+"""Defaults of OpenTelemetry's variables.
+
+The collector's timeout is short, in seconds, because the last spans are sent while the process
+ends.
+"""
 _HIDDEN = "REDACTED"
-"""What OpenTelemetry's conventions put in place of secrets."""
+"""OpenTelemetry's conventional replacement of secrets."""
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 def hide_target(scope: Scope) -> None:
-    """Leave the route's template alone in the span of a request: the rest may hold a key."""
+    """Leave only the route's template in the span of a request: the rest may hold a key."""
     span = trace.get_current_span()
     span.set_attribute("url.path", _HIDDEN)
     if scope["query_string"]:
@@ -32,7 +35,7 @@ def hide_target(scope: Scope) -> None:
 
 
 def telemetry(settings: Settings) -> TelemetryConfig:
-    """What FastAPI is to trace: requests but probes, or nothing.
+    """Configure FastAPI's traces of all requests but probes; nothing if traces are off.
 
     Metrics and logs are the service's own.
 

@@ -1,4 +1,4 @@
-"""The views: what one may ask about an image or a pose, a module for each."""
+"""The views: what one may ask about an image or a pose, one module each."""
 
 from service.views import (
     classify,
@@ -34,4 +34,4 @@ VIEWS: list[View] = [
     morph.VIEW,
     neighbours.VIEW,
 ]
-"""In the order in which they are listed and matched: those that are asked most first."""
+"""All views in the order in which they are listed and matched, the most requested first."""

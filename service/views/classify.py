@@ -19,8 +19,8 @@ from service.http.route import RESPONSE_COST_ROWS, DeferredJson, Request
 from service.http.uploads import read_pictures
 from service.pipeline import Encoded
 from service.views.schemas import (
-    BundleAnswer,
     FitReport,
+    ModelAnswer,
     PictureQuery,
     Pose,
     Report,
@@ -30,18 +30,18 @@ from service.views.schemas import (
 from service.views.view import View
 
 _FEW = 4
-"""Images, whose predictions are formed on the event loop."""
+"""The predictions of this many images are formed on the event loop."""
 
 
 class ClassifyQuery(PictureQuery):
-    """Of `/classify`."""
+    """The parameters of `/classify`."""
 
     poses: bool = Field(False, description="Adds the poses of all classes.")
     novelty: bool = Field(False, description="Adds the novelty score.")
 
 
 class NoveltyReport(Report):
-    """How unlike the training images an image is.
+    """The novelty scores of an image: how unlike the training images it is.
 
     Each score is the share of training images that are less unusual: 0.99 means 99 % of them.
     """
@@ -58,7 +58,7 @@ class NoveltyReport(Report):
 
 
 class Prediction(BaseModel):
-    """What the network says of one image."""
+    """The network's answer for one image."""
 
     label: int
     class_name: str
@@ -72,13 +72,13 @@ class Prediction(BaseModel):
 
 
 class FailedPrediction(BaseModel):
-    """Why one image of several has no prediction."""
+    """The reason why one image of several has no prediction."""
 
     problem: ProblemDetails
 
 
-class ClassifyAnswer(BundleAnswer):
-    """One entry for each image, in order."""
+class ClassifyAnswer(ModelAnswer):
+    """The predictions of all images, in order."""
 
     predictions: list[Prediction | FailedPrediction]
 
@@ -95,11 +95,11 @@ async def classify(request: Request, query: ClassifyQuery) -> DeferredJson[Class
         raise InvalidParameter(detail, parameter="novelty")
     takes_any_size = manifest.any_size and not query.novelty  # that compares reconstructions
     spec = query.spec(manifest)._replace(any_size=takes_any_size)
-    uploads = request.pipeline.preparation.check(await read_pictures(request), spec)
-    pictures = sum(isinstance(upload, bytes) for upload in uploads)
-    large = pictures > _FEW
-    request.pipeline.admit(pictures * (2 if query.novelty else 1) + large * RESPONSE_COST_ROWS)
-    encoded = await request.pipeline.read(uploads, manifest, spec)
+    uploads = request.pipeline.decode_pools.check(await read_pictures(request), spec)
+    files = sum(isinstance(upload, bytes) for upload in uploads)
+    large = files > _FEW
+    request.pipeline.admit(files * (2 if query.novelty else 1) + large * RESPONSE_COST_ROWS)
+    encoded = await request.pipeline.encode_uploads(uploads, manifest, spec)
     if len(encoded) == 1:
         unwrap(encoded[0])
     novelty = await _judge(request, manifest, encoded) if query.novelty else repeat(None)
@@ -151,7 +151,7 @@ async def _judge(
     prepared, presence, poses = zip(*images, strict=True)
     encoding = Encoding(np.stack(presence), np.stack(poses))
     return await request.pipeline.score_novelty(
-        manifest, np.stack([picture.image for picture in prepared]), encoding
+        manifest, np.stack([item.image for item in prepared]), encoding
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.config import JsonDict
 
-from model.interpret.sweep import MAX_PICTURES
+from model.interpret.sweep import MAX_IMAGES
 from service.errors import InvalidParameter, TooLarge, UnsupportedFormat
 from service.http.negotiation import JSON, PNG
 from service.http.openapi import json_body
@@ -19,13 +19,13 @@ from service.http.route import RESPONSE_COST_ROWS, JsonOrPng, Request
 from service.http.uploads import content_type
 from service.pictures import encode_png
 from service.pipeline import check_label
-from service.views.schemas import BundleAnswer, DataUrl, Index, ModelQuery, Scale, answer_fields
+from service.views.schemas import DataUrl, Index, ModelAnswer, ModelQuery, Scale, answer_fields
 from service.views.view import View
 
 MAX_POSES_BYTES = 500_000
-"""Of a body of `/decode`; the most poses, of 16 numbers, take a fifth of it."""
+"""A body of `/decode` may have this many bytes. The most poses, of 16 numbers, take a fifth."""
 LARGEST_COMPONENT = 10
-"""Of a pose; so far from zero no decoder was trained."""
+"""The largest magnitude of a pose's number. No decoder was trained so far from zero."""
 Component = Annotated[
     float,
     Field(strict=True, ge=-LARGEST_COMPONENT, le=LARGEST_COMPONENT, allow_inf_nan=False),
@@ -36,7 +36,7 @@ GivenPose = Annotated[
 
 
 class DecodeQuery(ModelQuery):
-    """Of `/decode`."""
+    """The parameters of `/decode`."""
 
     scale: Scale = 1
 
@@ -53,15 +53,13 @@ class DecodeBody(BaseModel):
     )
 
     pose: GivenPose | None = None
-    poses: list[GivenPose] | None = Field(
-        None, min_length=1, max_length=MAX_PICTURES, fail_fast=True
-    )
+    poses: list[GivenPose] | None = Field(None, min_length=1, max_length=MAX_IMAGES, fail_fast=True)
     label: Index = Field(strict=True, description="Class of the poses.")
 
     @model_validator(mode="before")
     @classmethod
     def _few(cls, members: object) -> object:
-        """Of thousands of unknown members a few: naming them all would take long."""
+        """Keep a few of thousands of unknown members, because naming them all would take long."""
         return dict(islice(members.items(), 8)) if isinstance(members, dict) else members
 
     @model_validator(mode="after")
@@ -71,7 +69,7 @@ class DecodeBody(BaseModel):
         return self
 
 
-class DecodeAnswer(BundleAnswer):
+class DecodeAnswer(ModelAnswer):
     """The images of some poses."""
 
     label: int
@@ -115,6 +113,6 @@ VIEW = View(
     path="/decode",
     handler=decode,
     needs="decode",
-    most_rows=MAX_PICTURES + RESPONSE_COST_ROWS,
+    most_rows=MAX_IMAGES + RESPONSE_COST_ROWS,
     body=json_body(DecodeBody.model_json_schema()),
 )

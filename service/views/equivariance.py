@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _THUMBNAILS = 13
-"""At most so many images are shown, evenly spaced."""
+"""The drawing shows at most this many images, evenly spaced."""
 _COLOURED, _OTHERS = 3, "#b4b9c0"
-"""Pose dimensions in colour, and the grey of the rest."""
+"""This many pose dimensions are drawn in colour, the others in this grey."""
 _UNITS: dict[Transform, str] = {
     "shift-x": "pixels to the right",
     "shift-y": "pixels down",
@@ -38,7 +38,7 @@ Value = Annotated[float, Field(ge=-_FURTHEST, le=_FURTHEST, allow_inf_nan=False)
 
 
 class EquivarianceQuery(TargetQuery):
-    """Of `/equivariance`."""
+    """The parameters of `/equivariance`."""
 
     former: ClassVar = {"from": "start", "to": "stop"}
 
@@ -52,7 +52,7 @@ class EquivarianceQuery(TargetQuery):
     steps: int = Field(13, ge=2, le=MAX_STEPS, description="Images, both ends included.")
 
     def walk(self) -> Walk:
-        """How the image moves.
+        """Return how the image moves.
 
         Raises:
             InvalidParameter: an end is out of the transform's limits.
@@ -64,7 +64,10 @@ class EquivarianceQuery(TargetQuery):
 
 
 class EquivarianceAnswer(CapsuleAnswer):
-    """Length and pose of a class while the image is moved. Lists over steps follow `values`."""
+    """The length and pose of a class while the image is transformed.
+
+    Lists over steps follow `values`.
+    """
 
     transform: Transform
     values: list[float]
@@ -114,7 +117,7 @@ def draw_equivariance(
     poses: Floats,
     angles_deg: Floats,
 ) -> bytes:
-    """Images on top, then presence and, where there are poses, angle and numbers, as a PNG.
+    """Draw images, presence and, where there are poses, angles and numbers, and return a PNG.
 
     Args:
         manifest: of the network.
@@ -160,7 +163,7 @@ def draw_equivariance(
 
 
 def _draw_poses(axes: Axes, walk: Walk, poses: Floats) -> None:
-    """Pose dimensions (S, D): those of the largest range in colour, with a legend."""
+    """Draw pose dimensions (S, D): those of the largest range in colour, with a legend."""
     ranges = np.ptp(poses, axis=0)
     most = np.argsort(-ranges, kind="stable")[:_COLOURED].tolist()
     axes.plot(walk.values, np.delete(poses, most, axis=1), color=_OTHERS, linewidth=0.7)

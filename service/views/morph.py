@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FRAME_MS, _SIDE_PX = 100, 168
-"""Of the animation: time of a frame, and at least the side of its images."""
+"""The animation's time of one frame, and the least side of its images."""
 _SHOWN = 13
-"""At most so many frames are drawn, evenly spaced."""
+"""The drawing shows at most this many frames, evenly spaced."""
 
 
 def animate(frames: Floats) -> str:
-    """Frames (S, C, H, W) there and back, for ever, as a data URL of a lossless WebP."""
+    """Animate frames (S, C, H, W) there and back, as a data URL of a lossless WebP."""
     scale = -(-_SIDE_PX // max(frames.shape[2:]))
-    pictures = [enlarge(frame, scale) for frame in frames]
-    first, *others = pictures + pictures[-2:0:-1]
+    enlarged = [enlarge(frame, scale) for frame in frames]
+    first, *others = enlarged + enlarged[-2:0:-1]
     file = io.BytesIO()
     first.save(
         file,
@@ -66,7 +66,7 @@ Animation = Annotated[
 
 
 class MorphQuery(TargetQuery):
-    """Of `/morph`."""
+    """The parameters of `/morph`."""
 
     steps: int = Field(9, ge=2, le=MAX_STEPS, description="Frames, both ends included.")
 
@@ -96,7 +96,7 @@ async def morph(request: Request, query: MorphQuery) -> SlowJsonOrPng[MorphAnswe
     if len(uploads) != 2:
         raise InvalidParameter("send two images of one class", parameter=FILE_FIELD)
     request.pipeline.admit(2 + 2 * query.steps + RESPONSE_COST_ROWS)
-    read = await request.pipeline.read(uploads, manifest, query.spec(manifest))
+    read = await request.pipeline.encode_uploads(uploads, manifest, query.spec(manifest))
     first, second = (unwrap(result) for result in read)
     label = _shared_label(manifest, first, second, query.target)
     start, end = first.capsule(label), second.capsule(label)
@@ -122,7 +122,7 @@ async def morph(request: Request, query: MorphQuery) -> SlowJsonOrPng[MorphAnswe
 
 
 def _shared_label(manifest: Manifest, first: Encoded, second: Encoded, target: int | None) -> int:
-    """The class whose poses are compared: the target, or the most present one of both images.
+    """Choose the class whose poses are compared: the target, or the most present of both images.
 
     Raises:
         InvalidParameter: the images show different classes.
@@ -142,7 +142,7 @@ def _shared_label(manifest: Manifest, first: Encoded, second: Encoded, target: i
 def draw_morph(
     ends: tuple[Floats, Floats], frames: Floats, lengths: Floats, *, title: str
 ) -> bytes:
-    """The first image, the frames and the second image; below, the presence, as a PNG.
+    """Draw both images with the frames between, and the presence below, and return a PNG.
 
     Args:
         ends: both images (C, H, W).

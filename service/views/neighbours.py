@@ -35,7 +35,7 @@ _CELL_PX = 110
 
 
 class NeighboursQuery(TargetQuery):
-    """Of `/neighbours`."""
+    """The parameters of `/neighbours`."""
 
     count: int = Field(6, ge=1, le=MOST, description="Training images, the nearest first.")
 
@@ -58,7 +58,7 @@ class Prototype(Neighbour):
 
 
 class NeighboursAnswer(CapsuleAnswer):
-    """Training images of a class by the distance of their poses."""
+    """Training images of a class, ordered by the distance of their poses."""
 
     images: str = Field(description="Among which images, in words.")
     licence: str = Field(description="Of the images; empty if none is stated.")
@@ -80,7 +80,7 @@ class _Found(NamedTuple):
     nearest: Nearest
     prototypes: Prototypes
     distances: Floats
-    """Of the prototypes, from the pose."""
+    """The distances of the prototypes from the pose."""
     typical: float
 
 
@@ -132,7 +132,7 @@ async def neighbours(request: Request, query: NeighboursQuery) -> SlowJsonOrPng[
 
 
 def _find(gallery: PoseGallery, capsule: Capsule, count: int) -> _Found:
-    """Among the poses of the capsule's class."""
+    """Find the neighbours among the poses of the capsule's class."""
     poses = gallery.poses[gallery.of_class(capsule.label)].astype(np.float32)
     whitening = gallery.whitening[capsule.label].astype(np.float32)
     among = measure_all(poses, whitening)

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_SIDE = 64
-"""Of the patch, in pixels."""
+"""The longest side of a patch, in pixels."""
 _FALLS, _RISES = "#d65400", "#0969da"
 _STROKE = 0.45
-"""How dark the image is, under the map."""
+"""The brightness of the image under the map."""
 _PANEL_PX = 320
 
 
 class OcclusionQuery(TargetQuery):
-    """Of `/occlusion`."""
+    """The parameters of `/occlusion`."""
 
     patch: int | None = Field(
         None,
@@ -60,7 +60,7 @@ class OcclusionQuery(TargetQuery):
     )
 
     def plan(self, manifest: Manifest) -> Occlusion:
-        """Where the patch lies.
+        """Return the positions of the patch.
 
         Raises:
             InvalidParameter: there is no such dimension, or the patch or its places do not fit.
@@ -78,7 +78,7 @@ class OcclusionQuery(TargetQuery):
 
 
 class OcclusionAnswer(CapsuleAnswer):
-    """What changes as a patch of ground hides a part of the image."""
+    """The change of presence and pose as a patch of ground hides each part of the image."""
 
     patch: int = Field(description="Side of the patch, pixels.")
     stride: int = Field(description="Pixels from place to place.")
@@ -138,7 +138,7 @@ async def occlusion(request: Request, query: OcclusionQuery) -> SlowJsonOrPng[Oc
 
 
 def _hide(manifest: Manifest, plan: Occlusion, image: Floats) -> Floats:
-    """The image (C, H, W) with the patch at each place: (M, C, H, W)."""
+    """Hide each part of the image (C, H, W) in turn, (M, C, H, W)."""
     return plan.images(image, find_ground(image, strokes=manifest.preprocess != "crop"))
 
 

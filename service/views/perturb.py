@@ -16,7 +16,7 @@ from service.views.view import View
 
 
 class PerturbQuery(ReconstructQuery):
-    """Of `/perturb`."""
+    """The parameters of `/perturb`."""
 
     dim: Index = Field(description="The pose dimension to move, below D.", examples=[4])
     delta: Delta = Field(description="Added to it; the paper shows -0.25 to 0.25.", examples=[0.1])

@@ -14,13 +14,13 @@ from service.views.view import View
 
 
 class ReconstructQuery(TargetQuery):
-    """Of `/reconstruct`."""
+    """The parameters of `/reconstruct`."""
 
     scale: Scale = 1
 
 
 class ReconstructAnswer(CapsuleAnswer):
-    """What the network imagined."""
+    """The reconstruction of one class's pose."""
 
     input: DataUrl = Field(description="The image as the network saw it.")
     reconstruction: DataUrl

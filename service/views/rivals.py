@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST = 64
-"""Classes of one answer."""
+"""An answer has at most this many classes."""
 _IN_A_ROW, _CELL_PX = 6, 150
-"""Of the drawing."""
+"""The drawing's images in a row, and the side of each in pixels."""
 
 
 class RivalsQuery(PictureQuery):
-    """Of `/rivals`."""
+    """The parameters of `/rivals`."""
 
     count: int = Field(10, ge=1, le=MOST, description="Classes, the most present first.")
 
 
 class Rival(BaseModel):
-    """What one class would have drawn."""
+    """The reconstruction of one class and its error."""
 
     label: int
     class_name: str
@@ -47,7 +47,7 @@ class Rival(BaseModel):
 
 
 class RivalsAnswer(CapsuleAnswer):
-    """Every class's own reconstruction of the image, the most present class first."""
+    """The reconstructions of all classes, the most present class first."""
 
     input: DataUrl = Field(description="The image as the network saw it.")
     classes: list[Rival]
@@ -65,7 +65,9 @@ async def rivals(request: Request, query: RivalsQuery) -> SlowJsonOrPng[RivalsAn
     count = min(query.count, manifest.num_classes)
     upload = await read_picture(request)
     request.pipeline.admit(1 + count + RESPONSE_COST_ROWS)
-    encoded = unwrap((await request.pipeline.read([upload], manifest, query.spec(manifest)))[0])
+    spec = query.spec(manifest)
+    (read,) = await request.pipeline.encode_uploads([upload], manifest, spec)
+    encoded = unwrap(read)
     seen, capsule = encoded.prepared.image, encoded.capsule()
     labels = (-encoded.presence).argsort(kind="stable")[:count]
     decoded = await request.pipeline.decode(manifest, encoded.poses[labels], labels)

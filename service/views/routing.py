@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 _SUPPORTING, _OPPOSING = np.array([214, 84, 0]) / 255, np.array([9, 105, 218]) / 255
 _VOTE, _SUBTRACTED, _MEAN = "#1b1f24", "#0969da", "#d65400"
 _STROKE = 0.45
-"""How dark the image is, under the support."""
+"""The brightness of the image under the support."""
 _GAP, _HEAD, _SCALE = 16, 56, 46
-"""Pixels between panels, for the titles above them, and for the scale of support below."""
+"""Pixels between panels, above them for titles, and below them for the scale of support."""
 
 
 class RoutingQuery(TargetQuery):
-    """Of `/routing`."""
+    """The parameters of `/routing`."""
 
     detail: bool = Field(
         default=True,
@@ -81,7 +81,7 @@ class RoutingIteration(BaseModel):
 
 
 class HeatMaps(BaseModel):
-    """Support: how much of a class's length before its squash comes from where; may be negative."""
+    """Maps of support: each cell's part of a class's length before its squash; may be negative."""
 
     grid: Annotated[list[Maps], Rounded] = Field(description="(R, K, rows, columns), from the top.")
     types: Maps = Field(description="(R, K, T): summed over the grid.")
@@ -126,18 +126,18 @@ class RoutingAnswer(CapsuleAnswer):
 
 
 class _Routed(NamedTuple):
-    """What routing did with one image, and the class that was asked for."""
+    """The trace of one image, and the class that was asked for."""
 
     capsule: Capsule
-    """After the last iteration."""
+    """The capsule of the class after the last iteration."""
     trace: Trace[Floats]
-    """Of this image alone: no leading axis."""
+    """The trace of this image alone: no leading axis."""
     agreement: Agreement
     votes: Projection
-    """For the class, by their weights in the last iteration."""
+    """The projected votes for the class, with their weights in the last iteration."""
 
     def view(self) -> RoutingView:
-        """What is drawn."""
+        """Return what is drawn."""
         capsule, trace = self.capsule, self.trace
         hidden = {name: layer.presence for name, layer in trace.hidden.items()}
         presence = trace.classes.presence[:, capsule.label]
@@ -228,19 +228,19 @@ def _answer(manifest: Manifest, routed: _Routed, *, detail: bool) -> RoutingAnsw
 
 
 class RoutingView(NamedTuple):
-    """What routing did with one image, and the class that is shown."""
+    """The trace of one image and the class that is drawn."""
 
     prepared: Prepared
     """The image."""
     label: int
-    """Of the class."""
+    """The label of the class."""
     presence: Floats
-    """(R,), of the class after each iteration."""
+    """The presence (R,) of the class after each iteration."""
     hidden: dict[str, Floats]
-    """Of the layers before the last one, by name: (R, T', rows, columns), how active each is."""
+    """Activations (R, T', rows, columns) of the layers before the last one, by name."""
     agreement: Agreement
     votes: Projection
-    """For the class, by their weights in the last iteration."""
+    """The projected votes for the class, with their weights in the last iteration."""
 
 
 def draw_routing(view: RoutingView, manifest: Manifest, *, scale: int) -> bytes:
@@ -287,7 +287,7 @@ def _show(axes: Axes, title: str) -> Axes:
 
 
 def _fill_classes(panels: Sequence[Axes], view: RoutingView, manifest: Manifest) -> float:
-    """Support for the class by iteration, and the votes for it; the largest support."""
+    """Draw the support for the class by iteration, and its votes. Return the largest support."""
     layer, label = manifest.layers[-1], view.label
     maps = on_grid(view.agreement.support[:, label], layer)
     strongest = float(np.abs(maps).max()) or 1.0
@@ -318,7 +318,7 @@ def _draw_support(axes: Axes, prepared: Prepared, support: Floats, layer: Layer)
 
 
 def _tint(support: Floats, *, opacity: float) -> Floats:
-    """Colours (..., 4) of support in [-1, 1]."""
+    """Map support in [-1, 1] to colours (..., 4)."""
     colour = np.where(support[..., None] > 0, _SUPPORTING, _OPPOSING)
     tints: Floats = np.concatenate((colour, opacity * np.abs(support)[..., None]), axis=-1)
     return tints
@@ -335,7 +335,7 @@ def _draw_scale(axes: Axes, strongest: float) -> None:
 
 
 def _draw_votes(axes: Axes, view: RoutingView) -> None:
-    """Votes as dots around their weighted mean."""
+    """Draw votes as dots around their weighted mean."""
     points, weights = view.votes.points, view.agreement.weights[-1, view.label]
     sizes = np.abs(weights)
     share = sizes / (sizes.max() or 1.0)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CLASSES = 10
-"""At most so many are drawn: those that are most present in any variant."""
+"""The drawing shows at most this many classes: those that are most present in any variant."""
 _SHORT = 4
-"""Letters of class names from which they are written aslant."""
+"""Class names of this many letters and more are written aslant."""
 _COLOURS: dict[Variant, str] = {
     "routed": "#1b1f24",
     "uniform": "#d65400",
@@ -39,7 +39,7 @@ _COLOURS: dict[Variant, str] = {
 
 
 class RoutingOffQuery(TargetQuery):
-    """Of `/routing-off`."""
+    """The parameters of `/routing-off`."""
 
 
 class RoutingVariant(BaseModel):
@@ -57,7 +57,7 @@ class RoutingVariant(BaseModel):
 
 
 class RoutingOffAnswer(CapsuleAnswer):
-    """What the same votes say with other couplings. `length` is as routed."""
+    """The answers of the same votes with other couplings. `length` is as routed."""
 
     variants: list[RoutingVariant] = Field(description="The first one is as routed.")
     changed: bool = Field(description="Whether the labels of any variant are others.")
@@ -86,7 +86,7 @@ async def routing_off(request: Request, query: RoutingOffQuery) -> SlowJsonOrPng
 
 
 def _find_variants(manifest: Manifest, trace: ClassTrace[Floats]) -> list[RoutingVariant]:
-    """Of the trace of one image, which has no leading axis.
+    """Compute the variants of one image from its trace, which has no leading axis.
 
     Raises:
         NotOffered: this routing cannot be switched off.

@@ -1,4 +1,4 @@
-"""What routes share of their queries and of their JSON answers."""
+"""Parameters and JSON answers that several routes share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from service.pipeline import Capsule, check_label
 
 DECIMALS = 6
 MAX_CLASSES = 1000
-"""Numbers of classes and of pose dimensions that queries may speak of; models have fewer."""
+"""Labels and dimensions in queries may have this many values; models have fewer."""
 
 
 def rounded(values: Any) -> Any:
@@ -53,13 +53,13 @@ Scale = Annotated[int, Field(ge=1, le=32, description="PNG: each pixel becomes s
 
 
 class ModelQuery(Query):
-    """What every route with a network understands."""
+    """The parameters of every route that needs a model."""
 
     model: str | None = Field(None, description="A bundle of `GET /models`.", examples=["mnist"])
 
 
 class FitQuery(Query):
-    """How images are fitted."""
+    """How images are fitted to the network's size."""
 
     fit: Fit = Field(
         "auto",
@@ -75,15 +75,15 @@ class FitQuery(Query):
 
 
 class PictureQuery(FitQuery, ModelQuery):
-    """What every route with an image and a network understands."""
+    """The parameters of every route that takes an image."""
 
     def spec(self, manifest: Manifest) -> ImageSpec:
-        """What uploads are made into."""
+        """Return the image that uploads are fitted to."""
         return ImageSpec(manifest.image_shape, manifest.preprocess, self.fit, self.polarity)
 
 
 class TargetQuery(PictureQuery):
-    """What every route for one class of an image understands."""
+    """The parameters of every route for one class of an image."""
 
     target: Index | None = Field(None, description="A label; by default the longest capsule's.")
 
@@ -96,7 +96,7 @@ class TargetQuery(PictureQuery):
         check_label(manifest, self.target)
         upload, spec = await read_picture(request), self.spec(manifest)
         request.pipeline.admit(1 + further)
-        (encoded,) = await request.pipeline.read([upload], manifest, spec)
+        (encoded,) = await request.pipeline.encode_uploads([upload], manifest, spec)
         return unwrap(encoded).capsule(self.target)
 
 
@@ -107,7 +107,7 @@ class Report(BaseModel):
 
 
 class FitReport(Report):
-    """What was done to the image before the network saw it."""
+    """The steps that were applied to the image before the network saw it."""
 
     fit: Literal["none", "stretch", "crop", "digit", "pair"]
     polarity: FoundPolarity | None = Field(description="As uploaded; null for photographs.")
@@ -117,15 +117,15 @@ class FitReport(Report):
     )
 
 
-class BundleAnswer(BaseModel):
-    """Which bundle answers."""
+class ModelAnswer(BaseModel):
+    """The name and version of the model that answers."""
 
     model: str
     version: str = Field(description="Version of the weights.")
 
 
-class CapsuleAnswer(BundleAnswer):
-    """Which class of an image the answer is about."""
+class CapsuleAnswer(ModelAnswer):
+    """The class that the answer is about, and its presence."""
 
     label: int
     class_name: str
@@ -134,7 +134,7 @@ class CapsuleAnswer(BundleAnswer):
 
 
 class Meaning(Report):
-    """What a pose dimension was found to do; measured when the bundle was made."""
+    """The effect of a pose dimension, measured when the bundle was made."""
 
     name: DimensionName
     sign: int = Field(description="1: increasing the dimension gives more; -1: less; 0: none.")
@@ -145,7 +145,7 @@ class Meaning(Report):
 def answer_fields(
     manifest: Manifest, capsule: Capsule | None = None, **more: Any
 ) -> dict[str, Any]:
-    """The fields of a BundleAnswer or, with a capsule, of a CapsuleAnswer; and more."""
+    """Return the fields of a ModelAnswer or, with a capsule, of a CapsuleAnswer; and `more`."""
     fields = {"model": manifest.name, "version": manifest.version, **more}
     if capsule is None:
         return fields

@@ -16,9 +16,9 @@ from service.http.uploads import read_picture
 from service.pictures import encode_png
 from service.pipeline import Pipeline
 from service.views.schemas import (
-    BundleAnswer,
     DataUrl,
     FitReport,
+    ModelAnswer,
     Number,
     PictureQuery,
     Scale,
@@ -30,7 +30,7 @@ MAX_SEGMENTS = 100
 
 
 class SegmentQuery(PictureQuery):
-    """Of `/segment`."""
+    """The parameters of `/segment`."""
 
     model: str | None = Field(None, description="A bundle for overlapping digits.")
     count: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] | Literal["auto"] = Field(
@@ -57,7 +57,7 @@ class Segment(BaseModel):
     )
 
 
-class SegmentAnswer(BundleAnswer):
+class SegmentAnswer(ModelAnswer):
     """An image of overlapping digits, taken apart."""
 
     segments: list[Segment] = Field(description="The longest capsule first.")
@@ -73,7 +73,9 @@ async def segment_image(request: Request, query: SegmentQuery) -> JsonOrPng[Segm
         raise InvalidParameter(f"count is at most {manifest.num_classes}", parameter="count")
     upload = await read_picture(request)
     request.pipeline.admit(3 if count == "auto" else 1 + count)  # mostly two are decoded
-    encoded = unwrap((await request.pipeline.read([upload], manifest, query.spec(manifest)))[0])
+    spec = query.spec(manifest)
+    (read,) = await request.pipeline.encode_uploads([upload], manifest, spec)
+    encoded = unwrap(read)
     labels = candidates(encoded.presence, count)
     decoded = await request.pipeline.decode(manifest, encoded.poses[labels], labels)
     image = encoded.prepared.image
@@ -100,7 +102,7 @@ async def segment_image(request: Request, query: SegmentQuery) -> JsonOrPng[Segm
 
 
 def _manifest(pipeline: Pipeline, model: str | None) -> tuple[Manifest, float]:
-    """The bundle for overlapping digits that was asked for or the first by name; its threshold."""
+    """Find the named model for overlapping digits, or the first by name, and its threshold."""
     suited = sorted(
         name
         for name, manifest in pipeline.engine.manifests.items()

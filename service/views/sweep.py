@@ -9,7 +9,7 @@ from pydantic import Field
 
 from model.bundle import Manifest
 from model.canvas import png
-from model.interpret.sweep import MAX_PICTURES, Sweep, plan_sweep
+from model.interpret.sweep import MAX_IMAGES, Sweep, plan_sweep
 from model.interpret.sweep_grid import draw_sweep
 from model.preprocess import Floats
 from service.errors import InvalidParameter
@@ -28,7 +28,7 @@ from service.views.view import View
 
 
 class SweepQuery(TargetQuery):
-    """Of `/sweep`."""
+    """The parameters of `/sweep`."""
 
     lists: ClassVar = frozenset({"dims"})
     former: ClassVar = {"from": "start", "to": "stop"}
@@ -36,7 +36,7 @@ class SweepQuery(TargetQuery):
     dims: list[Index] | None = Field(
         None,
         min_length=1,
-        max_length=MAX_PICTURES,
+        max_length=MAX_IMAGES,
         description="Repeatable, each below D and once; default: all.",
         json_schema_extra={"uniqueItems": True},
     )
@@ -46,7 +46,7 @@ class SweepQuery(TargetQuery):
     scale: int = Field(2, ge=1, le=8, description="PNG: each pixel becomes scale x scale.")
 
     def plan(self, manifest: Manifest) -> Sweep:
-        """Which poses are drawn.
+        """Return the poses that are drawn.
 
         Raises:
             InvalidParameter: a dimension is out of range or repeated, or there are too many poses.
@@ -62,7 +62,7 @@ class SweepQuery(TargetQuery):
 
 
 class SweepAnswer(CapsuleAnswer):
-    """One row of images for each dimension, one column for each delta."""
+    """The decoded images: one row for each dimension, one column for each delta."""
 
     pose: Pose
     dims: list[int]
@@ -91,7 +91,7 @@ async def sweep(request: Request, query: SweepQuery) -> SlowJsonOrPng[SweepAnswe
 def draw_sweep_png(
     images: Floats, sweep: Sweep, *, manifest: Manifest, label: int, scale: int
 ) -> bytes:
-    """The paper's figure 4 as a PNG; see `draw_sweep`."""
+    """Draw the paper's figure 4 as a PNG: see `draw_sweep`."""
     return png(draw_sweep(images, sweep, manifest=manifest, label=label, scale=scale))
 
 
@@ -100,5 +100,5 @@ VIEW = View(
     former_path="/perturb/sweep",
     handler=sweep,
     needs="decode",
-    most_rows=1 + MAX_PICTURES + RESPONSE_COST_ROWS,
+    most_rows=1 + MAX_IMAGES + RESPONSE_COST_ROWS,
 )

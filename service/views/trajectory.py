@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _THUMBNAILS = 13
-"""At most so many images are shown, evenly spaced."""
+"""The drawing shows at most this many images, evenly spaced."""
 _WIDTH_PX, _HEIGHTS_PX = 760, (120, 600)
-"""Of the drawing; of images and path."""
+"""The drawing's width, and the heights of its images and its path."""
 
 
 class TrajectoryQuery(EquivarianceQuery):
-    """Of `/trajectory`."""
+    """The parameters of `/trajectory`."""
 
 
 class TrajectoryAnswer(CapsuleAnswer):
@@ -88,7 +88,7 @@ def draw_trajectory(
     path: Trajectory,
     lengths: Floats,
 ) -> bytes:
-    """Images on top, framed in the colours of their points on the path below, as a PNG.
+    """Draw images, framed in the colours of their points on the path below, and return a PNG.
 
     Args:
         manifest: of the network.
@@ -122,14 +122,14 @@ def draw_trajectory(
 
 
 def _colours(steps: int) -> list[tuple[float, float, float, float]]:
-    """One for each step, from dark blue to yellow."""
+    """Return a colour for each step, from dark blue to yellow."""
     from matplotlib import colormaps  # noqa: PLC0415  matplotlib takes half a second
 
     return [colormaps["viridis"](share) for share in np.linspace(0, 1, steps)]
 
 
 def _draw_path(axes: Axes, path: Trajectory, colours: Sequence[Any], sizes: Floats) -> None:
-    """Points and the line through them; both axes have the same unit."""
+    """Draw the points and the line through them. Both axes have the same unit."""
     x, y = path.points.T
     axes.plot(x, y, color="#b4b9c0", linewidth=1, zorder=1)
     axes.scatter(x, y, s=sizes, c=colours, edgecolors="#1b1f24", linewidths=0.5)

@@ -1,4 +1,4 @@
-"""What a module of this package ends in: the declaration of its view."""
+"""The declaration of a view, with which each module of this package ends."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from service.http.openapi import image_body
 from service.http.route import Handler, Route
 
 BODY_PROBLEMS = (MalformedRequest, UploadTimeout, TooLarge, UnsupportedFormat, Busy)
-"""What can be wrong with any request body."""
+"""The problems of any request body."""
 IMAGE_PROBLEMS = (*BODY_PROBLEMS, UnreadablePicture)
-"""What can be wrong with a body of images."""
+"""The problems of a body of images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class View:
     former_path: str | None = None
 
     def rows(self, max_images: int) -> int:
-        """What the most expensive request admits where a request may have so many images."""
+        """Return the most rows that a request may cost if it may have so many images."""
         return self.most_rows(max_images) if callable(self.most_rows) else self.most_rows
 
     def routes(self, max_images: int, **options: Any) -> Iterator[Route]:

@@ -57,7 +57,7 @@ def test_probes_are_those_of_the_protocol(container: dict[str, Any], probe: str)
     expected = "/v2/health/live" if probe == "livenessProbe" else "/v2/health/ready"
     assert {"path": expected, "port": Settings(**_port(container)).port} == asked
     (route,) = [one for one in create_app(Settings()).routes if one.path == asked["path"]]  # type: ignore[attr-defined]
-    assert "open" == getattr(route, "permission", None)
+    assert "public" == getattr(route, "permission", None)
 
 
 def _port(container: dict[str, Any]) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def test_probes_ask_open_routes(shipped: Objects, probe: str) -> None:
     asked = container[probe]["httpGet"]
     assert asked["path"] == {"livenessProbe": "/livez"}.get(probe, "/readyz")
     (route,) = [one for one in create_app(Settings()).routes if one.path == asked["path"]]  # type: ignore[attr-defined]
-    assert "open" == getattr(route, "permission", None)
+    assert "public" == getattr(route, "permission", None)
     assert asked["port"] in {port["name"] for port in container["ports"]}
 
 

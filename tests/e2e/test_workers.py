@@ -305,3 +305,41 @@ def test_a_reload_reads_the_keys_anew(start_service: Start, bundles: Path, tmp_p
     assert [200, 200, 200] == reload(old, new)
     assert [200, 401, 200] == reload(new)
     assert [409, 401, 200] == reload(new, "short")
+
+
+def test_a_broken_bundle_does_not_keep_a_key_valid(
+    start_service: Start, bundles: Path, tmp_path: Path
+) -> None:
+    """All workers refuse a removed key, over HTTP and after a signal; the old bundles stay."""
+    old, new, last = "old-key-0123456789", "new-key-0123456789", "last-key-0123456789"
+    keys = tmp_path / "keys"
+    keys.write_text(f"{old}\n{new}")
+    process, client = start_service(
+        **few(bundles),
+        CAPSNET_API_KEYS_FILE=str(keys),
+        CAPSNET_ADMIN_KEYS=json.dumps([KEY]),
+    )
+
+    def statuses(key: str) -> set[int]:
+        answers = (
+            httpx.post(
+                f"{client.base_url}/classify",
+                files={"file": SAMPLE},
+                headers={"X-API-Key": key},
+                timeout=PATIENCE_S,
+                verify=PLAIN,
+            )
+            for _ in range(6)
+        )
+        return {answer.status_code for answer in answers}
+
+    (bundles / MODEL / "routing.onnx").unlink()
+    keys.write_text(new)
+    answer = client.post("/models/reload", headers={"X-API-Key": KEY}, timeout=PATIENCE_S)
+    assert httpx.codes.CONFLICT == answer.status_code
+    assert "routing.onnx cannot be read" in answer.json()["detail"]
+    assert [{401}, {200}] == [statuses(old), statuses(new)]
+    keys.write_text(last)
+    process.send_signal(signal.SIGHUP)
+    wait_for(lambda: statuses(new) == {401})
+    assert {200} == statuses(last)

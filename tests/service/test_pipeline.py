@@ -12,7 +12,7 @@ from service.errors import Problem, UnsupportedFormat, unwrap
 from service.inference.engine import Engine, open_engine
 from service.inference.job import Admission, Job, QueueFull
 from service.pictures import ImageSpec
-from service.pictures.preparation import Preparation
+from service.pictures.pools import DecodePools
 from service.pipeline import Encoded, Pipeline
 from tests.service.inference.gates import Clock
 
@@ -37,14 +37,14 @@ def admission() -> Admission:
 @pytest.fixture
 def inspect(engine: Engine, admission: Admission) -> Iterator[Open]:
     """`inspect(job)` is what one request asks."""
-    preparation = Preparation(max_pixels=5_000_000, processes=2)
+    preparation = DecodePools(max_pixels=5_000_000, processes=2)
 
     def open_inspector(job: Job | None = None) -> Pipeline:
         return Pipeline(
             engine,
             job or Job(time.monotonic()),
             admission=admission,
-            preparation=preparation,
+            decode_pools=preparation,
             default_model="mnist",
             most_rows=4,
         )
@@ -116,7 +116,7 @@ def test_a_job_waits_no_more_once_its_rows_are_computed(
     async def ask() -> list[int]:
         one.admit(3)
         waiting = [admission.waiting]
-        (encoded,) = await one.read([digits[7]], manifest, FRAME)
+        (encoded,) = await one.encode_uploads([digits[7]], manifest, FRAME)
         capsule = unwrap(encoded).capsule()
         waiting.append(admission.waiting)
         await one.decode(manifest, capsule.pose[None].repeat(2, axis=0), capsule.label)
@@ -131,6 +131,6 @@ def test_bad_images_keep_their_places(inspect: Open, digits: list[bytes]) -> Non
     manifest = one.manifest(None)
 
     async def ask() -> list[Encoded | Problem]:
-        return await one.read([digits[1], b"no image", digits[2]], manifest, FRAME)
+        return await one.encode_uploads([digits[1], b"no image", digits[2]], manifest, FRAME)
 
     assert [Encoded, UnsupportedFormat, Encoded] == [type(each) for each in asyncio.run(ask())]

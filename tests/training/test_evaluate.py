@@ -255,7 +255,7 @@ def test_scores_of_pairs_are_means_over_digits(
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None
     scores, wrong = score_shift(runtime, noise)
-    images, layers = scale(noise.images), scale(noise.layers)
+    images, layers = scale(noise.images), scale(noise.object_images)
     answers = runtime.encode(images)
     errors, squared, overlaps = 0, [], []
     for n, labels in enumerate(noise.labels.tolist()):
@@ -287,7 +287,7 @@ def test_digits_are_counted_as_the_service_counts_them(
             image, presence[0], labels, drawn, threshold=threshold, count="auto"
         ).labels.tolist()
 
-    images, layers = scale(noise.images), scale(noise.layers)
+    images, layers = scale(noise.images), scale(noise.object_images)
     pairs = [find(image[0]) for image in images]
     singles = [find(layer[0]) for layer in layers]
     labels = np.array([one if len(one) == 2 else (0, 1) for one in pairs])

@@ -26,7 +26,7 @@ from model.capsnet.matrix import MatrixCapsNet, MatrixConfig
 from model.capsnet.squash import length, squash
 from model.capsnet.stem import Conv, Residual, Whiten
 from model.runtime.cpu import PROVIDER, open_session
-from model.runtime.sessions import load as load_graph
+from model.runtime.sessions import create_session
 from training.graphs import LARGE, ExportError, fold_norms, round_weights, write_graphs
 
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -123,7 +123,7 @@ def test_weights_are_widened_when_a_graph_is_loaded(
     options = SessionOptions()
     options.log_severity_level = 3
     options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
-    load_graph(bundle.graph("encoder"), options, [PROVIDER])
+    create_session(bundle.graph("encoder"), options, [PROVIDER])
     loaded = onnx.load(tmp_path / "optimised.onnx").graph
     constants = {one.name for one in loaded.initializer}
     assert not [node.op_type for node in loaded.node if set(node.input) <= constants]

@@ -1,4 +1,4 @@
-"""Analysis of a finished bundle, written into its manifest, card and figures.
+"""Analyse a finished bundle, and write the findings to its manifest, card and figures.
 
 Everything is measured on held-out training images, never on a test split.
 """
@@ -31,11 +31,11 @@ from training.neighbours import choose_images
 from training.novelty import draw_others, find_features, fit_novelty, roc, summarise_kind
 
 _SWEPT = 2
-"""Classes whose sweeps are drawn."""
+"""The number of classes whose sweeps are drawn."""
 ITERATIONS = 9
-"""Of routing, that are watched."""
+"""Routing is traced for this many iterations."""
 _ROUTED, _BATCH = 256, 8
-"""Images whose routing is watched, in all and at a time."""
+"""The number of images whose routing is traced, in all and at a time."""
 
 
 def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
@@ -115,7 +115,7 @@ def analyse_routing(bundle: Bundle, examples: Examples) -> None:
 
 
 def measure_changes(network: Network, images: Floats) -> dict[str, Floats]:
-    """Mean absolute changes of logits and couplings of the class capsules, by iteration.
+    """Measure the mean absolute changes of the class capsules' logits and couplings, by iteration.
 
     Args:
         network: is routed for more iterations than it was trained.

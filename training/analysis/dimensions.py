@@ -1,12 +1,12 @@
-"""What each pose dimension does to the decoded digit, found on some digits, confirmed on others.
+"""Measure and name the effect of each pose dimension on the decoded digit.
 
 A dimension gets the name of the deformation that explains most of what moving it does to the
-pictures, if it explains enough, and if the measure of that name moves with the dimension, the same
+images, if it explains enough, and if the measure of that name moves with the dimension, the same
 way on nearly all digits. Both must hold again, with the same sign, on digits that had no part in
 choosing the name; the strength that is published is the one found there.
 
 A measure is a moment of the ink p(x, y), x to the right and y down, in pixels. Its tangent is the
-derivative of the picture along the deformation that the measure is named for: with a displacement
+derivative of the image along the deformation that the measure is named for: with a displacement
 field (u, v) it is -u dp/dx - v dp/dy (Simard et al., "Transformation Invariance in Pattern
 Recognition", 1998, section 2).
 """
@@ -25,38 +25,38 @@ from training.data.datasets import Examples
 
 Doubles = NDArray[np.float64]
 MEASURES = cast("tuple[DimensionName, ...]", get_args(DimensionName)[:-2])
-"""In the order of the last axis of `measure` and `tangents`."""
+"""The measures, in the order of the last axis of `measure` and `tangents`."""
 DELTAS = np.array([-0.2, -0.1, 0.0, 0.1, 0.2], np.float32)
-"""A sweep inside the paper's range of 0.25; the middle is the digit itself."""
+"""The changes of a sweep, inside the paper's range of 0.25. The middle is the digit itself."""
 DIGITS_PER_CLASS = 50
-"""For naming, and as many again for confirming."""
+"""The number of digits that choose a name, and of others that confirm it."""
 EXPLAINED = 0.3
-"""Share of the change, from -0.1 to 0.1, that a deformation must explain to give its name."""
+"""The share of the change, from -0.1 to 0.1, that a deformation must explain to give its name."""
 UNANIMOUS = 0.9
-"""Share of the digits on which its measure must move the same way."""
+"""The share of the digits on which its measure must move the same way."""
 LOCAL = 0.5
-"""Share of the change that must lie in one square, as wide as the digit's radius."""
+"""The share of the change that must lie in one square, as wide as the digit's radius."""
 INVISIBLE = 1e-3
-"""Squared change, of the digit's squared ink, below which nothing happens."""
+"""The squared change, as a share of the digit's squared ink, below which nothing changes."""
 _FEWEST = 8
-"""Digits without which nothing is said."""
+"""The fewest digits that a name needs."""
 _BATCH = 64
 _TINY = 1e-12
 _FAINTEST = 1e-9
-"""Added to what is divided by: an empty picture measures zero."""
+"""A constant that is added to divisors: an empty image measures zero."""
 
 
 class Effect(NamedTuple):
-    """What moving one dimension does to N digits."""
+    """The effect of one dimension on N digits."""
 
     explained: Doubles
-    """(M,): mean share of the change that lies along each deformation's tangent."""
+    """The mean share of the change that lies along each deformation's tangent, (M,)."""
     signs: Doubles
-    """(M,): 1 or -1, on average of the digits."""
+    """The mean signs of each measure's change, 1 or -1, (M,)."""
     unanimity: Doubles
-    """(M,): share of the digits whose measure moves as `signs` says."""
+    """The share of the digits whose measure moves as `signs` says, (M,)."""
     change: float
-    """Mean squared change, as a share of the squared ink."""
+    """The mean squared change, as a share of the squared ink."""
     locality: float
     """Mean share of the change in the square that holds most of it, as wide as the digit's radius
     of gyration: about a third of its height."""
@@ -72,7 +72,7 @@ class Effect(NamedTuple):
 
     @property
     def localised(self) -> bool:
-        """Whether the picture changes, and in one part."""
+        """Whether the image changes, and in one part alone."""
         return self.change >= INVISIBLE and self.locality >= LOCAL
 
 
@@ -122,11 +122,11 @@ def name_dimension(naming: Floats, confirming: Floats, *, label: int, dim: int) 
 def examine(sweeps: Floats) -> Effect:
     """The effect of a dimension on digits.
 
-    The change of a picture p is its central difference q = p(0.1) - p(-0.1). A tangent t explains
+    The change of an image p is its central difference q = p(0.1) - p(-0.1). A tangent t explains
     (q . t)^2 / (|q|^2 |t|^2) of it. The measures' slopes over the whole sweep are least-squares.
 
     Args:
-        sweeps: (N, S, H, W), S pictures of each digit, over DELTAS.
+        sweeps: (N, S, H, W), S images of each digit, over DELTAS.
     """
     middle = len(DELTAS) // 2
     digit = sweeps[:, middle].astype(np.float64)  # (N, H, W)
@@ -150,7 +150,7 @@ def examine(sweeps: Floats) -> Effect:
 
 
 def decode_sweeps(runtime: Runtime, images: np.ndarray, label: int) -> Floats:
-    """Decode the poses of digits (N, 1, H, W) of one class, moved in every dimension.
+    """Decode the poses of digits (N, 1, H, W) of one class, changed in every dimension.
 
     Returns:
         (N, D, S, H, W).
@@ -182,7 +182,7 @@ def _radius(digit: Doubles) -> float:
 
 
 def measure(images: NDArray[np.floating]) -> Doubles:
-    """All measures of pictures (..., H, W) in [0, 1], as (..., 7).
+    """Compute all measures of images (..., H, W) in [0, 1], as (..., 7).
 
     With mass m = sum p and central moments mu (Hu, 1962):
 
@@ -221,7 +221,7 @@ def measure(images: NDArray[np.floating]) -> Doubles:
 
 
 def tangents(images: NDArray[np.floating]) -> Doubles:
-    """How each deformation begins to change pictures (..., H, W), as (..., 7, H, W)."""
+    """Compute the derivatives of images (..., H, W) along the deformations: (..., 7, H, W)."""
     ink = np.asarray(images, np.float64)
     x, y = _coordinates(ink)
     mass = ink.sum(axis=(-2, -1), keepdims=True) + _FAINTEST

@@ -25,26 +25,27 @@ from training.data.datasets import Examples
 
 Pad = Literal["zero", "reflect"]
 NODES = 5
-"""Of the elastic net, down and across; the outermost lie in the corners."""
+"""The nodes of the elastic net, down and across. The outermost lie in the corners."""
 NUMBERS = 4 + 2 * NODES * NODES
-"""Random numbers of a distortion: rotation, height, width and shear, then the nodes' moves."""
+"""The random numbers of a distortion: rotation, height, width and shear, then the nodes' shifts."""
 _MEAN_IMAGES = 5000
-"""At least so many decide the mean colour that fills what is cut out, where there are as many."""
+"""The mean colour that fills what is cut out is measured on this many images, or on all."""
 RESOLUTION = 1000
-"""These random numbers are whole, from -RESOLUTION to RESOLUTION."""
+"""These random numbers are integers from -RESOLUTION to RESOLUTION."""
 _TURN = math.radians(20)
 _SCALE = 0.2
 _SHEAR = 0.2
 
 
 class Distortion(NamedTuple):
-    """How far images are distorted, each way. Everything is sampled uniformly."""
+    """The largest distortions. Each image's are sampled uniformly, in both directions."""
 
     affine: float = 0.0
-    """As a share of affNIST's ranges: rotated by 20 degrees, height and width each changed by a
-    fifth, sheared by 0.2 of the height."""
+    """The share of affNIST's ranges: a rotation by 20 degrees, height and width each changed by a
+    fifth, a shear by 0.2 of the height.
+    """
     elastic_px: float = 0.0
-    """By how many pixels a node of the net moves at most, down and across."""
+    """The largest shift of a node of the net, down and across."""
 
 
 NOT_DISTORTED = Distortion()
@@ -52,15 +53,15 @@ NOT_DISTORTED = Distortion()
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """How batches are made of training images; a recipe adds how a network learns from them."""
+    """Settings that make batches of training images. A recipe adds those of learning."""
 
     batch_size: PositiveInt = 128
     shift_px: NonNegativeInt = 2
     """Training images are moved by up to this many pixels each way."""
     flip: bool = False
-    """Whether half of the training images, sampled anew each time, are mirrored left to right."""
+    """Half of the training images, sampled anew in each epoch, are mirrored left to right."""
     flip_alternates: bool = False
-    """Whether those that are mirrored in one epoch are not in the next, with `flip`."""
+    """With `flip`, an image that is mirrored in one epoch is not in the next."""
     affine: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Training images are rotated, scaled and sheared by up to this share of affNIST's ranges."""
     elastic_px: NonNegativeFloat = 0.0
@@ -70,18 +71,20 @@ class Augmentation:
     cutout_px: NonNegativeInt = 0
     """A square of this many pixels, anywhere in a training image, gets the images' mean colour."""
     pad: Pad = "zero"
-    """What moves in at the edges of training images: black, or the image mirrored there."""
+    """What fills the edges that a shift opens: black, or the mirrored image."""
 
 
 class Batch(NamedTuple):
-    """Images (B, C, H, W) float32 in [0, 1] and labels (B,) int64."""
+    """A batch of images (B, C, H, W), float32 in [0, 1], with labels (B,), int64."""
 
     images: Tensor
     labels: Tensor
 
 
 class RowStream(ABC):
-    """Batches without end: `draw` decides the rows of an epoch, `make` makes images of some rows.
+    """An endless stream of batches.
+
+    `draw` chooses the rows of an epoch, `make` makes images of rows.
 
     Batches are cut from the concatenated epochs, so all have the same size and no row is left out.
     Batch `step` is the same whether or not the run was interrupted before it.
@@ -110,12 +113,12 @@ class RowStream(ABC):
         self._epochs: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
-        """Rows in an epoch."""
+        """Return the number of rows in an epoch."""
         return self._size
 
     @abstractmethod
     def draw(self, epoch: int) -> Tensor:
-        """The rows (N, R) of an epoch, counted from zero; on the CPU."""
+        """Draw the rows (N, R) of an epoch, counted from zero, on the CPU."""
 
     @abstractmethod
     def make(self, rows: Tensor) -> Any:
@@ -148,7 +151,7 @@ class RowStream(ABC):
 
 
 class BatchStream(RowStream):
-    """Every example once an epoch; the seed alone decides order and augmentation.
+    """A stream of every example once an epoch. The seed alone decides order and augmentation.
 
     Images are mirrored, distorted, moved and partly erased, in this order.
     """
@@ -179,7 +182,7 @@ class BatchStream(RowStream):
         return Batch(images.float() / WHITE, self._labels[chosen])
 
     def draw(self, epoch: int) -> Tensor:
-        """Rows of: example, shift down and right, mirrored or not.
+        """Draw rows of numbers: example, shift down and right, mirrored or not.
 
         Then, where images are distorted, how, and where they are erased, how large and where.
         """
@@ -282,7 +285,7 @@ def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = 
 
 
 def _matrices(shares: Tensor, aspect: float) -> Tensor:
-    """Where pixels (right, down) come from of images that are scaled, then sheared, then rotated.
+    """Make affine matrices that map an output point (right, down) to its source.
 
     From shares (B, 4) of the range of rotation, height, width and shear, and from height by width,
     to (B, 2, 3), in halves of width and height.

@@ -1,4 +1,4 @@
-"""Labelled images, and the data sets: what they show and where their files come from."""
+"""Labelled images, and the published data sets: their classes and the sources of their files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.data.formats import read_cifar, read_idx, read_norb, read_svhn
 from training.data.source import DatasetError, DataSplit, File, Source
 
 HELD_OUT = 5000
-"""Training examples kept for validation: the last ones."""
+"""The number of training examples kept for validation: the last ones."""
 
 DIGITS = tuple("0123456789")
 CLOTHES = (
@@ -46,7 +46,7 @@ _TOYS = ("four-legged animal", "human figure", "airplane", "truck", "car")
 
 
 class Examples(NamedTuple):
-    """Images (N, C, H, W) and labels (N,)."""
+    """Labelled images (N, C, H, W), with labels (N,)."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
@@ -58,18 +58,18 @@ class Dataset:
 
     name: str
     kind: str
-    """What the images show, in the plural."""
+    """The things that the images show, in the plural."""
     image_shape: tuple[int, int, int]
-    """Channels, height and width."""
+    """The shape of one image: channels, height and width."""
     class_names: tuple[str, ...]
     preprocess: Literal["digit", "stretch", "crop"]
-    """How a picture is brought to the network's size (`model.preprocess`)."""
+    """The way to fit an image to the network's size (`model.preprocess`)."""
     held_out: int = HELD_OUT
-    """How many of the last training examples are kept for validation."""
+    """The number of last training examples that are kept for validation."""
     source: Source | None = None
-    """None where the images are not published files."""
+    """The source of the files; None where the images are not published."""
     licence: str = ""
-    """Of the images; empty where their makers state none, or one that is not free."""
+    """The images' licence; empty where their makers state none, or one that is not free."""
 
 
 def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = True) -> Examples:
@@ -103,7 +103,7 @@ def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = Tr
 
 
 def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
-    """Split training examples into (training, validation); the last `count` are held out.
+    """Split training examples into training and validation, of which the last `count` are.
 
     Raises:
         ValueError: that would leave nothing to train on.
@@ -118,7 +118,7 @@ def split_last(examples: Examples, count: int) -> tuple[Examples, Examples]:
 
 
 def digest(*arrays: NDArray[np.integer]) -> str:
-    """SHA-256 of all bytes of arrays of numbers up to 255, each as bytes in C order."""
+    """Return the SHA-256 of all numbers of arrays, up to 255, each as a byte in C order."""
     content = b"".join(array.astype(np.uint8).tobytes() for array in arrays)
     return hashlib.sha256(content).hexdigest()
 
@@ -261,7 +261,7 @@ DATASETS = _by_name(
         ),
     )
 )
-"""What networks are trained on."""
+"""Data sets that networks are trained on."""
 
 NOVELTY_DATASETS = _by_name(
     (
@@ -284,4 +284,4 @@ NOVELTY_DATASETS = _by_name(
         ),
     )
 )
-"""What no network is trained on, to measure novelty scores with."""
+"""Data sets that no network is trained on, to measure novelty scores with."""

@@ -21,25 +21,25 @@ from training.data.source import DatasetError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
-"""Of the files that are read, in any case; others are passed over."""
+"""The suffixes of files that are read, in any case. Other files are ignored."""
 SMALL_FOLDER = 2000
-"""Pictures below which less is asked of a network that learns them."""
+"""A folder with fewer images is small: its network is expected to learn less."""
 KEPT_PX, FEW_KEPT_PX = 64, 40
 """Pictures that all have one size keep it if no side is longer than this; few are learnt worse,
 and in thrice the time, at 60x50 pixels than at 32x32."""
 LEAST_HELD_OUT = 4
-"""Pictures of a class that are held out although they are more than its share: fewer say little."""
+"""At least this many images of a class are held out, even if that exceeds its share."""
 _SLOW = 500
-"""Pictures from which on a progress bar is shown."""
+"""From this many images on a progress bar is shown."""
 _FAULTS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-"""What Pillow raises over files that are not whole pictures."""
+"""The exceptions that Pillow raises for files that are not whole images."""
 _GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16"})
 
 _T = TypeVar("_T")
 
 
 class Folder(NamedTuple):
-    """A folder's pictures, described as published data sets are; some of each class held out."""
+    """A folder of images by class, described as published data sets are, with some held out."""
 
     dataset: Dataset
     training: Examples
@@ -105,7 +105,7 @@ def load_folder(
 
 
 def count_pictures(folder: Path) -> int:
-    """How many pictures a folder has of all classes, of which none is opened.
+    """Count the images of all classes of a folder, without opening them.
 
     Raises:
         DatasetError: there are not two classes, or too few pictures of one.
@@ -153,7 +153,7 @@ def _read(files: Sequence[Path], channels: int, height: int, width: int) -> NDAr
 def _each(
     files: Sequence[Path], look: Callable[[Image.Image], _T], verb: str, *, load: bool
 ) -> list[_T]:
-    """What `look` makes of each picture, loaded or only opened; DatasetError if some are none."""
+    """Call `look` with each image, loaded or only opened; DatasetError if it fails for some."""
     results, unreadable = [], []
     for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
         with ExitStack() as stack:
@@ -174,7 +174,7 @@ def _each(
 
 
 def _coloured(images: NDArray[np.uint8], grey: Sequence[bool], files: Sequence[Path]) -> bool:
-    """Whether images (N, 3, H, W) are coloured; False where all of them are grey.
+    """Return whether images (N, 3, H, W) have colour; False where all are grey.
 
     Files that are not grey by their format may be so nevertheless, as photographs in black and
     white among coloured ones are. DatasetError where some are coloured and some formats are grey.
@@ -191,7 +191,7 @@ def _coloured(images: NDArray[np.uint8], grey: Sequence[bool], files: Sequence[P
 
 
 def held_out_mask(files: Sequence[Path], share: float = 0.1, seed: int = 0) -> list[bool]:
-    """Whether each picture of a class is held out: a share, but a fifth of up to 20 pictures, 4.
+    """Choose the images of a class that are held out: a share, but a fifth of up to 20, 4.
 
     Which ones depends on the seed and on their names alone; one at least is not held out.
     """

@@ -22,7 +22,7 @@ _NORB_TYPES: dict[int, np.dtype[Any]] = {0x1E3D4C55: np.dtype("u1"), 0x1E3D4C54:
 
 
 def read_idx(content: bytes) -> Columns:
-    """MNIST's format: images of one channel, or labels, in one file.
+    """Read MNIST's format: images of one channel, or labels, in one file.
 
     Raises:
         ValueError: the file holds neither.
@@ -36,7 +36,7 @@ def read_idx(content: bytes) -> Columns:
 
 
 def read_cifar(content: bytes) -> Columns:
-    """CIFAR-10's binary version: a label byte, then 32x32 bytes each of red, green and blue.
+    """Read CIFAR-10's binary version: a label byte, then 32x32 bytes each of red, green and blue.
 
     Raises:
         ValueError: the file does not consist of whole records, or a label is above 9.
@@ -53,7 +53,7 @@ def read_cifar(content: bytes) -> Columns:
 
 
 def read_svhn(content: bytes) -> Columns:
-    """SVHN's cropped digits: a MATLAB 5 file of `X` (32, 32, 3, N) and `y` (N, 1).
+    """Read SVHN's cropped digits: a MATLAB 5 file of `X` (32, 32, 3, N) and `y` (N, 1).
 
     The digit 0 has label 10 in the file and label 0 here.
 
@@ -80,9 +80,9 @@ def read_svhn(content: bytes) -> Columns:
 
 
 def read_norb(content: bytes) -> Columns:
-    """A matrix of smallNORB: pictures (`dat`), classes (`cat`) or views (`info`).
+    """Read a matrix of smallNORB: images (`dat`), classes (`cat`) or views (`info`).
 
-    Of each pair of pictures the first camera's is taken, and each 2x2 pixels become their mean.
+    Of each pair of images the first camera's is taken, and each 2x2 pixels become their mean.
 
     Raises:
         ValueError: none of the three.

@@ -1,4 +1,4 @@
-"""MultiMNIST: two digits of different classes, each shifted, laid over one another (section 6).
+"""MultiMNIST: two digits of different classes, each shifted, added up in one image (section 6).
 
 Pairs are made of images of one channel. All their random numbers are 64-bit outputs of PCG64, which
 numpy keeps the same for good, taken modulo their range; all pixels are integers. So the same seed
@@ -29,7 +29,10 @@ from training.data.datasets import Examples, digest
 from training.data.source import DatasetError
 
 EPOCH_PAIRS = 100_000
-"""Pairs hardly ever recur, so this only says how often a run is validated."""
+"""The pairs of an epoch.
+
+They hardly ever recur, so this decides only how often a run is validated.
+"""
 VALIDATION_PAIRS = 5000
 VALIDATION_SEED = 1
 PUBLISHED_PAIRS = 10_000
@@ -40,29 +43,33 @@ TEST_DIGESTS = {
     4: "310569bb4093d8f27b75fb428967c520338a59a86e00af16cfef76de90aac7bc",
     6: "3ae46e29dfaff1a9999e24087dc7ab68a5bd60a4854645caaf14d49d2077d23a",
 }
-"""SHA-256 of images, layers and labels of the published pairs on 36x36 pixels, by shift."""
+"""The SHA-256 of images, object images and labels of the published pairs, 36x36 pixels, by shift.
+"""
 PAPER_PERCENT = {"baseline CNN": "8.1", "CapsNet": "5.2"}
-"""Wrong pairs in Sabour 2017, table 1."""
+"""The percentages of wrong pairs in Sabour 2017, table 1."""
 
 
 class PairBatch(NamedTuple):
-    """Pairs as in a `PairSet`, but tensors; images and layers are float32 in [0, 1]."""
+    """A `PairSet` of tensors. Images and object images are float32 in [0, 1]."""
 
     images: Tensor
-    layers: Tensor
+    object_images: Tensor
     labels: Tensor
 
 
 class PairSet(NamedTuple):
-    """Pairs: images (N, 1, H, W), layers (N, 2, H, W), each digit alone, and labels (N, 2)."""
+    """Pairs of digits in images (N, 1, H, W), with their labels (N, 2).
+
+    `object_images` (N, 2, H, W) show each digit alone.
+    """
 
     images: NDArray[np.uint8]
-    layers: NDArray[np.uint8]
+    object_images: NDArray[np.uint8]
     labels: NDArray[np.int64]
 
     def part(self, rows: slice) -> PairSet:
         """The pairs of some rows."""
-        return PairSet(self.images[rows], self.layers[rows], self.labels[rows])
+        return PairSet(self.images[rows], self.object_images[rows], self.labels[rows])
 
 
 class PairDraw:
@@ -86,7 +93,7 @@ class PairDraw:
             raise ValueError("pairs need digits of at least two classes")
 
     def draw(self, count: int, *seed: int) -> NDArray[np.int64]:
-        """Rows (count, 6): two digits by number, and how far down and right each one moves.
+        """Draw rows (count, 6): two digits by number, and the shift of each, down and right.
 
         Fewer rows of the same seed are the first of these.
         """
@@ -102,7 +109,7 @@ class PairDraw:
 
 
 class PairStream(RowStream):
-    """Training pairs without end; batch `step` depends on the seed and the step alone.
+    """An endless stream of training pairs. The seed and the step alone decide a batch.
 
     Digits are distorted first, each in its own image.
 
@@ -131,12 +138,14 @@ class PairStream(RowStream):
             distorted = distort(digits.float(), numbers, self._distortion)
             digits = distorted.round().to(torch.uint8)
         size, reach = self._size_px, self._recipe.shift_px
-        layers = lay_out(digits, rows[:, 2:6], size=size, reach=reach)
-        images = overlay(layers)
-        return PairBatch(images.float() / WHITE, layers.float() / WHITE, self._labels[rows[:, :2]])
+        object_images = lay_out(digits, rows[:, 2:6], size=size, reach=reach)
+        images = overlay(object_images)
+        return PairBatch(
+            images.float() / WHITE, object_images.float() / WHITE, self._labels[rows[:, :2]]
+        )
 
     def draw(self, epoch: int) -> Tensor:
-        """Rows of six numbers as `PairDraw.draw` gives them; then its distortion, if any."""
+        """Draw rows of six numbers as `PairDraw.draw` does, and those of the distortion, if any."""
         pairs = torch.from_numpy(self._pairs.draw(EPOCH_PAIRS, self._seed, epoch))
         if self._distortion == NOT_DISTORTED:
             return pairs
@@ -159,10 +168,12 @@ def fixed_pairs(examples: Examples, count: int, *, size: int, shift_px: int, see
 
 
 def make_pairs(examples: Examples, rows: NDArray[np.int64], *, size: int, shift_px: int) -> PairSet:
-    """The pairs of rows that `PairDraw.draw` gave: some of a set too large to be made at once."""
+    """Make the pairs of rows that `PairDraw.draw` gave, to split a set too large for memory."""
     digits = torch.from_numpy(examples.images[rows[:, :2].ravel()])
-    layers = lay_out(digits, torch.from_numpy(rows[:, 2:]), size=size, reach=shift_px)
-    return PairSet(overlay(layers).numpy(), layers.numpy(), examples.labels[rows[:, :2]])
+    object_images = lay_out(digits, torch.from_numpy(rows[:, 2:]), size=size, reach=shift_px)
+    return PairSet(
+        overlay(object_images).numpy(), object_images.numpy(), examples.labels[rows[:, :2]]
+    )
 
 
 def validation_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
@@ -183,7 +194,7 @@ def published_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
 
 
 def lay_out(digits: Tensor, shifts: Tensor, *, size: int, reach: int) -> Tensor:
-    """Each digit of each pair alone, in the middle of an empty square and then shifted.
+    """Draw each digit of each pair alone, shifted from the middle of an empty square.
 
     Args:
         digits: (2 B, 1, h, w) uint8, a pair's two after one another.
@@ -204,7 +215,7 @@ def lay_out(digits: Tensor, shifts: Tensor, *, size: int, reach: int) -> Tensor:
     return shift(padded, shifts.reshape(-1, 2), reach).reshape(-1, 2, size, size)
 
 
-def overlay(layers: Tensor) -> Tensor:
-    """Both digits at once, min(a + b, 255): (B, 2, H, W) to (B, 1, H, W), uint8."""
-    both = layers.sum(dim=1, keepdim=True, dtype=torch.int16)
+def overlay(object_images: Tensor) -> Tensor:
+    """Add up both digits, min(a + b, 255): (B, 2, H, W) to (B, 1, H, W), uint8."""
+    both = object_images.sum(dim=1, keepdim=True, dtype=torch.int16)
     return both.clamp_max(WHITE).to(torch.uint8)

@@ -1,4 +1,4 @@
-"""A data set's files: found on disk or downloaded, checked, and read."""
+"""Find or download a data set's files, check and read them."""
 
 from __future__ import annotations
 
@@ -35,38 +35,41 @@ class DatasetError(Exception):
 
 
 class DownloadError(Exception):
-    """No mirror gave the file; the message names each address and what went wrong there."""
+    """No mirror has the file. The message names each address and its error."""
 
 
 class File(NamedTuple):
-    """One published file, called as it is when decompressed."""
+    """A published file, named as when it is decompressed."""
 
     name: str
     records: int
-    """How many examples it holds, or holds something about."""
+    """The number of examples in the file, or of which it holds a property."""
     md5: str = ""
-    """Of the *decompressed* file, as mirrors compress differently. Without it, the number of
-    records and their structure are all that is checked."""
+    """The MD5 of the *decompressed* file, as mirrors compress differently.
+
+    Without it, only the number of records and their structure are checked.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where the files of a data set come from, and how they are read."""
+    """The files of a data set, their mirrors, and the function that reads them."""
 
     files: Mapping[DataSplit, tuple[File, ...]]
     read: Callable[[bytes], Columns]
-    """A file's columns; raises ValueError where the structure is wrong."""
+    """A function that reads a file's columns, and raises ValueError where the structure is wrong.
+    """
     mirrors: tuple[str, ...] = ()
-    """Base addresses, tried in order; each ends in a slash."""
+    """The base addresses of mirrors, tried in order. Each ends in a slash."""
     suffix: str = ".gz"
-    """What mirrors add to a file's name."""
+    """The suffix of the files at the mirrors."""
     archive: str = ""
     """The gzip-compressed tar file of all files, where mirrors have it in place of the files."""
     archive_md5: str = ""
-    """Of the archive as it comes."""
+    """The MD5 of the archive as it is downloaded."""
 
     def columns(self, split: DataSplit, directory: Path, *, fetch: bool) -> Columns:
-        """All columns of a split, from `directory` and, where files are not there, from mirrors.
+        """Read all columns of a split from `directory`, and download missing files from mirrors.
 
         A file may be there as it is or gzip-compressed (`.gz`); it is never overwritten.
 

@@ -13,10 +13,10 @@ from model.outputs import ClassTrace
 
 
 class Couplings(nn.Module):
-    """Logits A (N, K, I) and B (K, I) to couplings: the softmax of A over classes, plus B."""
+    """Maps logits A (N, K, I) and B (K, I) to couplings: the softmax of A over classes, plus B."""
 
     def forward(self, logits: Tensor, coupling_bias: Tensor) -> Tensor:
-        """(N, K, I)."""
+        """Return the couplings (N, K, I)."""
         return logits.softmax(dim=1) + coupling_bias
 
 
@@ -28,7 +28,7 @@ class Routing(nn.Module):
         self.couplings = Couplings()
 
     def forward(self, votes: Tensor | FactoredVotes, coupling_bias: Tensor) -> Tensor:
-        """Class capsules v_k = squash(sum_i (C_ki + B_ki) u_ki), C the softmax of A over k.
+        """Return class capsules v_k = squash(sum_i (C_ki + B_ki) u_ki), C the softmax of A over k.
 
         Args:
             votes: u, (N, K, I, D), or their factors.
@@ -43,7 +43,7 @@ class Routing(nn.Module):
     def trace(
         self, votes: Tensor, coupling_bias: Tensor, input_presence: Tensor
     ) -> ClassTrace[Tensor]:
-        """The same with its one iteration kept; the presence of the inputs (N, I) is passed on."""
+        """Route as `forward` does, and keep the iteration. Inputs' presence (N, I) is passed on."""
         logits = attend(votes)
         couplings = self.couplings(logits, coupling_bias)
         poses = squash_exponential(weigh(votes, couplings))
@@ -58,6 +58,9 @@ class Routing(nn.Module):
 
 
 def attend(votes: Tensor | FactoredVotes) -> Tensor:
-    """Logits A_ki = u_ki . sum_j u_kj / sqrt(D), (N, K, I), of votes or their factors."""
+    """Return the logits A_ki = u_ki .
+
+    sum_j u_kj / sqrt(D), (N, K, I), of votes or their factors.
+    """
     sums = total(votes)
     return agree(votes, sums) / math.sqrt(sums.shape[-1])

@@ -30,7 +30,7 @@ class Routing(nn.Module):
         1 / K."""
 
     def forward(self, votes: Tensor | FactoredVotes, bias: Tensor | None = None) -> Tensor:
-        """Class capsules (N, K, D).
+        """Return the class capsules (N, K, D).
 
         Args:
             votes: (N, K, I, D), or their factors.
@@ -42,7 +42,10 @@ class Routing(nn.Module):
     def trace(
         self, votes: Tensor, input_presence: Tensor, bias: Tensor | None
     ) -> ClassTrace[Tensor]:
-        """The same with every iteration kept; the presence of the inputs (N, I) is passed on."""
+        """Route as `forward` does, and keep every iteration.
+
+        Inputs' presence (N, I) is passed on.
+        """
         return stack_steps(list(self.iterate(votes, bias)), votes, input_presence)
 
     def iterate(self, votes: Tensor | FactoredVotes, bias: Tensor | None) -> Iterator[Step]:
@@ -59,18 +62,18 @@ class Routing(nn.Module):
 
 
 class Step(NamedTuple):
-    """One iteration."""
+    """The tensors of one iteration."""
 
     logits: Tensor | None
-    """b, (N, K, I); None for zeros."""
+    """The logits b, (N, K, I); None for zeros."""
     couplings: Tensor | None
-    """c, (N, K, I); None for 1 / K."""
+    """The couplings c, (N, K, I); None for 1 / K."""
     poses: Tensor
-    """v, (N, K, D)."""
+    """The poses v, (N, K, D)."""
 
 
 def stack_steps(steps: list[Step], votes: Tensor, input_presence: Tensor) -> ClassTrace[Tensor]:
-    """All iterations as one trace."""
+    """Stack all iterations to one trace."""
     zeros = votes[..., 0] * 0  # (N, K, I); zeros_like would put a Shape node into the graph
     logits = [zeros if step.logits is None else step.logits for step in steps]
     couplings = [
@@ -88,7 +91,7 @@ def stack_steps(steps: list[Step], votes: Tensor, input_presence: Tensor) -> Cla
 
 
 def total(votes: Tensor | FactoredVotes) -> Tensor:
-    """sum_i u_ik: (N, K, I, D) to (N, K, D)."""
+    """Return sum_i u_ik: (N, K, I, D) to (N, K, D)."""
     if isinstance(votes, FactoredVotes):
         return votes.total()
     # In the products' order of axes onnxruntime needs no transposed copy of the votes.
@@ -96,7 +99,7 @@ def total(votes: Tensor | FactoredVotes) -> Tensor:
 
 
 def weigh(votes: Tensor | FactoredVotes, couplings: Tensor | None) -> Tensor:
-    """s_k = sum_i c_ik u_ik: (N, K, I, D) and (N, K, I) to (N, K, D)."""
+    """Return s_k = sum_i c_ik u_ik: (N, K, I, D) and (N, K, I) to (N, K, D)."""
     if couplings is None:  # equal: a plain sum, one product less
         sums = total(votes)
         return sums / sums.shape[1]
@@ -106,7 +109,7 @@ def weigh(votes: Tensor | FactoredVotes, couplings: Tensor | None) -> Tensor:
 
 
 def agree(votes: Tensor | FactoredVotes, poses: Tensor) -> Tensor:
-    """u_ik . v_k: (N, K, I, D) and (N, K, D) to (N, K, I)."""
+    """Return u_ik . v_k: (N, K, I, D) and (N, K, D) to (N, K, I)."""
     if isinstance(votes, FactoredVotes):
         return votes.agree(poses)
     return torch.matmul(votes, poses.unsqueeze(-1)).squeeze(-1)

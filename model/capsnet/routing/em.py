@@ -17,25 +17,27 @@ from torch import Tensor
 from torch.nn import functional
 
 FLOOR = 1e-2
-"""Least variance of a parent: one with a single child would have none."""
+"""The least variance of a parent. A parent with a single child would have none."""
 MASS = 1e-6
-"""Added to what is divided by."""
+"""A constant that is added to divisors."""
 
 Share = Callable[[Tensor], Tensor]
-"""Log scores (..., C, I) of children for parents to assignments in [0, 1]."""
+"""A function that maps log scores (..., C, I) of children for parents to assignments in [0, 1]."""
 
 
 class Parents(NamedTuple):
     """The parents after one iteration."""
 
     assignments: Tensor
-    """R, (..., C, I): the share of child i that parent c was fitted to."""
+    """The assignments R (..., C, I): the share of child i that parent c was fitted to."""
     scores: Tensor
-    """(..., C, I): ln a + ln p over the temperature, which gave the assignments; zeros at first."""
+    """The log scores (..., C, I), ln a + ln p over the temperature, of the assignments; zeros at
+    first.
+    """
     activations: Tensor
-    """a, (..., C)."""
+    """The activations a, (..., C)."""
     poses: Tensor
-    """mu, (..., C, 16)."""
+    """The mean poses mu, (..., C, 16)."""
 
 
 def iterate(
@@ -109,7 +111,7 @@ def _times(left: Tensor, right: Tensor, *, dim: int) -> Tensor:
 
 
 class Windows:
-    """Which child sits where in the windows of convolutional capsules, and who shares it.
+    """Index the children in the windows of convolutional capsules, and the windows of each child.
 
     Args:
         rows, columns: of the grid of children.

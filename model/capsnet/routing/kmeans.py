@@ -29,12 +29,15 @@ class Routing(nn.Module):
         """Logits to couplings, (N, K, I), of every iteration but the first, where all are 1 / K."""
 
     def forward(self, votes: Tensor) -> Tensor:
-        """Class capsules (N, K, D) of votes (N, K, I, D), any number I of them."""
+        """Return the class capsules (N, K, D) of votes (N, K, I, D), any number I of them."""
         *_, last = self.iterate(votes)
         return last.poses
 
     def trace(self, votes: Tensor, input_presence: Tensor) -> ClassTrace[Tensor]:
-        """The same with every iteration kept; the presence of the inputs (N, I) is passed on."""
+        """Route as `forward` does, and keep every iteration.
+
+        Inputs' presence (N, I) is passed on.
+        """
         return stack_steps(list(self.iterate(votes)), votes, input_presence)
 
     def iterate(self, votes: Tensor) -> Iterator[Step]:

@@ -1,4 +1,4 @@
-"""The six methods of the gRPC service: protobuf in, protobuf out, else as the routes of `/v2`.
+"""The six methods of the gRPC service. They read and answer protobuf messages as `/v2` does JSON.
 
 `service.api.v2.grpc` makes a request of each call. Nothing of a message is read before its key was
 checked, and little of it before its size and its fields were.
@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from service.api.probes import livez, readyz
 from service.api.v2.infer import compute
 from service.api.v2.messages import SERVICE, messages
-from service.api.v2.metadata import NetworkQuery, describe_network, describe_server, find
-from service.api.v2.networks import Network, Tensors
+from service.api.v2.metadata import ModelQuery, describe_network, describe_server, find
+from service.api.v2.models import ProtocolModel, Tensors
 from service.api.v2.request import InferRequest, Work, make_work
 from service.api.v2.tensors import LENGTH
 from service.api.v2.wire import check_fields
@@ -29,11 +29,11 @@ from service.http.problems import invalid
 from service.http.route import Request, Route
 
 _LARGE = 100_000
-"""Bytes; a longer message is read off the event loop."""
+"""A message of more bytes is read off the event loop."""
 MAX_FIELDS = 1_000
-"""Fields that a message may have beside its image files."""
+"""A message may have this many fields beside its image files."""
 _CONTENTS = {"FP32": ("fp32_contents", "<f4"), "INT64": ("int64_contents", "<i8")}
-"""Where a message has values that are not raw bytes, by datatype, and what they are."""
+"""The message's field and the numpy type of values that are not raw bytes, by datatype."""
 
 
 class Protobuf(Response):
@@ -43,16 +43,16 @@ class Protobuf(Response):
 
 
 def grpc_routes(most_rows: int) -> list[Route]:
-    """A route for each method; `most_rows` is what the most expensive inference admits."""
+    """Make a route for each method. `most_rows` is the most that an inference may cost."""
     post = partial(Route, "POST", include_in_schema=False)
-    probe = partial(post, needs_networks=False, permission="open")
+    probe = partial(post, needs_models=False, permission="public")
     return [
         post(f"/{SERVICE}/ModelInfer", model_infer, most_rows=most_rows),
         post(f"/{SERVICE}/ModelMetadata", model_metadata),
         post(f"/{SERVICE}/ModelReady", model_ready),
         probe(f"/{SERVICE}/ServerLive", server_live),
         probe(f"/{SERVICE}/ServerReady", server_ready),
-        post(f"/{SERVICE}/ServerMetadata", server_metadata, needs_networks=False),
+        post(f"/{SERVICE}/ServerMetadata", server_metadata, needs_models=False),
     ]
 
 
@@ -74,14 +74,14 @@ async def server_metadata(request: Request) -> Protobuf:
 
 
 async def model_ready(request: Request) -> Protobuf:
-    """Check that a network is loaded."""
+    """Check that a model is loaded."""
     message = await _read(request, "ModelReadyRequest")
     find(request, _query(message.name, message.version))
     return _answer("ModelReadyResponse", ready=True)
 
 
 async def model_metadata(request: Request) -> Protobuf:
-    """Show a network's metadata."""
+    """Show a model's metadata."""
     message = await _read(request, "ModelMetadataRequest")
     described = await describe_network(request, _query(message.name, message.version))
     metadata = ParseDict(described, messages()["ModelMetadataResponse"]())
@@ -89,11 +89,11 @@ async def model_metadata(request: Request) -> Protobuf:
 
 
 async def model_infer(request: Request) -> Protobuf:
-    """Compute the outputs of a network."""
+    """Compute the outputs of a model."""
     message = await _read(request, "ModelInferRequest")
-    network = find(request, _query(message.model_name, message.model_version))
-    work = _make_work(message, network)
-    return _to_message(network, work, await compute(request, network, work))
+    model = find(request, _query(message.model_name, message.model_version))
+    work = _make_work(message, model)
+    return _to_message(model, work, await compute(request, model, work))
 
 
 async def _read(request: Request, name: str) -> Any:
@@ -117,18 +117,18 @@ def _parse(body: bytes, kind: Any, max_fields: int) -> Any:
         raise MalformedRequest("the message is not of this method's type") from error
 
 
-def _query(name: str, version: str) -> NetworkQuery:
-    return NetworkQuery(name=name, version=version or None)
+def _query(name: str, version: str) -> ModelQuery:
+    return ModelQuery(name=name, version=version or None)
 
 
-def _make_work(message: Any, network: Network) -> Work:
-    """The work of a message to a network; values are raw bytes or lists.
+def _make_work(message: Any, model: ProtocolModel) -> Work:
+    """Check a message to a model and read its tensors, which are raw bytes or lists.
 
     Raises:
-        Problem: a tensor is not one of the network's.
+        Problem: a tensor is not one of the model's.
     """
     raw = list(message.raw_input_contents)
-    tensors = raw or [_contents(tensor, network) for tensor in message.inputs]
+    tensors = raw or [_contents(tensor, model) for tensor in message.inputs]
     sizes = [len(content) for content in tensors[: len(message.inputs)]]
     sizes += [0] * (len(message.inputs) - len(sizes))
     inputs = [
@@ -156,7 +156,7 @@ def _make_work(message: Any, network: Network) -> Work:
     except ValidationError as error:
         raise invalid(error) from error
     content = tensors[0] if len(tensors) == 1 else b"".join(tensors)
-    return make_work(request, memoryview(content), network)
+    return make_work(request, memoryview(content), model)
 
 
 def _parameters(message: Any) -> dict[str, Any]:
@@ -169,26 +169,26 @@ def _parameters(message: Any) -> dict[str, Any]:
     return {name: getattr(message.parameters[name], kind) for name, kind in kinds.items()}
 
 
-def _contents(tensor: Any, network: Network) -> bytes:
-    """The values of a tensor, as they would be as raw bytes; none of a datatype that none has."""
+def _contents(tensor: Any, model: ProtocolModel) -> bytes:
+    """Convert a tensor's list of values to raw bytes."""
     if tensor.datatype == "BYTES":
         elements = tensor.contents.bytes_contents
         return b"".join(LENGTH.pack(len(element)) + element for element in elements)
     field, dtype = _CONTENTS.get(tensor.datatype, ("", ""))
     values = getattr(tensor.contents, field) if field else ()
-    if len(values) > network.max_values:
-        raise TooLarge(f"at most {network.max_values:,} values per tensor")
+    if len(values) > model.max_values:
+        raise TooLarge(f"at most {model.max_values:,} values per tensor")
     return np.array(values, dtype).tobytes() if field else b""
 
 
-def _to_message(network: Network, work: Work, outputs: Tensors) -> Protobuf:
+def _to_message(model: ProtocolModel, work: Work, outputs: Tensors) -> Protobuf:
     """The outputs that are asked for, all as raw bytes."""
     output = messages()["InferOutputTensor"]
     specs = [spec for spec, _ in work.outputs]
     return _answer(
         "ModelInferResponse",
-        model_name=network.name,
-        model_version=network.manifest.version,
+        model_name=model.name,
+        model_version=model.manifest.version,
         id=work.id or "",
         outputs=[
             output(name=spec.name, datatype=spec.datatype, shape=[work.rows, *spec.row])

@@ -29,9 +29,9 @@ from service.settings import Settings
 
 log = logging.getLogger(__name__)
 MAX_STREAMS = 64
-"""Calls at once on one connection; others wait."""
+"""A connection may have this many calls at once; others wait."""
 MAX_CALLS = 512
-"""Calls at once on all connections; others are told RESOURCE_EXHAUSTED."""
+"""All connections may have this many calls at once; others end with RESOURCE_EXHAUSTED."""
 _HEADERS = {
     "authorization",
     "traceparent",
@@ -40,9 +40,9 @@ _HEADERS = {
     REQUEST_ID.lower(),
     TIMEOUT_HEADER.lower(),
 }
-"""Metadata of a call that are headers of its request."""
+"""The metadata of a call that becomes headers of its request."""
 _TOLD = ("retry-after", REQUEST_ID.lower())
-"""Headers of an error that end its call as metadata."""
+"""The headers of an error that become metadata of its call."""
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
@@ -56,7 +56,7 @@ _CODES = {
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
-"""By HTTP status; any other is INTERNAL."""
+"""gRPC statuses by HTTP status. Any other status is INTERNAL."""
 _METHODS = {
     "ModelInfer": (200,),
     "ModelMetadata": (200,),
@@ -73,7 +73,7 @@ _IDENTITY = 1
 
 
 class Answer(NamedTuple):
-    """What the app answers."""
+    """The app's answer to one call."""
 
     status: int
     headers: dict[str, str]
@@ -88,7 +88,7 @@ async def serve_grpc(
     on_fault: Callable[[str], object],
     ending: asyncio.Event | None = None,
 ) -> AsyncIterator[None]:
-    """Answer calls from when the bundles are loaded; then finish those under way.
+    """Answer calls once the bundles are loaded. At the end, finish those that are running.
 
     Until then nothing listens: the port is shared with workers that are ready (SO_REUSEPORT).
 
@@ -155,7 +155,7 @@ def _handlers(app: ASGIApp) -> grpc.GenericRpcHandler:
 async def _call(
     app: ASGIApp, path: str, expected: tuple[int, ...], _requests: Any, context: Any
 ) -> bytes:
-    """The message that answers a call; a status that is not expected ends it."""
+    """Answer a call with a message. An unexpected status ends the call."""
     answer = await _ask(app, _scope(context, path), context)
     if answer.status not in expected:
         code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
@@ -208,7 +208,7 @@ def client_address(peer: str) -> tuple[str, int]:
 
 
 def _scope(context: Any, path: str) -> Scope:
-    """A request as ASGI has it; the call's deadline is that of the request."""
+    """Make an ASGI scope of a call, with the call's deadline."""
     metadata = {name: value for name, value in context.invocation_metadata() if name in _HEADERS}
     seconds = context.time_remaining()
     limit = {} if seconds is None else {TIMEOUT_HEADER.lower(): f"{max(seconds, 1e-3):.3f}"}

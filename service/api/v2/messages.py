@@ -56,7 +56,10 @@ _MESSAGES = {
         map InferParameter parameters = 4; repeated InferOutputTensor outputs = 5;
         repeated bytes raw_output_contents = 6""",
 }
-"""Their fields as a .proto file has them. A `map` has strings as keys; of a `choice` one is set."""
+"""The messages' fields, as a .proto file has them.
+
+The keys of a `map` are strings; one field of a `choice` is set.
+"""
 
 
 @cache
@@ -89,7 +92,7 @@ def messages() -> dict[str, Any]:
 
 
 def _set_type(field: FieldDescriptorProto, type_: str) -> None:
-    """One of protobuf's own types, or a message of the package."""
+    """Set a field's type: one of protobuf's own, or a message of the package."""
     plain = f"TYPE_{type_.upper()}"
     if hasattr(field, plain):
         field.type = getattr(field, plain)

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from model.interpret.sweep import MAX_PICTURES
+from model.interpret.sweep import MAX_IMAGES
 from service import VERSION
 from service.api.probes import livez, readyz
-from service.api.v2.networks import Decoder, Encoder, Network, Routing
+from service.api.v2.models import Decoder, Encoder, ProtocolModel, Routing
 from service.api.v2.tensors import TensorSpec
 from service.errors import UnknownModel
 from service.http.route import Query, Request
@@ -17,16 +17,16 @@ from service.http.route import Query, Request
 PLATFORM = "onnxruntime_onnx"
 
 
-class NetworkQuery(Query):
-    """Of routes with a network."""
+class ModelQuery(Query):
+    """The parameters of routes for one model."""
 
     of_path: ClassVar = frozenset({"name", "version"})
     name: str = Field(examples=["mnist"])
     version: str | None = None
 
 
-def find(request: Request, query: NetworkQuery) -> Network:
-    """The network of a path, and of a version where one is named.
+def find(request: Request, query: ModelQuery) -> ProtocolModel:
+    """The model of a path, and of a version where one is named.
 
     Raises:
         UnknownModel: it is not loaded.
@@ -34,7 +34,7 @@ def find(request: Request, query: NetworkQuery) -> Network:
     bundle, dot, role = query.name.partition(".")
     kind, rows = {
         "": (Encoder, request.app.state.settings.max_pictures),
-        ".decoder": (Decoder, MAX_PICTURES),
+        ".decoder": (Decoder, MAX_IMAGES),
         ".routing": (Routing, 1),
     }.get(dot + role, (None, 0))
     manifest = request.pipeline.engine.manifests.get(bundle)
@@ -65,33 +65,33 @@ async def describe_server(request: Request) -> dict[str, Any]:
     return {"name": "capsnet-service", "version": VERSION, "extensions": extensions}
 
 
-async def describe_network(request: Request, query: NetworkQuery) -> dict[str, Any]:
-    """Show a network's metadata."""
-    network = find(request, query)
+async def describe_network(request: Request, query: ModelQuery) -> dict[str, Any]:
+    """Show a model's metadata."""
+    model = find(request, query)
     return {
-        "name": network.name,
-        "versions": [network.manifest.version],
+        "name": model.name,
+        "versions": [model.manifest.version],
         "platform": PLATFORM,
-        "inputs": [_describe(spec) for spec in network.inputs],
-        "outputs": [_describe(spec) for spec in network.outputs],
+        "inputs": [_describe(spec) for spec in model.inputs],
+        "outputs": [_describe(spec) for spec in model.outputs],
     }
 
 
-async def network_ready(request: Request, query: NetworkQuery) -> dict[str, Any]:
-    """Check that a network is loaded."""
+async def network_ready(request: Request, query: ModelQuery) -> dict[str, Any]:
+    """Check that a model is loaded."""
     return {"name": find(request, query).name, "ready": True}
 
 
-async def configure_network(request: Request, query: NetworkQuery) -> dict[str, Any]:
-    """Show a network's configuration as Triton would."""
-    network = find(request, query)
+async def configure_network(request: Request, query: ModelQuery) -> dict[str, Any]:
+    """Show a model's configuration as Triton would."""
+    model = find(request, query)
     return {
-        "name": network.name,
+        "name": model.name,
         "platform": PLATFORM,
         "backend": "onnxruntime",
-        "max_batch_size": network.max_rows,
-        "input": [{**_configure(spec), "optional": spec.optional} for spec in network.inputs],
-        "output": [_configure(spec) for spec in network.outputs],
+        "max_batch_size": model.max_rows,
+        "input": [{**_configure(spec), "optional": spec.optional} for spec in model.inputs],
+        "output": [_configure(spec) for spec in model.outputs],
         "dynamic_batching": {},
     }
 
@@ -101,6 +101,6 @@ def _describe(spec: TensorSpec) -> dict[str, Any]:
 
 
 def _configure(spec: TensorSpec) -> dict[str, Any]:
-    """Without the batch axis; Triton calls BYTES a string there."""
+    """Describe a tensor without its batch axis. Triton calls BYTES a string there."""
     kind = "STRING" if spec.datatype == "BYTES" else spec.datatype
     return {"name": spec.name, "data_type": f"TYPE_{kind}", "dims": list(spec.row)}

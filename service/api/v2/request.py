@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from service.api.v2.networks import Network, Tensors
+from service.api.v2.models import ProtocolModel, Tensors
 from service.api.v2.tensors import TensorSpec
 from service.errors import InvalidParameter, MalformedRequest, TooLarge, UnsupportedFormat
 from service.http.middleware import TENSOR_HEADER
@@ -18,13 +18,13 @@ from service.http.problems import invalid
 from service.http.route import Request
 
 _LARGE = 100_000
-"""Bytes; what takes milliseconds to inflate or to parse is not done on the event loop."""
+"""A body of more bytes is inflated and parsed off the event loop: that takes milliseconds."""
 _MEMBERS = 1000
-"""Commas that a request's JSON may have beside those between the values of its tensors."""
+"""A request's JSON may have this many commas beside those between the values of its tensors."""
 _WINDOWS = {"gzip": 31, "deflate": 15}
-"""What zlib calls the compressions that are taken."""
+"""The window bits that zlib needs for each accepted `Content-Encoding`."""
 _FILE = re.compile(rb"\x89PNG|\xff\xd8\xff|RIFF....WEBP", re.DOTALL)
-"""How a body of one image file begins, and no tensor of pixels."""
+"""The first bytes of a PNG, JPEG or WebP file, which is sent in place of a tensor of pixels."""
 _NUMBER = re.compile(r"[0-9]{1,10}")
 
 
@@ -32,19 +32,22 @@ Size = Annotated[int, Field(strict=True, le=1 << 40)]
 
 
 class _Strict(BaseModel):
-    """Unknown members are refused: Triton has some that change what a tensor means."""
+    """A member of a request.
+
+    Unknown members are refused: Triton has some that change a tensor's meaning.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class InputParameters(_Strict):
-    """Of an input."""
+    """The parameters of an input tensor."""
 
     binary_data_size: Annotated[Size, Field(ge=0)] | None = None
 
 
 class OutputParameters(_Strict):
-    """Of an output that is asked for."""
+    """The parameters of a requested output tensor."""
 
     binary_data: bool | None = None
 
@@ -67,7 +70,7 @@ class RequestedOutput(_Strict):
 
 
 class RequestParameters(BaseModel):
-    """Of a request; others, such as priorities, are not used."""
+    """The parameters of a request. Others, such as priorities, are ignored."""
 
     binary_data_output: bool = False
 
@@ -89,7 +92,7 @@ class Work:
     rows: int
     inputs: Tensors
     outputs: list[tuple[TensorSpec, bool]]
-    """What is asked for, and whether as bytes."""
+    """The requested tensors, each with whether it is sent as raw bytes."""
 
     @property
     def wanted(self) -> set[str]:
@@ -97,23 +100,23 @@ class Work:
         return {spec.name for spec, _ in self.outputs}
 
 
-async def read_work(request: Request, network: Network) -> Work:
-    """Read and check a request to a network.
+async def read_work(request: Request, model: ProtocolModel) -> Work:
+    """Read and check a request to a model.
 
     Raises:
-        Problem: the body cannot be inflated or parsed, or a tensor is not one of the network's.
+        Problem: the body cannot be inflated or parsed, or a tensor is not one of the model's.
     """
     body = await _read_body(request)
     head, tensors = _split(body, request.headers.get(TENSOR_HEADER))
     if head is None:
-        return _read_raw(body, network)
+        return _read_raw(body, model)
     if len(head) > _LARGE:
-        return await asyncio.to_thread(_read, head, tensors, network)
-    return _read(head, tensors, network)
+        return await asyncio.to_thread(_read, head, tensors, model)
+    return _read(head, tensors, model)
 
 
 async def _read_body(request: Request) -> bytes:
-    """The body, inflated; its inflated size counts in the budget."""
+    """Read and inflate the body. Its inflated size counts in the budget."""
     body, encoding = await request.body(), request.headers.get("content-encoding", "identity")
     if encoding == "identity":
         return body
@@ -128,7 +131,10 @@ async def _read_body(request: Request) -> bytes:
 
 
 def _inflate(body: bytes, encoding: str, limit: int) -> tuple[bytes, bool]:
-    """At most a byte more than the limit, and whether that is all of the body."""
+    """Decompress a body up to one byte beyond the limit.
+
+    Return that, and whether the body was whole.
+    """
     if encoding not in _WINDOWS:
         raise UnsupportedFormat(f"Content-Encoding is gzip or deflate, not {encoding[:32]}")
     inflater = zlib.decompressobj(_WINDOWS[encoding])
@@ -151,57 +157,57 @@ def _split(body: bytes, length: str | None) -> tuple[bytes | None, memoryview]:
     return body[:end] if end else None, memoryview(body)[end:]
 
 
-def _read(head: bytes, tensors: memoryview, network: Network) -> Work:
+def _read(head: bytes, tensors: memoryview, model: ProtocolModel) -> Work:
     """The work of a request, from its JSON and the bytes after it."""
-    values = network.max_values
+    values = model.max_values
     if head.count(b",") > 2 * values + _MEMBERS:  # a million small values take long to parse
         raise TooLarge(f"at most {values:,} values per tensor")
     try:
         request = InferRequest.model_validate_json(head)
     except ValidationError as error:
         raise invalid(error) from error
-    return make_work(request, tensors, network)
+    return make_work(request, tensors, model)
 
 
-def make_work(request: InferRequest, tensors: memoryview, network: Network) -> Work:
+def make_work(request: InferRequest, tensors: memoryview, model: ProtocolModel) -> Work:
     """The work of a request, from its members and the bytes of its tensors.
 
     Raises:
-        Problem: a tensor is not one of the network's.
+        Problem: a tensor is not one of the model's.
     """
-    inputs, rows = _read_inputs(request.inputs, tensors, network)
-    return Work(request.id, rows, inputs, _choose_outputs(request, network))
+    inputs, rows = _read_inputs(request.inputs, tensors, model)
+    return Work(request.id, rows, inputs, _choose_outputs(request, model))
 
 
-def _read_raw(body: bytes, network: Network) -> Work:
-    """A body that is a tensor alone: one image file, or images one after the other."""
-    specs = {spec.name: spec for spec in network.inputs}
+def _read_raw(body: bytes, model: ProtocolModel) -> Work:
+    """Read a body that is a tensor alone: one image file, or images one after the other."""
+    specs = {spec.name: spec for spec in model.inputs}
     if "images" not in specs:
-        raise InvalidParameter(f"{network.name!r} has several inputs; send JSON before them")
-    outputs = _choose_outputs(InferRequest(inputs=[]), network)
+        raise InvalidParameter(f"{model.name!r} has several inputs; send JSON before them")
+    outputs = _choose_outputs(InferRequest(inputs=[]), model)
     if _FILE.match(body):
         return Work(None, 1, {"image": [body]}, outputs)
     spec = specs["images"]
     rows = spec.count_rows(
-        "FP32", [len(body) // (4 * spec.values), *spec.row], max_rows=network.max_rows
+        "FP32", [len(body) // (4 * spec.values), *spec.row], max_rows=model.max_rows
     )
     return Work(None, rows, {"images": spec.from_bytes(memoryview(body), rows)}, outputs)
 
 
 def _read_inputs(
-    inputs: list[InputTensor], content: memoryview, network: Network
+    inputs: list[InputTensor], content: memoryview, model: ProtocolModel
 ) -> tuple[Tensors, int]:
     """The tensors, and how many rows each has."""
-    specs = {spec.name: spec for spec in network.inputs}
+    specs = {spec.name: spec for spec in model.inputs}
     tensors: Tensors = {}
     counts: set[int] = set()
     for tensor in inputs:
         spec = specs.pop(tensor.name, None)
         if spec is None:
-            known = ", ".join(spec.name for spec in network.inputs)
+            known = ", ".join(spec.name for spec in model.inputs)
             text = f"{tensor.name[:64]!r} is unknown or given twice; inputs: {known}"
             raise InvalidParameter(text, parameter="inputs")
-        rows = spec.count_rows(tensor.datatype, tensor.shape, max_rows=network.max_rows)
+        rows = spec.count_rows(tensor.datatype, tensor.shape, max_rows=model.max_rows)
         counts.add(rows)
         size = tensor.parameters.binary_data_size
         if (size is None) == (tensor.data is None):
@@ -220,16 +226,16 @@ def _read_inputs(
     return tensors, counts.pop()
 
 
-def _choose_outputs(request: InferRequest, network: Network) -> list[tuple[TensorSpec, bool]]:
+def _choose_outputs(request: InferRequest, model: ProtocolModel) -> list[tuple[TensorSpec, bool]]:
     """The requested outputs, or the default ones if none is requested."""
     binary = request.parameters.binary_data_output
     if not request.outputs:
-        return [(spec, binary) for spec in network.outputs if not spec.optional]
-    specs = {spec.name: spec for spec in network.outputs}
+        return [(spec, binary) for spec in model.outputs if not spec.optional]
+    specs = {spec.name: spec for spec in model.outputs}
     chosen = []
     for output in request.outputs:
         if output.name not in specs:
-            known = ", ".join(spec.name for spec in network.outputs)
+            known = ", ".join(spec.name for spec in model.outputs)
             text = f"{output.name[:64]!r} is unknown or asked for twice; outputs: {known}"
             raise InvalidParameter(text, parameter="outputs")
         binary_data = output.parameters.binary_data

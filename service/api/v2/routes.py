@@ -31,9 +31,9 @@ def v2_routes(*, max_images: int, grpc: bool = False) -> list[Route]:
         partial(Route, "POST", include_in_schema=False),
         partial(Route, "GET", include_in_schema=False),
     )
-    plain = partial(get, needs_networks=False)
-    probe = partial(plain, permission="open")
-    of_networks = [
+    plain = partial(get, needs_models=False)
+    probe = partial(plain, permission="public")
+    of_models = [
         route
         for path in (_NAMED, _VERSIONED)
         for route in (
@@ -44,7 +44,7 @@ def v2_routes(*, max_images: int, grpc: bool = False) -> list[Route]:
         )
     ]
     probes = [probe("/v2/health/live", live), probe("/v2/health/ready", ready)]
-    routes = [*of_networks, *probes, plain("/v2", describe_server)]
+    routes = [*of_models, *probes, plain("/v2", describe_server)]
     if grpc:
         from service.api.v2.calls import grpc_routes  # noqa: PLC0415  an extra
 

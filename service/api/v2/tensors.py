@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol: what a network takes and gives, as JSON and as bytes."""
+"""Tensors of the Open Inference Protocol as JSON and as bytes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from service.http.uploads import decode_base64
 
 Datatype = Literal["FP32", "INT64", "BYTES"]
 Tensor = NDArray[Any] | list[bytes]
-"""N rows; of datatype BYTES one element each."""
+"""A tensor of N rows: an array, or one element for each row of datatype BYTES."""
 _DTYPES: dict[Datatype, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "INT64": np.dtype("<i8")}
 _NUMBERS = {"FP32": "fiu", "INT64": "iu"}
-"""Kinds of numpy arrays, made of JSON's numbers, that each datatype takes."""
+"""The numpy kinds that each datatype accepts for JSON's numbers."""
 _MAX_AXES = 8
 LENGTH = struct.Struct("<I")
-"""What stands before each element of datatype BYTES."""
+"""The length that precedes each element of datatype BYTES."""
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One input or output; the first axis is the batch."""
+    """The name, datatype and shape of an input or output. The first axis is the batch."""
 
     name: str
     datatype: Datatype
     row: tuple[int, ...] = (1,)
-    """Shape of one row."""
+    """The shape of one row."""
     low: float = -np.inf
     """The smallest value that is taken."""
     high: float = np.inf
@@ -41,7 +41,7 @@ class TensorSpec:
 
     @property
     def values(self) -> int:
-        """How many values a row has."""
+        """The number of values in one row."""
         return int(np.prod(self.row))
 
     def count_rows(self, datatype: str, shape: list[int], *, max_rows: int) -> int:
@@ -83,7 +83,7 @@ class TensorSpec:
         return self._check(np.require(array, requirements="A"))
 
     def from_json(self, data: list[Any], shape: list[int]) -> Tensor:
-        """The tensor in JSON: nested lists or a flat one; elements of BYTES are base64.
+        """Read a tensor in JSON: nested lists or a flat one. Elements of BYTES are base64.
 
         Raises:
             MalformedRequest: an element is not base64.
@@ -110,7 +110,10 @@ class TensorSpec:
         return self._check(numbers.reshape(shape[0], *self.row))
 
     def _flatten(self, data: list[Any]) -> tuple[list[int], list[Any]]:
-        """The shape of nested lists, and their values; numpy would make room for the longest."""
+        """Return the shape of nested lists, and their values.
+
+        numpy would allocate room for the longest.
+        """
         shape, values = [len(data)], data
         while values and type(values[0]) is list and len(shape) < _MAX_AXES:
             lengths = {len(item) if type(item) is list else -1 for item in values}

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from service.errors import MalformedRequest, TooLarge
 
 MAX_TEXT_BYTES = 1_000
-"""Of a name, an id or any other string."""
+"""A name, an id or any other string may have this many bytes."""
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED_64: 8, _FIXED_32: 4}
 _VARINT_BYTES = 10
@@ -59,7 +59,7 @@ def _check_length(field: Any, size: int, max_values: int) -> None:
 
 
 def _read_field(content: memoryview, position: int) -> tuple[int, int, int, int]:
-    """Number, wire type, and where the content of the field at a position begins and ends."""
+    """Read the number and wire type of a field, and where its content begins and ends."""
     tag, start = _read_varint(content, position)
     wire = tag & 7
     if wire == _LENGTH:

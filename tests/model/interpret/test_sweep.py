@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.interpret.sweep import MAX_PICTURES, Sweep, plan_sweep
+from model.interpret.sweep import MAX_IMAGES, Sweep, plan_sweep
 
 
 def test_the_paper_s_sweep() -> None:
@@ -54,7 +54,7 @@ def test_images_take_their_poses_places() -> None:
 
 def test_the_largest_sweep_is_one_batch() -> None:
     """As many pictures as a batch holds are taken, and one step more is refused."""
-    steps = MAX_PICTURES // 16
+    steps = MAX_IMAGES // 16
     assert steps == len(plan_sweep(range(16), start=0, stop=(steps - 1) / 64, step=1 / 64).deltas)
     with pytest.raises(ValueError, match="272 pictures; a sweep has at most 256"):
         plan_sweep(range(16), start=0, stop=steps / 64, step=1 / 64)

@@ -34,7 +34,7 @@ class StandIn(CudaDevice):
         """As it was set."""
         return self.lost
 
-    def load_session(self, graph: Path, *, graphs: bool) -> InferenceSession:
+    def open_session(self, graph: Path, *, graphs: bool) -> InferenceSession:
         """On the CPU."""
         del graphs
         self.opened.append(graph.name)

@@ -271,12 +271,12 @@ def test_only_these_routes_are_open(administered: TestClient) -> None:
     permissions = {getattr(one, "path", ""): vars(one).get("permission") for one in app.routes}
     permissions |= dict.fromkeys(("/static", "/documentation"), StaticMount.permission)
     assert set(get_args(Permission)) == set(permissions.values())
-    assert OPEN == {path for path, permission in permissions.items() if permission == "open"}
+    assert OPEN == {path for path, permission in permissions.items() if permission == "public"}
     document = administered.get("/openapi.json", headers={"X-API-Key": ADMIN}).json()
     for route in app.routes:
         if isinstance(route, Route) and route.include_in_schema:
             operation = document["paths"][route.path][min(route.methods).lower()]
-            assert (route.permission != "open") == ("security" in operation)
+            assert (route.permission != "public") == ("security" in operation)
 
 
 def include(app: FastAPI) -> None:

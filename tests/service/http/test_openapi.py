@@ -47,8 +47,8 @@ def client(client: TestClient, settings: Settings) -> TestClient:
     assert isinstance(client.app, FastAPI)
     app = create_app(settings.model_copy(update={"admin_keys": WITH_ADMIN_KEY.admin_keys}))
     app.state.health, app.state.reload = client.app.state.health, partial(no_reload, app)
-    app.state.preparation, app.state.drawing = (
-        client.app.state.preparation,
+    app.state.decode_pools, app.state.drawing = (
+        client.app.state.decode_pools,
         client.app.state.drawing,
     )
     return TestClient(app)

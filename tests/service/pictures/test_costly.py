@@ -15,7 +15,7 @@ from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedForm
 from service.inference.job import Closed, QueueFull
 from service.pictures import ImageSpec, is_quick
 from service.pictures.header import MAX_CHUNKS, MAX_SCANS
-from service.pictures.preparation import Preparation
+from service.pictures.pools import DecodePools
 from service.settings import Settings
 from tests.service.pictures.costly import (
     chunk,
@@ -33,14 +33,14 @@ MAX_PIXELS: int = Settings.model_fields["max_pixels"].default
 
 
 @pytest.fixture
-def preparation() -> Iterator[Preparation]:
+def preparation() -> Iterator[DecodePools]:
     """As the service has it by default."""
-    made = Preparation(max_pixels=MAX_PIXELS, processes=2)
+    made = DecodePools(max_pixels=MAX_PIXELS, processes=2)
     yield made
     made.close()
 
 
-def prepare(preparation: Preparation, *contents: bytes) -> list[Prepared | Problem]:
+def prepare(preparation: DecodePools, *contents: bytes) -> list[Prepared | Problem]:
     return asyncio.run(preparation.prepare(contents, FRAME))
 
 
@@ -55,7 +55,7 @@ def prepare(preparation: Preparation, *contents: bytes) -> list[Prepared | Probl
     ],
 )
 def test_what_a_header_announces_is_refused_without_a_process(
-    content: bytes, problem: type[Problem], text: str, preparation: Preparation
+    content: bytes, problem: type[Problem], text: str, preparation: DecodePools
 ) -> None:
     """In a moment: nothing is decoded."""
     (found,) = prepare(preparation, content)
@@ -77,7 +77,7 @@ def test_what_a_header_announces_is_refused_without_a_process(
     ],
 )
 def test_a_file_of_too_many_parts_is_refused(
-    content: bytes, text: str, preparation: Preparation
+    content: bytes, text: str, preparation: DecodePools
 ) -> None:
     """It alone, with a sentence that says why; the picture beside it is taken."""
     refused, taken = prepare(preparation, content, png(28, 28))
@@ -86,21 +86,21 @@ def test_a_file_of_too_many_parts_is_refused(
     assert isinstance(taken, Prepared)
 
 
-def test_cpu_time_is_limited(preparation: Preparation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_time_is_limited(preparation: DecodePools, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the size that a header announces; the picture beside it is taken."""
-    monkeypatch.setattr("service.pictures.preparation._CPU_S", 0.1)
-    monkeypatch.setattr("service.pictures.preparation._CPU_S_PER_PIXEL", 0)
+    monkeypatch.setattr("service.pictures.pools._CPU_S", 0.1)
+    monkeypatch.setattr("service.pictures.pools._CPU_S_PER_PIXEL", 0)
     refused, taken = prepare(preparation, progressive_jpeg(5_000, MAX_SCANS), png(56, 56))
     assert isinstance(refused, UnreadablePicture)
     assert "takes more than 0.1 s" in refused.detail
     assert isinstance(taken, Prepared)
 
 
-def test_memory_is_limited(preparation: Preparation) -> None:
+def test_memory_is_limited(preparation: DecodePools) -> None:
     """The largest WebP still fits; where there is less memory, it alone is refused."""
     (found,) = prepare(preparation, webp(5_000))
     assert isinstance(found, Prepared)
-    small = Preparation(max_pixels=MAX_PIXELS, processes=2)
+    small = DecodePools(max_pixels=MAX_PIXELS, processes=2)
     small.template._arguments = ("100000000", *small.template._arguments[1:])
     try:
         refused, taken = prepare(small, webp(5_000), png(56, 56))
@@ -110,7 +110,7 @@ def test_memory_is_limited(preparation: Preparation) -> None:
     assert isinstance(taken, Prepared)
 
 
-def test_small_pictures_do_not_wait_for_large_ones(preparation: Preparation) -> None:
+def test_small_pictures_do_not_wait_for_large_ones(preparation: DecodePools) -> None:
     """Those have processes of their own."""
     done = []
 
@@ -127,7 +127,7 @@ def test_small_pictures_do_not_wait_for_large_ones(preparation: Preparation) -> 
     assert "small" == done[0]
 
 
-def test_a_request_of_many_large_pictures_is_refused(preparation: Preparation) -> None:
+def test_a_request_of_many_large_pictures_is_refused(preparation: DecodePools) -> None:
     """A few kilobytes that would take half a minute; as many small pictures are fine."""
     with pytest.raises(TooLarge, match="400,000,000 pixels together"):
         prepare(preparation, *17 * [webp(5_000)])
@@ -135,7 +135,7 @@ def test_a_request_of_many_large_pictures_is_refused(preparation: Preparation) -
     assert [Prepared] * 40 == [type(one) for one in prepare(preparation, *40 * [png(56, 56)])]
 
 
-def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: Preparation) -> None:
+def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: DecodePools) -> None:
     """By what their headers announce, before anything is decoded; those that left do not count."""
 
     async def scenario() -> int:
@@ -156,7 +156,7 @@ def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: Pre
     assert 1 == asyncio.run(scenario())
 
 
-def test_what_is_longer_than_its_time_limit_is_given_up(preparation: Preparation) -> None:
+def test_what_is_longer_than_its_time_limit_is_given_up(preparation: DecodePools) -> None:
     """Its process is killed, and the next picture has another."""
 
     async def scenario() -> Prepared | Problem:
@@ -169,7 +169,7 @@ def test_what_is_longer_than_its_time_limit_is_given_up(preparation: Preparation
     assert isinstance(asyncio.run(scenario()), Prepared)
 
 
-def test_a_picture_whose_process_is_killed_is_not_refused(preparation: Preparation) -> None:
+def test_a_picture_whose_process_is_killed_is_not_refused(preparation: DecodePools) -> None:
     """As a machine without memory kills it: the picture is good, and may be sent again."""
 
     async def scenario() -> Prepared | Problem:

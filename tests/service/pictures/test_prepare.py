@@ -12,13 +12,13 @@ from model.preprocess import Fit, Prepared
 from model.runtime import Runtime
 from service.errors import MalformedRequest, UnsupportedFormat
 from service.pictures import ImageSpec
-from service.pictures.preparation import Preparation
+from service.pictures.pools import DecodePools
 
 
 @pytest.fixture
-def preparation() -> Iterator[Preparation]:
+def preparation() -> Iterator[DecodePools]:
     """With one process for small pictures, and one for large ones."""
-    made = Preparation(max_pixels=5_000_000, processes=2)
+    made = DecodePools(max_pixels=5_000_000, processes=2)
     yield made
     made.close()
 
@@ -45,7 +45,7 @@ def enlarged(digits: list[bytes]) -> list[bytes]:
 
 
 def test_problems_keep_their_places(
-    preparation: Preparation, manifest: Manifest, digits: list[bytes]
+    preparation: DecodePools, manifest: Manifest, digits: list[bytes]
 ) -> None:
     """Each upload becomes an image or a problem of its own."""
     uploads = [digits[7], b"no picture", MalformedRequest("the picture is empty")]
@@ -57,7 +57,7 @@ def test_problems_keep_their_places(
 @pytest.mark.parametrize("fit", ["auto", "none"])
 def test_what_is_quick_needs_no_process(fit: Fit, manifest: Manifest, digits: list[bytes]) -> None:
     """A picture in the network's size that is taken as it is; the pool could not be started."""
-    without = Preparation(max_pixels=5_000_000, processes=2)
+    without = DecodePools(max_pixels=5_000_000, processes=2)
     frame = frame_of(manifest)._replace(fit=fit)
     prepared = asyncio.run(without.prepare(digits, frame))
     assert 10 == len([one for one in prepared if isinstance(one, Prepared)])
@@ -66,7 +66,7 @@ def test_what_is_quick_needs_no_process(fit: Fit, manifest: Manifest, digits: li
 
 @pytest.mark.parametrize(("picture", "fit"), [("digits", "digit"), ("enlarged", "auto")])
 def test_what_takes_longer_has_a_process(
-    picture: str, fit: Fit, preparation: Preparation, request: pytest.FixtureRequest
+    picture: str, fit: Fit, preparation: DecodePools, request: pytest.FixtureRequest
 ) -> None:
     """A picture whose strokes are looked for, or of another size."""
     (content, *_) = request.getfixturevalue(picture)
@@ -76,7 +76,7 @@ def test_what_takes_longer_has_a_process(
 
 @pytest.mark.parametrize("picture_format", ["JPEG", "PNG"])
 def test_the_box_is_in_pixels_of_the_file(
-    picture_format: str, preparation: Preparation, manifest: Manifest
+    picture_format: str, preparation: DecodePools, manifest: Manifest
 ) -> None:
     """A large picture is looked at smaller; where its strokes are is told in its own pixels."""
     picture = Image.new("L", (2720, 1800), 230)
@@ -90,7 +90,7 @@ def test_the_box_is_in_pixels_of_the_file(
 
 
 def test_requests_take_turns(
-    preparation: Preparation, manifest: Manifest, enlarged: list[bytes]
+    preparation: DecodePools, manifest: Manifest, enlarged: list[bytes]
 ) -> None:
     """Who sends many pictures has as many at work as there are processes."""
     done = []
@@ -109,7 +109,7 @@ def test_requests_take_turns(
 
 
 def test_many_quick_pictures_do_not_hold_up_the_event_loop(
-    preparation: Preparation, manifest: Manifest, digits: list[bytes]
+    preparation: DecodePools, manifest: Manifest, digits: list[bytes]
 ) -> None:
     """Each takes a twentieth of a millisecond; others have their turn after every second one."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.processes.snapshots import LockHeld, Snapshots
+from service.processes.snapshots import Current, LockHeld, Snapshots
 from service.settings import Settings
 
 
@@ -29,22 +29,20 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_copy_is_the_bundles_as_they_were(snapshots: Snapshots, settings: Settings) -> None:
     """What is written into a file afterwards does not reach it, as it would a link."""
     before = files(settings.bundles)
-    digest = snapshots.take(settings, "keys")
+    digest = snapshots.take(settings)
     with (settings.bundles / "mnist" / "encoder.onnx").open("r+b") as file:
         file.write(b"broken")
     assert before == files(snapshots.bundles(digest))
-    assert "keys" == snapshots.keys(digest)
 
 
 def test_a_digest_names_what_is_copied(snapshots: Snapshots, settings: Settings) -> None:
-    """The same for the same; another for other keys, and for a file that was renamed."""
-    first = snapshots.take(settings, "keys")
-    assert first == snapshots.take(settings, "keys")
-    assert first != snapshots.take(settings, "others")
+    """The same for the same, and another for a file that was renamed."""
+    first = snapshots.take(settings)
+    assert first == snapshots.take(settings)
     (settings.bundles / "mnist" / "CARD.md").touch()
-    with_card = snapshots.take(settings, "keys")
+    with_card = snapshots.take(settings)
     (settings.bundles / "mnist" / "CARD.md").rename(settings.bundles / "mnist" / "OTHER.md")
-    assert with_card != snapshots.take(settings, "keys")
+    assert with_card != snapshots.take(settings)
 
 
 @pytest.mark.parametrize("models", [("mnist",), ()])
@@ -54,7 +52,7 @@ def test_what_is_not_served_is_not_copied(
     """Hidden folders and, where models are named, all others; folders without a manifest too."""
     shutil.copytree(settings.bundles / "mnist", settings.bundles / ".hidden")
     (settings.bundles / "no-bundle").mkdir()
-    digest = snapshots.take(settings.model_copy(update={"models": models}), "")
+    digest = snapshots.take(settings.model_copy(update={"models": models}))
     assert ["mnist"] == [path.name for path in snapshots.bundles(digest).iterdir()]
 
 
@@ -76,8 +74,8 @@ def test_a_bundle_that_links_elsewhere_is_refused(
     (settings.bundles / "hostile" / "samples").mkdir(exist_ok=True)
     (settings.bundles / "hostile" / name).symlink_to(target)
     with pytest.raises(OSError, match=reason):
-        snapshots.take(settings, "")
-    digest = snapshots.take(settings, "", strict=False)
+        snapshots.take(settings)
+    digest = snapshots.take(settings, strict=False)
     assert ["mnist"] == [path.name for path in snapshots.bundles(digest).iterdir()]
 
 
@@ -92,14 +90,14 @@ def test_links_within_a_bundle_and_to_its_folder_are_followed(
         path.symlink_to(Path("..data", path.name))
     bundle.rename(tmp_path / "release")
     bundle.symlink_to(tmp_path / "release")
-    assert before == files(snapshots.bundles(snapshots.take(settings, "")))
+    assert before == files(snapshots.bundles(snapshots.take(settings)))
 
 
 def test_folders_in_a_bundle_are_not_entered(snapshots: Snapshots, settings: Settings) -> None:
     """A folder that links to its parent has no end."""
     before = files(settings.bundles)
     (settings.bundles / "mnist" / "again").symlink_to(".")
-    assert before == files(snapshots.bundles(snapshots.take(settings, "")))
+    assert before == files(snapshots.bundles(snapshots.take(settings)))
 
 
 def test_what_is_copied_of_a_bundle_is_bounded(
@@ -110,10 +108,10 @@ def test_what_is_copied_of_a_bundle_is_bounded(
         file.truncate(10**12)
     monkeypatch.setattr("service.processes.snapshots.MAX_BUNDLE_BYTES", 100_000_000)
     with pytest.raises(OSError, match="has more than 100,000,000 bytes"):
-        snapshots.take(settings, "")
+        snapshots.take(settings)
     monkeypatch.setattr("service.processes.snapshots.MAX_BUNDLE_FILES", 3)
     with pytest.raises(OSError, match="has more than 3 files"):
-        snapshots.take(settings, "")
+        snapshots.take(settings)
 
 
 def test_a_folder_that_is_missing_is_left_to_loading(
@@ -121,24 +119,30 @@ def test_a_folder_that_is_missing_is_left_to_loading(
 ) -> None:
     """Its error is a better one."""
     missing = settings.model_copy(update={"bundles": settings.bundles / "nowhere"})
-    assert not snapshots.bundles(snapshots.take(missing, "")).exists()
+    assert not snapshots.bundles(snapshots.take(missing)).exists()
+
+
+def changed(settings: Settings, content: str) -> Settings:
+    """The settings, after a file of the bundle has got another content."""
+    (settings.bundles / "mnist" / "CARD.md").write_text(content)
+    return settings
 
 
 def test_the_copy_before_is_kept(snapshots: Snapshots, settings: Settings) -> None:
-    """A worker may be loading it; older ones go."""
+    """A worker may be loading it, also after other keys; older ones go."""
     assert snapshots.current is None
     digests = []
-    for keys in ("1", "2", "3"):
-        digests.append(snapshots.take(settings, keys))
-        snapshots.use(digests[-1])
-    assert digests[2] == snapshots.current
-    assert [False, True, True] == [snapshots.bundles(digest).exists() for digest in digests]
+    for content, keys in [("1", "keys"), ("2", "keys"), ("3", "keys"), ("3", "others")]:
+        digests.append(snapshots.take(changed(settings, content)))
+        snapshots.use(Current(digests[-1], keys))
+        assert Current(digests[-1], keys) == snapshots.current
+    assert [False, True, True] == [snapshots.bundles(digest).exists() for digest in digests[:3]]
 
 
 def test_a_refused_copy_is_removed(snapshots: Snapshots, settings: Settings) -> None:
     """But not the current one, if it is that."""
-    current, other = (snapshots.take(settings, keys) for keys in ("1", "2"))
-    snapshots.use(current)
+    current, other = (snapshots.take(changed(settings, content)) for content in ("1", "2"))
+    snapshots.use(Current(current, "keys"))
     for digest in (current, other, ""):
         snapshots.discard(digest)
     assert [True, False] == [snapshots.bundles(one).exists() for one in (current, other)]
@@ -149,7 +153,7 @@ def test_what_a_killed_worker_left_is_removed(
 ) -> None:
     """Half a copy takes room."""
     (tmp_path / "service" / "copy-half").mkdir()
-    snapshots.take(settings, "")
+    snapshots.take(settings)
     assert [] == list((tmp_path / "service").glob("copy-*"))
 
 

@@ -20,7 +20,7 @@ async def main():
         asyncio.get_running_loop(),
         Health(),
         heartbeat_timeout_s=2,
-        send_status=lambda reason: print(reason, flush=True),
+        send_to_supervisor=lambda reason: print(reason, flush=True),
         leave=lambda: None,
     ).start()
     {body}

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from service import VERSION
 from service.inference.batcher import BatchReport
 from service.inference.engine import Engine, Loaded
-from service.processes.status import FOLDER, Status
+from service.processes.registry import FOLDER, WorkerRegistry
 from service.telemetry.metrics import Metrics
 
 
@@ -85,10 +85,10 @@ def test_the_process_can_be_watched(metrics: Metrics) -> None:
 WORKER = """
 import sys
 from pathlib import Path
-from service.processes.status import Status
+from service.processes.registry import WorkerRegistry
 from service.telemetry.metrics import Metrics, write_as
 from service.inference.batcher import BatchReport
-status, slot = Status(Path(sys.argv[1]), workers=2), int(sys.argv[2])
+status, slot = WorkerRegistry(Path(sys.argv[1]), workers=2), int(sys.argv[2])
 write_as(slot)
 metrics = Metrics(lambda: 7, status)
 status.report(slot, "digest")
@@ -107,7 +107,7 @@ class Workers:
     """Processes that share a folder."""
 
     def __init__(self, folder: Path, root: Path) -> None:
-        self.status = Status(folder, workers=2)
+        self.status = WorkerRegistry(folder, workers=2)
         self._environment = {**os.environ, FOLDER: str(folder)}
         self._root = root
 

@@ -105,7 +105,7 @@ def test_batches_run_on_across_epochs(squares: Examples, monkeypatch: pytest.Mon
     monkeypatch.setattr("training.data.pairs.EPOCH_PAIRS", 20)
     batches = [stream(squares).batch(step) for step in range(5)]
     assert {8} == {len(batch.images) for batch in batches}
-    pairs = torch.cat([batch.layers for batch in batches])
+    pairs = torch.cat([batch.object_images for batch in batches])
     assert not torch.equal(pairs[:20], pairs[20:])
 
 
@@ -163,7 +163,7 @@ def test_a_fixed_set_is_the_same_bit_for_bit(squares: Examples) -> None:
 def test_a_smaller_set_is_the_beginning_of_a_larger_one(squares: Examples) -> None:
     """The seed decides the pairs, not how many there are."""
     small, large = (fixed_pairs(squares, n, size=20, shift_px=4, seed=7) for n in (5, 9))
-    assert np.array_equal(small.layers, large.layers[:5])
+    assert np.array_equal(small.object_images, large.object_images[:5])
 
 
 def test_distortion_changes_neither_digits_nor_shifts(squares: Examples) -> None:
@@ -199,6 +199,6 @@ def test_test_pairs_are_the_published_ones(shift_px: int) -> None:
         pytest.skip("needs the data sets: set CAPSNET_DATA_DIR")
     digits = load(DATASETS["mnist"], "test", Path(os.environ["CAPSNET_DATA_DIR"]))
     pairs = published_pairs(digits, size=36, shift_px=shift_px)
-    assert (10_000, 2, 36, 36) == pairs.layers.shape
+    assert (10_000, 2, 36, 36) == pairs.object_images.shape
     docs = (Path(__file__).parents[3] / "docs" / "reference" / "presets.md").read_text()
     assert TEST_DIGESTS[shift_px] in docs

@@ -1,4 +1,4 @@
-"""A loaded bundle in the protocol: up to three networks, each with inputs and outputs."""
+"""The protocol's models: each is one graph of a loaded bundle, with input and output tensors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from service.pipeline import Pipeline
 from service.views.decode import LARGEST_COMPONENT
 
 Tensors = dict[str, Tensor]
-"""By name."""
+"""Tensors by name."""
 
 
-class Network(ABC):
-    """One graph of a bundle, under a name of its own.
+class ProtocolModel(ABC):
+    """One graph of a bundle, which the protocol calls a model.
 
     Args:
         manifest: of the bundle.
@@ -29,7 +29,7 @@ class Network(ABC):
     """
 
     suffix: ClassVar[str] = ""
-    """Of the name, after the bundle's."""
+    """The suffix of the model's name, after the bundle's name."""
     needs: ClassVar[Offer | None] = None
 
     def __init__(self, manifest: Manifest, max_rows: int) -> None:
@@ -37,26 +37,26 @@ class Network(ABC):
 
     @property
     def name(self) -> str:
-        """Its name in the protocol."""
+        """The model's name in the protocol."""
         return self.manifest.name + self.suffix
 
     @property
     def max_values(self) -> int:
-        """Of one input."""
+        """The largest number of values in one input tensor."""
         return self.max_rows * max(spec.values for spec in self.inputs)
 
     @property
     @abstractmethod
     def inputs(self) -> list[TensorSpec]:
-        """Its input tensors."""
+        """The specifications of the input tensors."""
 
     @property
     @abstractmethod
     def outputs(self) -> list[TensorSpec]:
-        """Its output tensors."""
+        """The specifications of the output tensors."""
 
     def cost(self, rows: int, wanted: set[str]) -> int:
-        """Rows to admit for so many rows of the inputs."""
+        """Return the rows to admit for so many rows of the inputs."""
         del wanted
         return rows
 
@@ -70,8 +70,8 @@ class Network(ABC):
         """
 
 
-class Encoder(Network):
-    """Images, or image files, to presence and poses."""
+class Encoder(ProtocolModel):
+    """Encodes images, or image files, to presence and poses."""
 
     @property
     def inputs(self) -> list[TensorSpec]:
@@ -91,7 +91,7 @@ class Encoder(Network):
         ]
 
     def cost(self, rows: int, wanted: set[str]) -> int:
-        """For novelty every image is decoded too."""
+        """Return the rows that a request costs. Novelty decodes every image too."""
         return rows * (2 if "novelty" in wanted else 1)
 
     async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
@@ -108,8 +108,8 @@ class Encoder(Network):
         return outputs
 
 
-class Decoder(Network):
-    """Poses and their labels to images."""
+class Decoder(ProtocolModel):
+    """Decodes poses and their labels to images."""
 
     suffix = ".decoder"
     needs = "decode"
@@ -137,7 +137,7 @@ class Decoder(Network):
         return {"images": await pipeline.decode(self.manifest, poses, labels.ravel())}
 
 
-class Routing(Network):
+class Routing(ProtocolModel):
     """An image to what routing did with it."""
 
     suffix = ".routing"
@@ -169,7 +169,7 @@ class Routing(Network):
         return [TensorSpec(name, "FP32", row) for name, row in rows.items()]
 
     async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
-        """Trace the one image."""
+        """Trace the routing of one image."""
         del wanted
         (image,) = await _read_images(pipeline, self.manifest, inputs)
         trace = await pipeline.trace(self.manifest, image)
@@ -184,7 +184,7 @@ def _image_inputs(manifest: Manifest) -> list[TensorSpec]:
 
 
 async def _read_images(pipeline: Pipeline, manifest: Manifest, inputs: Tensors) -> Floats:
-    """Images (N, C, H, W), given as a tensor or decoded from files.
+    """Read images (N, C, H, W) from a tensor, or decode them from files.
 
     Raises:
         InvalidParameter: there are none, or both.
@@ -196,5 +196,5 @@ async def _read_images(pipeline: Pipeline, manifest: Manifest, inputs: Tensors) 
         case {"image": list() as files} if len(inputs) == 1:
             spec = ImageSpec(manifest.image_shape, manifest.preprocess)
             prepared = await pipeline.prepare([*files], spec)
-            return np.stack([unwrap(picture).image for picture in prepared])
+            return np.stack([unwrap(item).image for item in prepared])
     raise InvalidParameter("send either images or image", parameter="images")

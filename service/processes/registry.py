@@ -1,4 +1,4 @@
-"""What the processes of one service share, as files in a folder."""
+"""State that the processes of one service share, as files in a folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable: the folder, in which the processes keep their metrics too."""
+"""The environment variable of the shared folder, where processes keep their metrics too."""
 
 
 class Serving(NamedTuple):
@@ -16,11 +16,11 @@ class Serving(NamedTuple):
 
     pid: int
     digest: str
-    """Of the bundles that it answers with."""
+    """The digest of the bundles and keys that it answers with."""
 
 
 class Counts(NamedTuple):
-    """Workers and what became of them."""
+    """The numbers of workers in each state."""
 
     wanted: int
     """Workers that the settings ask for."""
@@ -29,22 +29,25 @@ class Counts(NamedTuple):
     restarted: int
     """Workers that were started in place of another."""
     killed: int
-    """Of those others, the ones that hung."""
+    """Workers that were replaced because they hung."""
 
 
-class Status:
-    """Files named by worker slot; a worker that takes the place of another has its slot."""
+class WorkerRegistry:
+    """Records which workers serve, and whether a reload is requested, in files that all can read.
+
+    The files are named by worker slot. A worker that replaces another has its slot.
+    """
 
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
         self._workers = workers
 
     def report(self, slot: int, digest: str) -> None:
-        """Record which bundles this worker serves."""
+        """Record the digest of the bundles and keys that this worker serves."""
         replace_text(self.folder / f"serving-{slot}", f"{os.getpid()} {digest}")
 
     def clear(self, slot: int) -> None:
-        """Remove what a worker that has ended left there; its counters stay."""
+        """Remove the files of a worker that has ended, but for its counters."""
         for pattern in (f"serving-{slot}", f"gauge_live*_{slot}.db"):
             for path in self.folder.glob(pattern):
                 path.unlink()
@@ -65,7 +68,7 @@ class Status:
 
     @property
     def counts(self) -> Counts:
-        """For the metrics."""
+        """The numbers of workers, for the metrics."""
         ends = self.folder / "ends"
         restarted, killed = map(int, ends.read_text().split()) if ends.exists() else (0, 0)
         return Counts(self._workers, len(self.serving), restarted, killed)
@@ -76,11 +79,11 @@ class Status:
 
     @property
     def wants_reload(self) -> bool:
-        """Whether a reload was requested."""
+        """Whether a reload is requested."""
         return (self.folder / "reload").exists()
 
     def take_request(self) -> bool:
-        """Whether a reload was requested that no other worker has taken."""
+        """Take a requested reload. Return False if none is requested, or another worker took it."""
         with suppress(FileNotFoundError):
             (self.folder / "reload").unlink()
             return True
@@ -88,7 +91,7 @@ class Status:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file that others read: all of it or nothing."""
+    """Write a file atomically, because others read it."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text)
     part.replace(path)

@@ -1,4 +1,4 @@
-"""Has files decoded and fitted in processes that can be killed."""
+"""Pools of processes that decode and fit uploads, and that can be killed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from service.pictures.spec import ImageSpec, Upload, decode_and_fit, is_quick
 from service.pool.pool import Crashed, Pool, Template
 
 _LARGE = 1_000_000
-"""Pixels, or bytes, of files that have processes of their own, so that others need not wait."""
+"""Files with more pixels, or bytes, have processes of their own, so that others need not wait."""
 _LEAST = 20_000
-"""Pixels that take as long as the way to a process and back."""
+"""This many pixels take as long as the way to a process and back."""
 _MOST_WAITING = 64
-"""Of the largest files, at each of the two."""
+"""Each of the two pools may have this many waiting files of the largest size."""
 _MOST_TOGETHER = 16
-"""Of the largest files in one request, small ones aside: a body has room for ten photographs."""
+"""One request may have this many files of the largest size: a body has room for ten photographs."""
 _CPU_S, _CPU_S_PER_PIXEL = 0.25, 2e-7
-"""CPU time for a file; ten times what a photograph takes."""
+"""The CPU time for a file: ten times what a photograph takes."""
 _MEMORY_BYTES, _MEMORY_BYTES_PER_PIXEL = 64_000_000, 16
-"""Memory for a file: four copies of the largest picture, which WebP needs."""
+"""The memory for a file: four copies of the largest picture, which WebP needs."""
 
 
-class Preparation:
-    """Decodes and prepares images: tiny plain ones on the event loop, others in processes.
+class DecodePools:
+    """Decodes and fits uploads: tiny plain ones on the event loop, others in two pools.
 
     Files over a megapixel, or a megabyte, have half of the processes. Files are not decoded if
     their headers announce more than may be.
@@ -66,7 +66,7 @@ class Preparation:
     async def prepare(
         self, uploads: Sequence[Upload], spec: ImageSpec, *, deadline: float = math.inf
     ) -> list[Prepared | Problem]:
-        """What each upload becomes, or the problem with it.
+        """Decode and fit each upload. An upload that cannot be decoded yields its problem.
 
         Those of one request take turns with others': it has no more at work than there are
         processes.
@@ -113,13 +113,13 @@ class Preparation:
         self.large.close()
 
     def _pool(self, weight: int) -> Pool | None:
-        """The pool that decodes a file of this weight; None: the event loop does."""
+        """Return the pool that decodes a file of this weight; None if the event loop does."""
         if not weight:
             return None
         return self.large if weight > _LARGE else self.small
 
     def _weigh(self, upload: Upload, spec: ImageSpec) -> int | Problem:
-        """The cost of a file in pixels, from its header and length; zero if it is quick."""
+        """Return the cost of a file in pixels, by its header and length; zero if it is quick."""
         if isinstance(upload, Problem):
             return upload
         if is_quick(upload, spec):
