@@ -67,7 +67,10 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
         get("/models/{name}/samples", list_samples, problems=[UnknownModel], **samples),
         get("/models/{name}/samples/{file}", show_sample_of, problems=[UnknownModel], **samples),
         admin(
-            "/models/reload", reload_models, problems=[BundleRefused, Forbidden], tags=["models"]
+            "/models/reload",
+            reload_models,
+            problems=[BundleRefused, Forbidden, Unavailable],
+            tags=["models"],
         ),
         public_probe("/livez", livez),
         public_probe("/readyz", readyz),
