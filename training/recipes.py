@@ -245,7 +245,7 @@ _MULTIMNIST = Recipe(
     shift_px=4,
 )
 
-_PAIR_STEM = (
+_RESIDUAL_STEM = (
     *(Conv(32, 5, 2), Conv(64, 3), Residual()),
     *(Conv(128, 3, 2), Residual(), Residual(), Conv(64, 1, activation="none")),
 )
@@ -266,9 +266,8 @@ def _stages(*widths: int) -> tuple[StemLayer, ...]:
 
 _PLAIN: dict[str, Any] = {"affine": 0.0, "elastic_px": 0.0}
 _CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True, **_PLAIN, **_AVERAGED}
-_PICTURE_STEM = (Conv(64, 3), Conv(64, 3), Conv(128, 3, 2), Conv(128, 3))
 _PICTURE_NETWORK = AttentionConfig(
-    channels=3, height=32, width=32, stem=(*_PICTURE_STEM, Conv(128, 3, 2)), primary="spatial"
+    channels=3, height=32, width=32, stem=_RESIDUAL_STEM, norm_first=True, primary="spatial"
 )
 _PICTURES = Recipe(
     "pictures",
@@ -281,6 +280,7 @@ _PICTURES = Recipe(
     pad="reflect",
     **_SMALL,
     **_DEEP,
+    **_MUON,
 )
 
 _PRESETS = (
@@ -317,7 +317,7 @@ _PRESETS = (
         name="multimnist-attention",
         task="pairs",
         network=AttentionConfig(
-            height=36, width=36, stem=_PAIR_STEM, norm_first=True, primary="spatial"
+            height=36, width=36, stem=_RESIDUAL_STEM, norm_first=True, primary="spatial"
         ),
         epochs=25,
         shift_px=4,
@@ -343,15 +343,13 @@ _PRESETS = (
         _PICTURES,
         name="cifar10",
         dataset="cifar-10",
-        network=replace(
-            _PICTURE_NETWORK, stem=_stages(64, 192, 192), norm_first=True, decoder_hidden=(256, 64)
-        ),
+        network=replace(_PICTURE_NETWORK, stem=_stages(64, 192, 192), decoder_hidden=(256, 64)),
         epochs=24,
         batch_size=128,
         shift_px=4,
         flip_alternates=True,
         cutout_px=12,
-        muon_rate=0.03,
+        muon_votes=0.0,
     ),
     _PICTURES,
     Recipe(
