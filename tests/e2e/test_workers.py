@@ -111,13 +111,14 @@ def test_metrics_take_their_room_at_the_start(
     files = [path.stat() for path in tmp_path.glob("capsnet-*/*.db")]
     assert len(files) == 8
     assert [] == [file for file in files if 512 * file.st_blocks < file.st_size]
-    pattern = r'capsnet_requests_total\{method="POST",route="/classify",status="200"\} (\S+)'
+    pattern = r'capsnet_requests_total\{method="POST",route="/classify",status="\d+"\} (\S+)'
 
-    def counted() -> list[str]:
-        return re.findall(pattern, httpx.get(f"{client.base_url}/metrics", verify=PLAIN).text)
+    def counted() -> float:
+        text = httpx.get(f"{client.base_url}/metrics", verify=PLAIN).text
+        return sum(map(float, re.findall(pattern, text)))
 
-    wait_for(lambda: ["8.0"] == counted())  # a request is counted after its answer
-    assert 4 * [["8.0"]] == [counted() for _ in range(4)]
+    wait_for(lambda: 8 == counted())  # a request is counted after its answer
+    assert 4 * [8] == [counted() for _ in range(4)]
 
 
 def test_all_workers_reload_or_none(start_service: Start, bundles: Path) -> None:
@@ -342,5 +343,4 @@ def test_a_broken_bundle_does_not_keep_a_key_valid(
     assert [{401}, {200}] == [statuses(old), statuses(new)]
     keys.write_text(last)
     process.send_signal(signal.SIGHUP)
-    wait_for(lambda: statuses(new) == {401})
-    assert {200} == statuses(last)
+    wait_for(lambda: 4 * [({401}, {200})] == [(statuses(new), statuses(last)) for _ in range(4)])
