@@ -55,7 +55,7 @@ def soak(*, seconds: float = 300, period_s: float = 60) -> Table:
         )
     faults = found.faults()
     if found.right != found.sent:
-        faults.append(f"{found.sent - found.right} of {found.sent} not answered right")
+        faults.append(f"{found.right} of {found.sent} answered right: {found.statuses}")
     if last.memory_mib > MOST_GROWTH * first.memory_mib:
         faults.append("memory grows")
     if max(last.threads - first.threads, last.descriptors - first.descriptors) > MOST_FURTHER:

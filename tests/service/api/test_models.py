@@ -15,7 +15,13 @@ def test_the_loaded_bundles_are_listed(client: TestClient, bundle_path: Path) ->
     def version(name: str) -> str:
         return Bundle.open(bundle_path.with_name(name)).manifest.version
 
-    common = {"any_size": False, "presence": "length", "metrics": {}}
+    common = {
+        "any_size": False,
+        "presence": "length",
+        "metrics": {},
+        "offers": ["decode", "trace"],
+        "default": False,
+    }
     agreement = {"family": "dynamic", "family_title": "routing by agreement"}
     models = {
         "blocks": {
@@ -26,8 +32,6 @@ def test_the_loaded_bundles_are_listed(client: TestClient, bundle_path: Path) ->
             "height": 24,
             "width": 32,
             "class_dim": 16,
-            "offers": ["decode", "trace"],
-            "default": False,
         },
         "mnist": {
             **agreement,
@@ -46,8 +50,6 @@ def test_the_loaded_bundles_are_listed(client: TestClient, bundle_path: Path) ->
             "height": 36,
             "width": 36,
             "class_dim": 8,
-            "offers": ["decode", "trace"],
-            "default": False,
         },
     }
     expected = {
