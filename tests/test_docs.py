@@ -16,6 +16,7 @@ import model
 from model.bundle import MANIFEST, Manifest
 from service.app import create_app
 from service.errors import Problem
+from service.pictures import SAMPLES
 from service.settings import Settings
 from tools.diagrams import save_all
 from tools.docs_reference import GENERATED, write_page
@@ -138,6 +139,18 @@ def test_errors_in_the_readme_are_those_of_the_manifests() -> None:
         if seeds := manifest["metrics"].get("seeds"):
             of_seeds[manifest["name"]] = f"{seeds['mean_percent']:.2f}"
     assert (expected, of_seeds) == (said, means)
+
+
+def test_the_answer_in_the_readme_is_that_of_the_bundle() -> None:
+    """Its version and numbers change with the weights; the reference names the version, too."""
+    network = model.load("mnist")
+    version = network.bundle.manifest.version
+    (shown,) = re.findall(r'"lengths": \[(0\.\d+), (0\.\d+), "\.\.\."\]', read("README.md"))
+    (length,) = re.findall(r'"length": (0\.\d+)', read("README.md"))
+    lengths = network.encode(network.prepare(SAMPLES / "7.png")).presence[0]
+    assert f'"version": "{version}"' in read("README.md")
+    assert f"`mnist; version={version}`" in read("docs/reference/api.md")
+    assert pytest.approx([*lengths[:2], lengths[7]], abs=1e-5) == [*map(float, (*shown, length))]
 
 
 def test_the_effect_of_half_precision_is_that_of_the_manifests() -> None:
