@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from functools import cached_property
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -212,6 +213,7 @@ class Supervisor(multiprocess.Multiprocess):
 
     def _start(self, process: Process) -> None:
         """Start a worker, which takes signals once it has handlers for them."""
+        resource_tracker.ensure_running()  # Python starts it with a worker, and unblocks signals
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             process.start()

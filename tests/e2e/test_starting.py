@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from model.bundle import MANIFEST
 from service.pictures import SAMPLES
 from tests.e2e.conftest import QUICK
-from tests.processes import running
+from tests.processes import PATIENCE_S, Command, free_port, patch_workers, running
 
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 
@@ -54,6 +55,39 @@ def test_the_port_is_open_while_bundles_load(start_service: Start, slow_bundle: 
     assert httpx.codes.SERVICE_UNAVAILABLE == answer.status_code
     process.send_signal(signal.SIGTERM)
     assert 0 == process.wait(timeout=60)
+
+
+def test_a_worker_that_is_told_to_end_before_it_has_begun_ends_well(
+    command: Command, container: object, tmp_path: Path
+) -> None:
+    """It answers the supervisor's pings already, and has no handler of signals yet."""
+    if container:
+        pytest.skip("patches the workers of this machine")
+    begun = tmp_path / "begun"
+    patch = patch_workers(
+        tmp_path,
+        f"""
+        import uvicorn
+
+        plain = uvicorn.Server.run
+
+        def run(server, sockets=None):
+            pathlib.Path({str(begun)!r}).touch()
+            threading.Event().wait(3)
+            plain(server, sockets)
+
+        uvicorn.Server.run = run
+        """,
+    )
+    settings = {**QUICK, **patch, "CAPSNET_PORT": str(free_port()), "CAPSNET_WORKERS": "1"}
+    with subprocess.Popen(command(settings), env={**os.environ, **settings}) as process:
+        deadline = time.monotonic() + PATIENCE_S
+        while not begun.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1)  # the supervisor asks twice a second
+        process.terminate()
+        assert 0 == process.wait(timeout=60)
 
 
 def test_a_failed_loading_ends_the_process(
