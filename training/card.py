@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
@@ -208,15 +209,23 @@ def _command(recipe: Recipe, runs: list[Run], count: int) -> str:
         count: pictures in its folder, if it learnt from one.
     """
     *before, own = runs
-    preset = PRESETS.get(own.preset) or _same_network(recipe)
+    preset, sizes = PRESETS.get(own.preset) or _same_network(recipe), list[str]()
     if preset and own.dataset not in DATASETS:
-        preset = fit_to(for_pictures(preset, count), own.dataset, recipe.network)
+        usual, network = preset.network, recipe.network
+        sizes += ["--data FOLDER"]
+        sizes += [f"--channels {network.channels}"] * (network.channels != usual.channels)
+        sizes += [
+            f"--set network.{side}={getattr(network, side)}"
+            for side in ("height", "width")
+            if getattr(network, side) != getattr(usual, side)
+        ]
+        preset = fit_to(for_pictures(preset, count), own.dataset, network)
     if preset is None or preset.network != recipe.network:
         return f"# no preset makes this network: its recipe, {own.preset}, is in manifest.json"
     words = [f"python -m training train {preset.name} --seed {own.seed}"]
-    words += ["--final"] * (not own.held_out) + ["--data FOLDER"] * (own.dataset not in DATASETS)
+    words += ["--final"] * (not own.held_out) + sizes
     words += [
-        f"--set {field.name}={_shell(getattr(recipe, field.name))}"
+        f"--set {field.name}={_setting(getattr(recipe, field.name))}"
         for field in fields(recipe)
         if field.name not in ("name", "dataset", "network")
         and getattr(recipe, field.name) != getattr(preset, field.name)
@@ -234,8 +243,11 @@ def _same_network(recipe: Recipe) -> Recipe | None:
     )
 
 
-def _shell(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+def _setting(value: Any) -> str:
+    """The value as `training.recipes.override` reads it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _scores(manifest: Manifest) -> Iterator[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from model.bundle.novelty import NoveltyRule
 from service.settings import Settings
 from tests.training.published import RUN, say_training
 from training.card import CURVES, ROUTING, WRONG, write_card
+from training.learning_set import for_pictures
 from training.provenance import TestRead, reads_of, runs_of
-from training.recipes import PRESETS
+from training.recipes import PRESETS, override
 
 BUNDLES = sorted(path.parent for path in Settings().bundles.glob(f"*/{MANIFEST}"))
 RULE = NoveltyRule(
@@ -133,6 +135,8 @@ def test_a_score_carries_its_interval_and_all_reads(bundle: Bundle) -> None:
     [
         ({}, [], "mnist-compact --seed 1"),
         ({"epochs": 2.5}, [], "mnist-compact --seed 1 --set epochs=2.5"),
+        ({"flip": True}, [], "mnist-compact --seed 1 --set flip=true"),
+        ({"frozen": ("stem", "x")}, [], "mnist-compact --seed 1 --set frozen=stem,x"),
         ({}, [replace(RUN, seed=2)], "mnist-compact --seed 1 --weights RUN"),
         ({}, [replace(RUN, taken=("stem.0.weight",))], "mnist-compact --seed 1 --transfer RUN"),
     ],
@@ -146,6 +150,34 @@ def test_the_command_gives_the_same_training(
     bundle = say_training(bundle_path, tmp_path / "mnist", runs=(*before, own), **recipe)
     training = {**bundle.manifest.training, "recipe": recipe}
     assert f"    python -m training train {expected}\n" in card(bundle, training=training)
+    words = expected.split()
+    settings = [word for before, word in pairwise(words) if before == "--set"]
+    assert override(PRESETS["mnist-compact"], settings).to_dict() == recipe
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({}, ""),
+        ({"channels": 1}, " --channels 1"),
+        ({"height": 48}, " --set network.height=48"),
+        (
+            {"channels": 1, "height": 36, "width": 48},
+            " --channels 1 --set network.height=36 --set network.width=48",
+        ),
+    ],
+)
+def test_the_command_for_a_folder_names_the_size_of_its_images(
+    sizes: dict[str, int], expected: str, bundle_path: Path, tmp_path: Path
+) -> None:
+    """The preset alone would make another network of larger or coloured pictures."""
+    preset = for_pictures(PRESETS["pictures"], 2000)
+    network = replace(preset.network, num_classes=3, **sizes)
+    recipe = replace(preset, dataset="shapes", network=network).to_dict()
+    own = replace(RUN, preset="pictures", dataset="shapes")
+    bundle = say_training(bundle_path, tmp_path / "mnist", runs=(own,), **recipe)
+    text = card(bundle, training={**bundle.manifest.training, "recipe": recipe})
+    assert f"    python -m training train pictures --seed 1 --data FOLDER{expected}\n" in text
 
 
 @pytest.mark.parametrize(
