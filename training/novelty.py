@@ -135,7 +135,10 @@ def auc(higher: Scores, lower: Scores) -> float:
 
 
 def roc(typical: Scores, others: Scores) -> tuple[Scores, Scores]:
-    """Compute the shares (T,) of the others and of the training images at each threshold."""
+    """Compute the shares (T,) of the others and of the training images that are not novel.
+
+    Those whose score reaches each threshold, from the highest down.
+    """
     thresholds = np.concatenate(([np.inf], np.unique(np.concatenate((typical, others)))[::-1]))
     across, up = (
         1 - np.searchsorted(np.sort(scores), thresholds) / len(scores)

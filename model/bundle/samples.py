@@ -44,7 +44,7 @@ def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
         values = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise ValueError(f"{INDEX} cannot be read: {error}") from error
     if not isinstance(values, list) or len(values) > MOST_SAMPLES:
         raise ValueError(f"{INDEX} is no list of at most {MOST_SAMPLES} samples")

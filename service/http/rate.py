@@ -52,6 +52,6 @@ class RateLimit:
             text = f"more than {self._rows_per_s:g} rows a second; try again in {wait_s:.3g} s"
             raise RateLimited(text, retry_after_s=wait_s)
         self._full_at.pop(caller, None)
-        self._full_at[caller] = full_at + (rows - paid) / self._rows_per_s
+        self._full_at[caller] = full_at + (max(rows, 1) - paid) / self._rows_per_s
         if len(self._full_at) > MOST_CALLERS:
             del self._full_at[next(iter(self._full_at))]

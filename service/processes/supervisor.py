@@ -62,7 +62,7 @@ class Process(multiprocess.Process):
         """Serve in the worker's process."""
         os.setsid()  # a terminal's signals are for the supervisor alone
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        assert self.server  # made before a thread asks for it
+        _ = self.server  # made before a thread asks for it
         super().target(sockets)
 
     @cached_property
@@ -250,20 +250,28 @@ class Supervisor(multiprocess.Multiprocess):
                 process.process.terminate()
 
     def join_all(self) -> None:
-        """Wait for the drain within its limits; a second signal ends it at once, with code 0."""
+        """Wait for the drain within its limits.
+
+        A second SIGTERM or SIGINT ends it at once, with code 0.
+        """
         options, waited_s = self._options, 0.0
         limit_s = options.drain_grace_s + options.drain_timeout_s + _MARGIN_S
         while any(process.process.is_alive() for process in self.processes):
             time.sleep(_TICK_S / 10)
             waited_s += _TICK_S / 10
-            if self.signal_queue or waited_s > limit_s:
+            if self._is_told_again or waited_s > limit_s:
                 for process in self.processes:
                     process.process.kill()
         for process in self.processes:
             process.join()
             process.read()
-            if process.exitcode and not process.was_dropped and not self.signal_queue:
+            if process.exitcode and not process.was_dropped and not self._is_told_again:
                 self._fail(process.reason or "a worker had to be killed")
+
+    @property
+    def _is_told_again(self) -> bool:
+        """Whether a second SIGTERM or SIGINT has come; other signals are in the queue too."""
+        return not {signal.SIGTERM, signal.SIGINT}.isdisjoint(self.signal_queue)
 
 
 def _wait_s(process: Process) -> float:

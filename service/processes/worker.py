@@ -131,6 +131,8 @@ class Worker:
                 await self._catch_up()
             except (ReloadRefused, OSError) as error:  # no descriptor is left
                 log.error("reload failed: %s", error)  # noqa: TRY400
+            except Exception:  # such as no thread; other workers would wait for this one for ever
+                log.exception("reload failed")
 
     async def _catch_up(self) -> None:
         """Serve the current bundles and keys, if they are others by now.

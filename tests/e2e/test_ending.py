@@ -78,6 +78,22 @@ def test_second_sigterm_cuts_the_grace_short(start_service: Start) -> None:
     assert 0 == process.wait(timeout=60)
 
 
+@pytest.mark.parametrize("other", [signal.SIGHUP, signal.SIGWINCH])
+def test_other_signals_do_not_cut_the_grace_short(
+    start_service: Start, other: signal.Signals
+) -> None:
+    """A terminal that changes its size ends no request, nor does a reload that comes too late."""
+    process, client = start_service(CAPSNET_DRAIN_GRACE_S="2")
+    process.send_signal(signal.SIGTERM)
+    while client.get("/readyz").status_code == httpx.codes.OK:
+        pass
+    process.send_signal(other)
+    ends = time.monotonic() + 1
+    while time.monotonic() < ends:
+        assert httpx.codes.OK == client.get("/livez").status_code
+    assert 0 == process.wait(timeout=60)
+
+
 def test_request_under_way_at_sigterm_is_answered(start_service: Start) -> None:
     """A request whose body is still arriving when the service is told to end gets its answer."""
     process, client = start_service(CAPSNET_DRAIN_GRACE_S="0")

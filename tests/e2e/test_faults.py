@@ -28,7 +28,15 @@ from tests.e2e.test_workers import (
     wait_for,
     workers,
 )
-from tests.processes import PATIENCE_S, PLAIN, SOURCE, free_port, open_client, wait_until_ok
+from tests.processes import (
+    PATIENCE_S,
+    PLAIN,
+    SOURCE,
+    free_port,
+    open_client,
+    patch_workers,
+    wait_until_ok,
+)
 
 __all__ = ["bundles"]
 NOFILE = resource.RLIMIT_NOFILE
@@ -210,6 +218,38 @@ def test_a_reload_under_32_connections_loses_no_answer(
         callers.wait()
     assert [] == callers.wrong == callers.lost
     assert not callers.refused
+
+
+def test_a_reload_that_fails_as_nobody_foresaw_is_logged_and_the_next_succeeds(
+    start_service: Start, settings: dict[str, str], bundles: Path, tmp_path: Path, log: Log
+) -> None:
+    """Workers go on following what is current."""
+    broken = tmp_path / "broken"
+    patch = patch_workers(
+        tmp_path,
+        f"""
+        from service.processes.snapshots import Snapshots
+        plain = Snapshots.take
+
+        def take(*arguments, **more):
+            if pathlib.Path({str(broken)!r}).exists():
+                raise RuntimeError("can't start new thread")
+            return plain(*arguments, **more)
+
+        Snapshots.take = take
+        """,
+    )
+    process, client = start_service(**{**settings, **patch})
+    all_ready(client)
+    broken.touch()
+    for _ in workers(process):
+        process.send_signal(signal.SIGHUP)
+        time.sleep(1.5)
+    wait_for(lambda: "can't start new thread" in log())
+    broken.unlink()
+    note = change(bundles)
+    process.send_signal(signal.SIGHUP)
+    wait_for(lambda: notes(client) == {note})
 
 
 class SlowBundle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from model.interpret.sweep import MAX_IMAGES
 from service.api.v2.infer import infer
 from service.api.v2.metadata import (
     configure_network,
@@ -23,10 +24,11 @@ def v2_routes(*, max_images: int, grpc: bool = False) -> list[Route]:
     """The routes, those that are asked most first, and with gRPC those of its methods.
 
     Args:
-        max_images: of one request, each encoded and, for its novelty, decoded.
+        max_images: of one request, each encoded and, for its novelty, decoded. A decoder takes
+            MAX_IMAGES poses all the same.
         grpc: whether there is a port for it.
     """
-    most_rows = 2 * max_images
+    most_rows = max(2 * max_images, MAX_IMAGES)
     post, get = (
         partial(Route, "POST", include_in_schema=False),
         partial(Route, "GET", include_in_schema=False),

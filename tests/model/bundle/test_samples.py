@@ -66,8 +66,9 @@ def test_a_damaged_folder_is_named(index: Any, message: str, copy: Path) -> None
         Bundle.open(copy)
 
 
-def test_an_index_that_is_no_json_is_named(copy: Path) -> None:
+@pytest.mark.parametrize("index", ["[", 100_000 * "["], ids=["half", "deep"])
+def test_an_index_that_is_no_json_is_named(index: str, copy: Path) -> None:
     """As any file that somebody wrote by hand."""
-    (copy / "samples" / INDEX).write_text("[")
+    (copy / "samples" / INDEX).write_text(index)
     with pytest.raises(BundleError, match=r"samples: samples.json cannot be read"):
         Bundle.open(copy)

@@ -90,6 +90,15 @@ def test_what_was_paid_before_is_not_asked_for_again(limit: RateLimit, clock: Cl
         limit.spend("a", 1)
 
 
+def test_a_request_without_rows_costs_one(limit: RateLimit) -> None:
+    """What turned out to hold no image was paid for all the same."""
+    for _ in range(BURST):
+        limit.spend("a", 1)
+        limit.spend("a", 0, paid=1)
+    with pytest.raises(RateLimited):
+        limit.spend("a", 1)
+
+
 def test_requests_at_once_are_not_taken_together(limit: RateLimit) -> None:
     """All have paid for one row; the first to ask for the rest leaves nothing to the second."""
     limit.spend("a", 1)
@@ -193,6 +202,13 @@ def test_without_keys_an_address_is_limited(settings: Settings) -> None:
             client.get(path).status_code for path in ("/models", "/nowhere", "/readyz")
         ]
         assert 200 == other.get("/models").status_code
+
+
+def test_files_that_are_no_pictures_cost_a_row(settings: Settings) -> None:
+    """Nobody may send them without end."""
+    with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=2) as client:
+        statuses = [client.post("/classify", files={"file": b"text"}).status_code for _ in "123"]
+        assert [415, 415, 429] == statuses
 
 
 def test_a_full_queue_costs_nothing(settings: Settings) -> None:

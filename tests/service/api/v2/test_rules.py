@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
+from model.interpret.sweep import MAX_IMAGES
 from service.app import create_app
 from service.settings import Settings
 from tests.serving import serve
@@ -79,6 +80,17 @@ def test_a_full_queue_is_told(settings: Settings) -> None:
         admission.waiting = 0
         assert 200 == client.post(INFER, content=5 * BLACK, headers=RAW).status_code
         assert 0 == admission.waiting
+
+
+def test_the_decoder_takes_more_poses_than_a_request_may_have_pictures(client: TestClient) -> None:
+    """As many as `POST /decode`, and no more."""
+    for count, status in ((MAX_IMAGES, 200), (MAX_IMAGES + 1, 413)):
+        inputs = [
+            {"name": "poses", "datatype": "FP32", "shape": [count, 16], "data": 16 * count * [0]},
+            {"name": "labels", "datatype": "INT64", "shape": [count], "data": count * [7]},
+        ]
+        answer = client.post(INFER.replace("/infer", ".decoder/infer"), json={"inputs": inputs})
+        assert status == answer.status_code, answer.text
 
 
 def test_a_body_over_the_limit_is_refused(client: TestClient, settings: Settings) -> None:
