@@ -237,14 +237,15 @@ def test_sigterm_is_not_lost_in_a_slow_log(bundles: Path, workers: str) -> None:
     over = threading.Event()
 
     def ask() -> None:
-        while not over.is_set():
-            with contextlib.suppress(httpx.TransportError):
-                httpx.get(f"http://127.0.0.1:{port}/models", timeout=1, verify=PLAIN)
+        with open_client(port, timeout=1) as client:
+            while not over.is_set():
+                with contextlib.suppress(httpx.TransportError):
+                    client.get("/models")
 
+    callers = [threading.Thread(target=ask) for _ in range(4)]
     try:
         with open_client(port) as client:
             wait_until_ok(client, process, "/readyz")
-        callers = [threading.Thread(target=ask) for _ in range(4)]
         for caller in callers:
             caller.start()
         time.sleep(1)  # the log has filled its pipe
@@ -255,6 +256,9 @@ def test_sigterm_is_not_lost_in_a_slow_log(bundles: Path, workers: str) -> None:
         process.kill()
         slow.kill()
         slow.communicate()
+        for caller in callers:
+            if caller.ident:
+                caller.join()
 
 
 @pytest.mark.parametrize("on_the_loop", [False, True])
