@@ -53,7 +53,7 @@ def test_a_convolution_is_one_matrix(out: int, into: int) -> None:
     weight = nn.Conv2d(into, out, 1).weight
     step = step_of(weight, 0, [torch.randn(weight.shape)], rate=0.1).flatten(1)
     scale = 0.1 * max(1, out / into) ** 0.5
-    assert 0.3 * scale < singular_values(step).median() < 1.3 * scale
+    assert 0.6 * scale < singular_values(step).median() < 1.3 * scale
 
 
 def test_votes_are_a_matrix_for_each_class() -> None:
@@ -64,7 +64,7 @@ def test_votes_are_a_matrix_for_each_class() -> None:
     step = step_of(votes.weight, 3, [gradient.flatten(2)], rate=0.1)
     by_class = step.reshape(48, 3, 5).transpose(0, 1)
     medians = singular_values(by_class).median(dim=1).values / (0.1 * 48**0.5)
-    assert 0.3 < medians.min()
+    assert 0.6 < medians.min()
     assert medians.max() < 1.3
 
 
