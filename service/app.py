@@ -1,4 +1,4 @@
-"""The composition root: everything else takes what it needs as arguments."""
+"""Builds the app and the objects that its handlers share in `app.state`."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def create_app(
         telemetry=telemetry(settings),
     )
     app.state.settings, app.state.health, app.state.ending = settings, health, ending
-    app.state.load, app.state.use, app.state.reload = load_and_use, use, reload
+    app.state.load_and_use, app.state.use, app.state.reload = load_and_use, use, reload
     app.state.admission, app.state.metrics = admission, metrics
     app.state.rate_limit = _rate_limit(settings)
     app.state.gather_metrics, app.state.decode_pools = gather_metrics, decode_pools

@@ -84,8 +84,8 @@ class Pipeline:
     """The most rows that a request to this route may cost."""
     drawing: Admission | None = None
     """The admission of drawing jobs, where the response has to be drawn in a process."""
-    spend: Callable[[int], object] | None = None
-    """Counts the job's rows for its client, or raises RateLimited."""
+    charge: Callable[[int], object] | None = None
+    """Charges the client for the job's rows, or raises RateLimited."""
 
     def __post_init__(self) -> None:
         self._drawn = Job(self.job.arrived)
@@ -105,8 +105,8 @@ class Pipeline:
         if self.drawing:
             self._drawn = Job(self.job.arrived, self.job.deadline)
             self.drawing.admit(self._drawn)
-        if self.spend:
-            self.spend(rows)
+        if self.charge:
+            self.charge(rows)
 
     def record_drawing(self) -> None:
         """Record that the response is drawn."""

@@ -117,7 +117,7 @@ class Replica:
         self._all = serve.get_deployment_handle(context.deployment, context.app_name)
         self._app = create_app(settings, gather_metrics=self._gather, reload=_refuse_reload)
         self._health = self._app.state.health
-        await self._app.state.load()
+        await self._app.state.load_and_use()
         await self.check_health()
 
     def __serve_build_asgi_app__(self) -> FastAPI:

@@ -39,7 +39,7 @@ def largest_job(max_images: int) -> int:
 def api_routes(access: Access, *, max_images: int) -> list[Route]:
     """The routes, those that are asked most first.
 
-    Where there are no admin keys, the reload refuses everybody, who needs no such key to be told.
+    Without admin keys, `POST /models/reload` needs none: it answers 403 and names the setting.
     """
     schemes = SECURITY_SCHEMES if access.api else []
     post = partial(Route, "POST", dependencies=schemes)

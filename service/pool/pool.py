@@ -156,7 +156,9 @@ class Pool:
 
     @contextmanager
     def reserve(self, costs: Sequence[int], deadline: float) -> Iterator[None]:
-        """Admit a job of several tasks, of which one waits or runs at a time.
+        """Admit a job of several tasks by the cost of its largest.
+
+        The caller bounds how many of them run at once.
 
         Raises:
             QueueFull: see `Admission.admit`.

@@ -87,8 +87,8 @@ class Worker:
     async def _open(self, metrics: Metrics, health: Health) -> Engine:
         """Load the current bundles and keys.
 
-        They are reported first and compared then: a reload that has seen no report of this worker
-        has replaced them before.
+        Report first, then compare with `current`: a reload that did not wait for this report has
+        already changed `current`, and the loop loads again.
         """
         del metrics, health
         self._loop = asyncio.get_running_loop()
@@ -127,7 +127,7 @@ class Worker:
             await asyncio.sleep(_POLL_S)
             try:
                 if self._registry.wants_reload:
-                    await self._reload(requested=True)
+                    await self._reload(by_signal=True)
                 await self._catch_up()
             except (ReloadRefused, OSError) as error:  # no descriptor is left
                 log.error("reload failed: %s", error)  # noqa: TRY400
@@ -149,11 +149,11 @@ class Worker:
                 self._state.health.fail(reason)
                 raise ReloadRefused(reason) from error
 
-    async def _reload(self, *, requested: bool = False) -> dict[str, Any]:
+    async def _reload(self, *, by_signal: bool = False) -> dict[str, Any]:
         """Load the keys and bundles on disk, have all workers serve them, and return a summary.
 
         Args:
-            requested: by a signal to the supervisor; one worker takes the request.
+            by_signal: SIGHUP asked for it: only the worker that takes the request file reloads.
 
         Raises:
             Closed: this worker is starting.
@@ -167,10 +167,10 @@ class Worker:
             raise ReloadRefused("the service is ending")
         try:
             with self._snapshots.lock(wait=False):
-                if not requested or self._registry.take_request():
+                if not by_signal or self._registry.take_request():
                     await self._replace()
         except LockHeld as error:
-            if requested:  # it waits until the lock is free
+            if by_signal:  # the request file stays until the lock is free
                 return {}
             raise ReloadRefused("another reload is under way") from error
         return summarise(health.engine, self._settings).model_dump(mode="json")
