@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 from model.runtime.cpu import cpu_quota
 from service import VERSION
 from service.api.models import refuse_reload
-from service.api.routes import TAGS, api_routes, largest_job
+from service.api.routes import TAGS, api_routes, max_view_cost
 from service.api.v2.routes import v2_routes
 from service.drawing import open_pool
 from service.health import Health
@@ -87,7 +87,7 @@ def create_app(
     """
     settings = settings or Settings.from_environment()
     health = Health(settings.inference_timeout_s)
-    admission = Admission(max(settings.max_waiting_rows, largest_job(settings.max_pictures)))
+    admission = Admission(max(settings.max_waiting_rows, max_view_cost(settings.max_pictures)))
     metrics = Metrics(lambda: admission.waiting, registry)
     decode_pools = DecodePools(max_pixels=settings.max_pixels, processes=settings.decode_processes)
     drawing = open_pool()
@@ -149,10 +149,10 @@ def create_app(
         page("/openapi.json", show_openapi),
         *mounts(),
     ]
-    routes = api_routes(access, max_images=settings.max_pictures)
+    routes = api_routes(access, max_pictures=settings.max_pictures)
     app.router.routes[:] = [
         *routes,
-        *v2_routes(max_images=settings.max_pictures, grpc=bool(settings.grpc_port)),
+        *v2_routes(max_pictures=settings.max_pictures, grpc=bool(settings.grpc_port)),
         *pages,
         *_swagger(app),
     ]

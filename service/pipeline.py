@@ -80,7 +80,7 @@ class Pipeline:
     decode_pools: DecodePools
     default_model: str
     """The model of requests that name none."""
-    most_rows: int
+    max_cost: int
     """The most rows that a request to this route may cost."""
     drawing: Admission | None = None
     """The admission of drawing jobs, where the response has to be drawn in a process."""
@@ -98,8 +98,8 @@ class Pipeline:
             RateLimited: the caller has asked for too many.
             ValueError: the route declares less, by which the limit of admission is chosen.
         """
-        if rows > self.most_rows:
-            raise ValueError(f"the route declares at most {self.most_rows} rows, not {rows}")
+        if rows > self.max_cost:
+            raise ValueError(f"the route declares at most {self.max_cost} rows, not {rows}")
         self.job.cost = rows
         self.admission.admit(self.job)
         if self.drawing:

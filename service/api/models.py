@@ -51,7 +51,7 @@ class ModelsAnswer(BaseModel):
     models: list[ModelSummary]
 
 
-class ModelQuery(Query):
+class ModelPath(Query):
     """The parameters of `/models/{name}`."""
 
     name: str = Field(examples=["mnist"])
@@ -62,7 +62,7 @@ async def list_models(request: Request) -> ModelsAnswer:
     return summarise(request.pipeline.engine, request.app.state.settings)
 
 
-async def show_model(request: Request, query: ModelQuery) -> dict[str, Any]:
+async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
     """Show a model's manifest, its pose dimensions in words."""
     manifest = request.pipeline.manifest(query.name)
     dimensions = [

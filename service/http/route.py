@@ -121,7 +121,7 @@ class Route(APIRoute):
         path: its template.
         handler: what answers.
         permission: who may call it, where keys are set.
-        most_rows: what the most expensive request admits.
+        max_cost: the rows of the most expensive request.
         problems: what the handler raises.
         needs_models: while nothing is loaded, the answer is 503. The deadline covers making
             the answer, not sending it.
@@ -136,7 +136,7 @@ class Route(APIRoute):
         handler: Handler,
         *,
         permission: Permission = "key",
-        most_rows: int = 0,
+        max_cost: int = 0,
         problems: Iterable[type[Problem]] = (),
         needs_models: bool = True,
         openapi: dict[str, Any] | None = None,
@@ -144,7 +144,7 @@ class Route(APIRoute):
     ) -> None:
         self.permission = permission
         self._limited = permission == "key" and path not in PROBES
-        self._most_rows = most_rows
+        self._max_cost = max_cost
         self._needs_models = needs_models
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
@@ -217,7 +217,7 @@ class Route(APIRoute):
             admission=state.admission,
             decode_pools=state.decode_pools,
             default_model=state.settings.default_model,
-            most_rows=self._most_rows,
+            max_cost=self._max_cost,
             charge=self._charge(request),
         )
         try:

@@ -19,14 +19,14 @@ _NAMED = "/v2/models/{name}"
 _VERSIONED = "/v2/models/{name}/versions/{version}"
 
 
-def v2_routes(*, max_images: int, grpc: bool = False) -> list[Route]:
+def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
     """The routes, those that are asked most first, and with gRPC those of its methods.
 
     Args:
-        max_images: of one request, each encoded and, for its novelty, decoded.
+        max_pictures: of one request; each is encoded and, for its novelty, decoded.
         grpc: whether there is a port for it.
     """
-    most_rows = 2 * max_images
+    max_cost = 2 * max_pictures
     post, get = (
         partial(Route, "POST", include_in_schema=False),
         partial(Route, "GET", include_in_schema=False),
@@ -37,7 +37,7 @@ def v2_routes(*, max_images: int, grpc: bool = False) -> list[Route]:
         route
         for path in (_NAMED, _VERSIONED)
         for route in (
-            post(f"{path}/infer", infer, most_rows=most_rows),
+            post(f"{path}/infer", infer, max_cost=max_cost),
             get(path, describe_network),
             get(f"{path}/ready", network_ready),
             get(f"{path}/config", configure_network),
@@ -48,5 +48,5 @@ def v2_routes(*, max_images: int, grpc: bool = False) -> list[Route]:
     if grpc:
         from service.api.v2.calls import grpc_routes  # noqa: PLC0415  an extra
 
-        routes += grpc_routes(most_rows)
+        routes += grpc_routes(max_cost)
     return routes
