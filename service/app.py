@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
@@ -55,16 +54,13 @@ Frosst and Hinton, Dynamic Routing Between Capsules (2017).
 """
 
 
-LoadEngine = Callable[[Metrics, Health], Awaitable[Engine]]
-
-
 def create_app(
     settings: Settings | None = None,
     engine: Engine | None = None,
     *,
     access: Access | None = None,
-    load: LoadEngine | None = None,
-    reload: Callable[[], Awaitable[Any]] = refuse_reload,
+    load: Callable[[], Awaitable[Engine]] | None = None,
+    reload: Callable[[], Awaitable[None]] = refuse_reload,
     registry: WorkerRegistry | None = None,
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
@@ -77,7 +73,7 @@ def create_app(
         engine: where inference happens, if that is loaded already.
         access: the keys; by default those of the settings.
         load: loads the engine; by default, from the bundles of the settings.
-        reload: has all workers load the bundles anew; what they have loaded then.
+        reload: has all workers load the bundles anew.
         registry: of all workers, for the metrics.
         gather_metrics: answers `/metrics`, where this process is one of several without a registry.
 
@@ -97,7 +93,7 @@ def create_app(
     async def load_and_use() -> None:
         """Load the engine and use it. An error is recorded as this process's failure."""
         try:
-            loaded = await (load or partial(load_engine, settings))(metrics, health)
+            loaded = await (load or partial(load_engine, settings, metrics, health))()
         except Exception as error:
             log.debug("the bundles cannot be loaded", exc_info=True)
             health.fail(str(error))

@@ -136,7 +136,7 @@ class Replica:
 
     async def drain(self) -> None:
         """Have load balancers leave: `/readyz` says 503, and answers close their connections."""
-        self._health.draining = self._health.closing = True
+        self._health.draining = True
 
     async def collect(self) -> tuple[str, list[Metric]]:
         """This replica's id and metrics."""

@@ -157,7 +157,7 @@ class Middleware:
         ]
         if own.get(b"content-type", b"").startswith(b"text/html"):
             headers += ((name, _PAGE_HEADERS[name]) for name in _PAGE_HEADERS.keys() - own.keys())
-        if self.health.closing:
+        if self.health.draining:
             headers.append((b"connection", b"close"))
         return headers
 
