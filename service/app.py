@@ -1,4 +1,4 @@
-"""The composition root: everything else takes what it needs as arguments."""
+"""Builds the app and the objects that its handlers share in `app.state`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
@@ -17,7 +16,7 @@ from starlette.routing import BaseRoute
 from model.runtime.cpu import cpu_quota
 from service import VERSION
 from service.api.models import refuse_reload
-from service.api.routes import TAGS, api_routes, largest_job
+from service.api.routes import TAGS, api_routes, max_view_cost
 from service.api.v2.routes import v2_routes
 from service.drawing import open_pool
 from service.health import Health
@@ -55,16 +54,13 @@ Frosst and Hinton, Dynamic Routing Between Capsules (2017).
 """
 
 
-LoadEngine = Callable[[Metrics, Health], Awaitable[Engine]]
-
-
 def create_app(
     settings: Settings | None = None,
     engine: Engine | None = None,
     *,
     access: Access | None = None,
-    load: LoadEngine | None = None,
-    reload: Callable[[], Awaitable[Any]] = refuse_reload,
+    load: Callable[[], Awaitable[Engine]] | None = None,
+    reload: Callable[[], Awaitable[None]] = refuse_reload,
     registry: WorkerRegistry | None = None,
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
@@ -77,7 +73,7 @@ def create_app(
         engine: where inference happens, if that is loaded already.
         access: the keys; by default those of the settings.
         load: loads the engine; by default, from the bundles of the settings.
-        reload: has all workers load the bundles anew; what they have loaded then.
+        reload: has all workers load the bundles anew.
         registry: of all workers, for the metrics.
         gather_metrics: answers `/metrics`, where this process is one of several without a registry.
 
@@ -87,7 +83,7 @@ def create_app(
     """
     settings = settings or Settings.from_environment()
     health = Health(settings.inference_timeout_s)
-    admission = Admission(max(settings.max_waiting_rows, largest_job(settings.max_pictures)))
+    admission = Admission(max(settings.max_waiting_rows, max_view_cost(settings.max_pictures)))
     metrics = Metrics(lambda: admission.waiting, registry)
     decode_pools = DecodePools(max_pixels=settings.max_pixels, processes=settings.decode_processes)
     drawing = open_pool()
@@ -97,7 +93,7 @@ def create_app(
     async def load_and_use() -> None:
         """Load the engine and use it. An error is recorded as this process's failure."""
         try:
-            loaded = await (load or partial(load_engine, settings))(metrics, health)
+            loaded = await (load or partial(load_engine, settings, metrics, health))()
         except Exception as error:
             log.debug("the bundles cannot be loaded", exc_info=True)
             health.fail(str(error))
@@ -137,7 +133,7 @@ def create_app(
         telemetry=telemetry(settings),
     )
     app.state.settings, app.state.health, app.state.ending = settings, health, ending
-    app.state.load, app.state.use, app.state.reload = load_and_use, use, reload
+    app.state.load_and_use, app.state.use, app.state.reload = load_and_use, use, reload
     app.state.admission, app.state.metrics = admission, metrics
     app.state.rate_limit = _rate_limit(settings)
     app.state.gather_metrics, app.state.decode_pools = gather_metrics, decode_pools
@@ -149,10 +145,10 @@ def create_app(
         page("/openapi.json", show_openapi),
         *mounts(),
     ]
-    routes = api_routes(access, max_images=settings.max_pictures)
+    routes = api_routes(access, max_pictures=settings.max_pictures)
     app.router.routes[:] = [
         *routes,
-        *v2_routes(max_images=settings.max_pictures, grpc=bool(settings.grpc_port)),
+        *v2_routes(max_pictures=settings.max_pictures, grpc=bool(settings.grpc_port)),
         *pages,
         *_swagger(app),
     ]

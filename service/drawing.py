@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from model.canvas import png
-from service.pool.pool import Pool, Template
+from service.pool.pool import ForkServer, Pool
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,8 +30,8 @@ def open_pool(memory_bytes: int = 500_000_000) -> Pool:
     Args:
         memory_bytes: for a drawing, beyond that; the largest sweep has 21 megapixels.
     """
-    template = Template(*_IMPORTED, memory_bytes=memory_bytes)
-    return Pool(template, processes=1, limit=MOST_WAITING)
+    fork_server = ForkServer(*_IMPORTED, memory_bytes=memory_bytes)
+    return Pool(fork_server, processes=1, limit=MOST_WAITING)
 
 
 def draw_figure(fill: Callable[[Figure], None], *, width_px: float, height_px: float) -> bytes:

@@ -18,9 +18,7 @@ class Health:
     failure: str | None = None
     """The reason why the process cannot answer any more: `/livez` and `/readyz` say 503."""
     draining: bool = False
-    """The service is about to end: `/readyz` says 503."""
-    closing: bool = False
-    """Answers close their connections."""
+    """The service is about to end: `/readyz` says 503, and answers close their connections."""
 
     @property
     def engine(self) -> Engine:

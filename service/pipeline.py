@@ -80,12 +80,12 @@ class Pipeline:
     decode_pools: DecodePools
     default_model: str
     """The model of requests that name none."""
-    most_rows: int
+    max_cost: int
     """The most rows that a request to this route may cost."""
     drawing: Admission | None = None
     """The admission of drawing jobs, where the response has to be drawn in a process."""
-    spend: Callable[[int], object] | None = None
-    """Counts the job's rows for its client, or raises RateLimited."""
+    charge: Callable[[int], object] | None = None
+    """Charges the client for the job's rows, or raises RateLimited."""
 
     def __post_init__(self) -> None:
         self._drawn = Job(self.job.arrived)
@@ -98,15 +98,15 @@ class Pipeline:
             RateLimited: the caller has asked for too many.
             ValueError: the route declares less, by which the limit of admission is chosen.
         """
-        if rows > self.most_rows:
-            raise ValueError(f"the route declares at most {self.most_rows} rows, not {rows}")
+        if rows > self.max_cost:
+            raise ValueError(f"the route declares at most {self.max_cost} rows, not {rows}")
         self.job.cost = rows
         self.admission.admit(self.job)
         if self.drawing:
             self._drawn = Job(self.job.arrived, self.job.deadline)
             self.drawing.admit(self._drawn)
-        if self.spend:
-            self.spend(rows)
+        if self.charge:
+            self.charge(rows)
 
     def record_drawing(self) -> None:
         """Record that the response is drawn."""

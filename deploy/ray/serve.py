@@ -117,7 +117,7 @@ class Replica:
         self._all = serve.get_deployment_handle(context.deployment, context.app_name)
         self._app = create_app(settings, gather_metrics=self._gather, reload=_refuse_reload)
         self._health = self._app.state.health
-        await self._app.state.load()
+        await self._app.state.load_and_use()
         await self.check_health()
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -136,7 +136,7 @@ class Replica:
 
     async def drain(self) -> None:
         """Have load balancers leave: `/readyz` says 503, and answers close their connections."""
-        self._health.draining = self._health.closing = True
+        self._health.draining = True
 
     async def collect(self) -> tuple[str, list[Metric]]:
         """This replica's id and metrics."""

@@ -39,7 +39,7 @@ class Runtime:
     """The sessions of one bundle. On the CPU any thread may run them, on CUDA one alone.
 
     On the CPU batches run as they come. On CUDA they are padded to buckets, and each bucket is a
-    CUDA graph. An image's answer does not depend on which it was.
+    CUDA graph. An image's answer does not depend on its bucket.
 
     Args:
         bundle: what to load.
@@ -90,7 +90,7 @@ class Runtime:
         return self._encoder(1).provider
 
     def row_s(self, graph: str) -> float:
-        """Seconds of one row of `encode`, `decode` or `trace`, where any thread may run it."""
+        """Seconds a row of `encode`, `decode` or `trace`; infinite where one thread runs it."""
         sessions = {"encode": self._encoder(1), "decode": self._decoder, "trace": self._routing}
         session = sessions[graph]
         return math.inf if session is None else session.row_s

@@ -51,7 +51,7 @@ class ModelsAnswer(BaseModel):
     models: list[ModelSummary]
 
 
-class ModelQuery(Query):
+class ModelPath(Query):
     """The parameters of `/models/{name}`."""
 
     name: str = Field(examples=["mnist"])
@@ -62,7 +62,7 @@ async def list_models(request: Request) -> ModelsAnswer:
     return summarise(request.pipeline.engine, request.app.state.settings)
 
 
-async def show_model(request: Request, query: ModelQuery) -> dict[str, Any]:
+async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
     """Show a model's manifest, its pose dimensions in words."""
     manifest = request.pipeline.manifest(query.name)
     dimensions = [
@@ -80,20 +80,20 @@ async def reload_models(request: Request) -> ModelsAnswer:
     Raises:
         Forbidden: no admin key is set, so nobody may.
     """
-    settings = request.app.state.settings
+    settings, health = request.app.state.settings, request.app.state.health
     if not (settings.admin_keys or settings.admin_keys_file):
         raise Forbidden(
             "no admin key is set: set CAPSNET_ADMIN_KEYS, or send SIGHUP to the supervisor"
         )
     reload = asyncio.ensure_future(request.app.state.reload())
     try:
-        answer = await asyncio.shield(reload)  # it goes on if the client leaves
-        return ModelsAnswer.model_validate(answer)
+        await asyncio.shield(reload)  # it goes on if the client leaves
     except ReloadRefused as error:
         raise BundleRefused(str(error)) from error
+    return summarise(health.engine, settings)
 
 
-async def refuse_reload() -> ModelsAnswer:
+async def refuse_reload() -> None:
     """Refuse, where no supervisor could start other workers.
 
     Raises:

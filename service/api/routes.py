@@ -27,19 +27,19 @@ TAGS = {
 """Descriptions of the groups of routes for the OpenAPI document, in its order."""
 
 
-def largest_job(max_images: int) -> int:
+def max_view_cost(max_pictures: int) -> int:
     """Return the rows of the most expensive request that a view accepts.
 
     Args:
-        max_images: of one request to `/classify`.
+        max_pictures: of one request to `/classify`.
     """
-    return max(view.rows(max_images) for view in VIEWS)
+    return max(view.max_cost_for(max_pictures) for view in VIEWS)
 
 
-def api_routes(access: Access, *, max_images: int) -> list[Route]:
+def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
     """The routes, those that are asked most first.
 
-    Where there are no admin keys, the reload refuses everybody, who needs no such key to be told.
+    Without admin keys, `POST /models/reload` needs none: it answers 403 and names the setting.
     """
     schemes = SECURITY_SCHEMES if access.api else []
     post = partial(Route, "POST", dependencies=schemes)
@@ -50,9 +50,9 @@ def api_routes(access: Access, *, max_images: int) -> list[Route]:
     probe = partial(Route, "GET", needs_models=False, tags=["operations"])
     public_probe = partial(probe, permission="public", problems=[Unavailable])
     samples: Any = {"tags": ["sample images"]}
-    overlay: Any = {**samples, "most_rows": 2}
+    overlay: Any = {**samples, "max_cost": 2}
     return [
-        *chain.from_iterable(view.routes(max_images, dependencies=schemes) for view in VIEWS),
+        *chain.from_iterable(view.routes(max_pictures, dependencies=schemes) for view in VIEWS),
         get("/samples/{label}.png", show_sample, needs_models=False, **samples),
         get("/overlay", overlay_samples, problems=[Busy], **overlay),
         post(

@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
 from model.bundle.samples import Sample, read_samples
-from service.api.models import ModelQuery
+from service.api.models import ModelPath
 from service.errors import InvalidParameter
 from service.http.route import PngResponse, Query, Request
 from service.pictures import SAMPLES
@@ -27,7 +27,7 @@ class SampleQuery(Query):
     dataset: Dataset = Field("mnist", description="As in a manifest.")
 
 
-class SampleFileQuery(ModelQuery):
+class SampleFileQuery(ModelPath):
     """The parameters of `/models/{name}/samples/{file}`."""
 
     file: str = Field(examples=["7.png"])
@@ -58,7 +58,7 @@ async def show_sample(_request: Request, query: SampleQuery) -> FileResponse:
     return FileResponse(folder / f"{query.label}.png")
 
 
-async def list_samples(request: Request, query: ModelQuery) -> SamplesAnswer:
+async def list_samples(request: Request, query: ModelPath) -> SamplesAnswer:
     """List the sample images of a model.
 
     They are the bundle's own or, where it has none, those of its data set.

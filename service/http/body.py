@@ -22,7 +22,7 @@ MOMENT_S = 0.2
 
 Once it has arrived, its own size counts.
 """
-PATIENCE_S = 0.02
+WATCH_AFTER_S = 0.02
 """After a request has been handled for this long, its client's connection is watched."""
 _NO_ROOM = "too many request bodies in memory"
 _TRIM: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -31,7 +31,7 @@ _LARGE_BYTES = 50_000_000
 _TRIM_PAUSE_S = 1.0
 
 
-class Freed:
+class MemoryTrimmer:
     """Counts freed bytes and, when there are many, returns the memory to the system.
 
     At most once a second, on a thread: a quarter of a gigabyte takes some ten milliseconds.
@@ -66,7 +66,7 @@ class Budget:
     held_bytes: int = 0
     _of_client: Counter[str] = field(default_factory=Counter)
     _unfinished: set[Body] = field(default_factory=set)
-    _freed: Freed = field(default_factory=Freed)
+    _trimmer: MemoryTrimmer = field(default_factory=MemoryTrimmer)
 
     def hold(self, body: Body, size: int, *, more: bool, spare_bytes: int = 0) -> None:
         """Count bytes that have arrived, or may.
@@ -96,14 +96,14 @@ class Budget:
         self._of_client[body.client] -= body.size
         if not self._of_client[body.client]:
             del self._of_client[body.client]
-        self._freed.add(body.size)
+        self._trimmer.add(body.size)
         body.size = 0
 
 
 class Body:
     """The body of one request as it arrives, and then whether its client is still there.
 
-    The client is watched from PATIENCE_S on: what is answered by then needs no watching.
+    The client is watched from WATCH_AFTER_S on: what is answered by then needs no watching.
 
     Args:
         budget: what it shares with all others.
@@ -162,7 +162,7 @@ class Body:
         more = bool(message.get("more_body"))
         self._budget.hold(self, size, more=more)
         if not self._watching and not more:
-            self._watching = self._loop.call_later(PATIENCE_S, self._begin_watching)
+            self._watching = self._loop.call_later(WATCH_AFTER_S, self._begin_watching)
         return message
 
     def hold(self, size: int) -> None:
@@ -180,8 +180,12 @@ class Body:
         if self._timeout and not self._timeout.expired():
             self._timeout.reschedule(self._loop.time())
 
-    def was_abandoned(self) -> bool:
-        """Whether the handling was cancelled because the client left, and for nothing else."""
+    def absorb_cancellation(self) -> bool:
+        """Undo the cancellation if the client's leaving caused it.
+
+        Returns:
+            Whether that is undone; False if anything else cancelled too.
+        """
         return self._abandoned and not self._task.uncancel()
 
     def stop_watching(self) -> None:

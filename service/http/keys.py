@@ -36,9 +36,9 @@ class Access:
 
     They come from the settings and the files that those name, or from `dumped`.
 
-    The route that matches a request says who may call it: its attribute `permission`. Nobody may
-    call one without that, such as a router that was included: its routes' own would not be asked.
-    A path that no route has needs an API key. Admin keys open every route.
+    The route that matches a request says who may call it: its attribute `permission`. A route
+    without this attribute answers 403. So an included router, whose inner routes are not asked, is
+    never open by accident. A path that no route has needs an API key. Admin keys open every route.
 
     Raises:
         SettingsError: a file cannot be read or is empty, or a key is unfit.

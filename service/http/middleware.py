@@ -118,7 +118,7 @@ class Middleware:
             scope["state"]["caller"] = self.access.check(scope) or client
             await self.app(scope, body.receive, send_with_headers)
         except (asyncio.CancelledError, ClientDisconnect) as cause:
-            if not isinstance(cause, ClientDisconnect) and not body.was_abandoned():
+            if not isinstance(cause, ClientDisconnect) and not body.absorb_cancellation():
                 raise
             status = status or CLIENT_LEFT
         except Exception as error:
@@ -128,10 +128,10 @@ class Middleware:
         finally:
             body.stop_watching()
             self.budget.release(body)
-            seconds["total"] = seconds["total"] or time.perf_counter() - started
+            seconds.setdefault("total", time.perf_counter() - started)
             self.metrics.end_request()
-            if status:  # the client need not wait for this
-                self._note(method, scope, status, seconds)
+            if status:  # answered, or the client left; logged after the answer
+                self._log_and_count(method, scope, status, seconds)
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
         """The request's id, the sender's if well formed, or a new one."""
@@ -157,11 +157,13 @@ class Middleware:
         ]
         if own.get(b"content-type", b"").startswith(b"text/html"):
             headers += ((name, _PAGE_HEADERS[name]) for name in _PAGE_HEADERS.keys() - own.keys())
-        if self.health.closing:
+        if self.health.draining:
             headers.append((b"connection", b"close"))
         return headers
 
-    def _note(self, method: str, scope: Scope, status: int, seconds: dict[str, float]) -> None:
+    def _log_and_count(
+        self, method: str, scope: Scope, status: int, seconds: dict[str, float]
+    ) -> None:
         # The path's template, or the mounted folder's; never what the client typed.
         if _MOUNTED in scope:
             route = scope["root_path"].removeprefix(scope[_MOUNTED])

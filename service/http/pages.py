@@ -45,7 +45,7 @@ class StaticFiles(staticfiles.StaticFiles):
         """Check the folder at each request until it exists.
 
         Raises:
-            NotFound: it is not.
+            NotFound: the folder does not exist.
         """
         if not self.folder.is_dir():
             raise NotFound("not built yet: `make docs` in the repository builds the documentation")

@@ -38,7 +38,7 @@ class Http1(HttpToolsProtocol):
     more ends the connection then. One that is read is `service.http.body`'s to time. An answer
     that its client does not take in the same time ends the connection.
 
-    What is no request is refused after the requests before it were answered.
+    Bytes that are no valid request are refused once the earlier requests are answered.
 
     Args:
         upload_timeout_s: from the first byte, or from the connection's beginning.
@@ -51,10 +51,10 @@ class Http1(HttpToolsProtocol):
         """Runs until a request is complete."""
         self._write_timer: asyncio.TimerHandle | None = None
         """Runs while a long answer is not taken."""
-        self._headed = True
-        """No head is incomplete."""
+        self._head_is_complete = True
+        """Whether no head is being read."""
         self._pending_bytes = 0
-        """Parsed since the last head, part of a body or end of a request."""
+        """Bytes parsed since the last complete head, body part or message."""
         self._unparsed = b""
         """What came behind requests that wait for their turn."""
         self._running: RequestResponseCycle | None = None
@@ -135,7 +135,7 @@ class Http1(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin to read a head."""
         self._unset_keepalive_if_required()
-        self._headed = False
+        self._head_is_complete = False
         self._pending_bytes = 0
         if self._timer is None:
             self._start_timer()
@@ -143,7 +143,7 @@ class Http1(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Store a header. Those after a body are dropped (RFC 9110, section 6.5.1)."""
-        if not self._headed:
+        if not self._head_is_complete:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -151,7 +151,7 @@ class Http1(HttpToolsProtocol):
         self._pending_bytes = 0
         if self._refusal or self.parser.should_upgrade():
             return
-        self._headed = True
+        self._head_is_complete = True
         self._unset_keepalive_if_required()
         hosts = sum(name == b"host" for name, _ in self.headers)
         if sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD_BYTES:
@@ -219,7 +219,7 @@ class Http1(HttpToolsProtocol):
         """End a connection on which nothing is being answered."""
         if self.cycle and not self.cycle.response_complete:
             self._start_timer()
-        elif not self._headed:
+        elif not self._head_is_complete:
             self._refuse(408, "the head of the request did not arrive in time")
         else:
             self._close(b"")
@@ -232,7 +232,7 @@ class Http1(HttpToolsProtocol):
 
     def _check_lengths(self) -> None:
         """Refuse a head while it arrives, before it costs more."""
-        if not self._headed and len(self.url) > MAX_TARGET_BYTES:
+        if not self._head_is_complete and len(self.url) > MAX_TARGET_BYTES:
             self._refuse(414, _LONG_TARGET)
         elif self._pending_bytes > MAX_HEAD_BYTES:
             self._refuse(431, _LONG_HEAD)

@@ -58,11 +58,12 @@ class Query(BaseModel):
 
 
 class Request(fastapi.Request):
-    """A request to a route that needs networks."""
+    """What a handler receives."""
 
     pipeline: Pipeline
+    """Set only where the route has `needs_models`."""
     media_type: str
-    """The media type of the answer, negotiated from `Accept`."""
+    """The media type of the answer, negotiated from `Accept`; set only on routes that negotiate."""
     start_deadline: Callable[[], None] = staticmethod(lambda: None)
 
     async def body(self) -> bytes:
@@ -85,11 +86,11 @@ class PngResponse(Response):
 
 @dataclass(frozen=True)
 class DeferredJson(Generic[Answer]):
-    """JSON that is serialised when the response is sent."""
+    """JSON that the route serialises after the handler returns and before the deadline."""
 
     answer: Callable[[], Answer]
     large: bool = field(default=False, kw_only=True)
-    """Whether serialising takes long; the job then costs one row more."""
+    """Whether serialising takes long: it then runs on a thread, and the job costs one row more."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,14 @@ class JsonOrPng(DeferredJson[Answer]):
 
     manifest: Manifest
     draw: Callable[[], bytes]
+    """Returns the PNG's bytes; called on a thread."""
 
 
 class SlowJsonOrPng(JsonOrPng[Answer]):
-    """JSON or a PNG that takes long to draw. It is admitted for, and drawn in, a process."""
+    """JSON or a PNG that takes long to draw. It is admitted for, and drawn in, a process.
+
+    Its `draw` must pickle: a `partial` of a module's function, with arrays, without the request.
+    """
 
 
 class Route(APIRoute):
@@ -116,7 +121,7 @@ class Route(APIRoute):
         path: its template.
         handler: what answers.
         permission: who may call it, where keys are set.
-        most_rows: what the most expensive request admits.
+        max_cost: the rows of the most expensive request.
         problems: what the handler raises.
         needs_models: while nothing is loaded, the answer is 503. The deadline covers making
             the answer, not sending it.
@@ -131,7 +136,7 @@ class Route(APIRoute):
         handler: Handler,
         *,
         permission: Permission = "key",
-        most_rows: int = 0,
+        max_cost: int = 0,
         problems: Iterable[type[Problem]] = (),
         needs_models: bool = True,
         openapi: dict[str, Any] | None = None,
@@ -139,7 +144,7 @@ class Route(APIRoute):
     ) -> None:
         self.permission = permission
         self._limited = permission == "key" and path not in PROBES
-        self._most_rows = most_rows
+        self._max_cost = max_cost
         self._needs_models = needs_models
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
@@ -190,7 +195,7 @@ class Route(APIRoute):
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route as an ASGI app."""
         request = Request(scope, receive, send)
-        self._spend_one(request)
+        self._charge(request)
         response = await self._respond(request)
         await response(scope, receive, send)
 
@@ -200,7 +205,7 @@ class Route(APIRoute):
         Raises:
             InvalidParameter: the request's time limit is none.
             Closed: nothing is loaded yet.
-            RateLimited: see `_spend_one`.
+            RateLimited: see `_charge`.
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send)
@@ -212,8 +217,8 @@ class Route(APIRoute):
             admission=state.admission,
             decode_pools=state.decode_pools,
             default_model=state.settings.default_model,
-            most_rows=self._most_rows,
-            spend=self._spend_one(request),
+            max_cost=self._max_cost,
+            charge=self._charge(request),
         )
         try:
             async with asyncio.timeout(None) as timeout:
@@ -233,13 +238,14 @@ class Route(APIRoute):
             request.pipeline.release()
         await response(scope, receive, send)
 
-    def _spend_one(self, request: Request) -> Callable[[int], object] | None:
-        """Count the request as one row of its client, if rows are limited.
+    def _charge(self, request: Request) -> Callable[[int], object] | None:
+        """Charge the client one row now.
 
-        Return what counts further rows.
+        Returns:
+            What charges the rest once the cost is known; None where rows are not limited.
 
         Raises:
-            RateLimited: the caller has asked for too many.
+            RateLimited: the client has asked for too many.
         """
         rate_limit = request.app.state.rate_limit
         if rate_limit is None or not self._limited:

@@ -1,4 +1,4 @@
-"""Read images from requests: multipart files, a raw body, or base64 in JSON."""
+"""Read pictures from requests: multipart files, a raw body, or base64 in JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE_FIELD = "file"
 _LARGE = 100_000
 """A body of more bytes is parsed off the event loop: a megabyte takes milliseconds."""
 _MORE_FIELDS = 16
-"""A form may have this many parts beside its images. An error names them."""
+"""A form may have this many parts beside its pictures. An error names them."""
 _CHUNK = 1 << 18
 """This many characters of base64 are decoded at once: other threads run in between."""
 
@@ -35,12 +35,12 @@ def content_type(request: Request) -> str:
 
 
 async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Upload]:
-    """Read all images of a request, in order. By default the settings limit their number.
+    """Read all pictures of a request, in order. By default the settings limit their number.
 
     Raises:
-        MalformedRequest: the body holds no image, or not what its content type says.
+        MalformedRequest: the body holds no picture, or not what its content type says.
         UnsupportedFormat: the content type is none of the three.
-        TooLarge: too many images, or a body over the limit.
+        TooLarge: too many pictures, or a body over the limit.
     """
     max_pictures = max_pictures or request.app.state.settings.max_pictures
     kind = content_type(request)
@@ -64,7 +64,7 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
 
 
 async def read_picture(request: Request) -> bytes:
-    """The one image of a request.
+    """The one picture of a request.
 
     Raises:
         InvalidParameter: there are several.
@@ -77,7 +77,7 @@ async def read_picture(request: Request) -> bytes:
 
 
 def _read_form(header: str, body: bytes, max_pictures: int) -> list[Upload]:
-    """The images of a form."""
+    """The pictures of a form."""
     parts = read_form(header, body, max_parts=max_pictures + _MORE_FIELDS)
     names = {part.name for part in parts}
     if names != {FILE_FIELD}:
@@ -95,7 +95,7 @@ def _file(part: Part) -> Upload:
 
 
 def _read_json(_header: str, body: bytes, max_pictures: int) -> list[Upload]:
-    """The images of a JSON body.
+    """The pictures of a JSON body.
 
     One comma stands between two of them, and one in a data URL: a body with more is not even
     parsed, because a million small values take seconds and gigabytes.
@@ -119,15 +119,15 @@ def _are_strings(values: list[Any]) -> bool:
 
 
 def decode_base64(image: Any) -> Upload:
-    """Decode base64 or a data URL."""
+    """Decode a picture from base64 or a data URL."""
     if not isinstance(image, str):
-        return MalformedRequest("an image is a base64 string", parameter="images")
+        return MalformedRequest("a picture is a base64 string", parameter="images")
     encoded = image.partition(",")[2] if image.startswith("data:") else image
     chunks = (encoded[start : start + _CHUNK] for start in range(0, len(encoded), _CHUNK))
     try:
         return b"".join(binascii.a2b_base64(chunk, strict_mode=True) for chunk in chunks)
     except ValueError as error:
-        return MalformedRequest(f"the image is not base64: {error}", parameter="image")
+        return MalformedRequest(f"the picture is not base64: {error}", parameter="image")
 
 
 _READERS = {"multipart/form-data": _read_form, "application/json": _read_json}

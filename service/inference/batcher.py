@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from bisect import insort
@@ -38,8 +39,8 @@ class Runner:
     """The largest batch."""
     padding: Callable[[int], int] = lambda _rows: 0
     """The number of padding rows that are computed with a batch of so many rows."""
-    row_s: Callable[[], float | None] = lambda: None
-    """Seconds that one row takes; None where only the batcher's thread may compute rows."""
+    row_s: Callable[[], float] = lambda: math.inf
+    """Seconds that one row takes; infinite where only the batcher's thread may compute rows."""
 
 
 class Results(NamedTuple):
@@ -222,12 +223,7 @@ class Batcher:
         waiting = self._waiting
         if len(waiting) > 1 and not self._one_core:
             return False
-        seconds = 0.0
-        for key, call in waiting:
-            row_s = self._runners[key].row_s()
-            if row_s is None:
-                return False
-            seconds += row_s * len(call.rows)
+        seconds = sum(self._runners[key].row_s() * len(call.rows) for key, call in waiting)
         return seconds <= QUICK_S
 
     def _run_here(self) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -39,29 +37,17 @@ class Backend(Protocol):
         """Finish accepted rows. Return whether that ended within the timeout."""
 
 
-class Loaded(NamedTuple):
-    """The manifests and samples of the loaded bundles."""
-
-    manifests: dict[str, Manifest]
-    """The manifests by model name."""
-    provider: str
-    """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
-    samples: Mapping[str, Sequence[Sample]] = {}
-    """The samples by model name, of the bundles that have some."""
-
-    @property
-    def digest(self) -> str:
-        """A digest of the manifests: equal digests have equal answers."""
-        manifests = {name: manifest.to_dict() for name, manifest in self.manifests.items()}
-        return hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
-
-
+@dataclass(eq=False)
 class Engine:
     """Computes rows. Rows of different jobs share batches."""
 
-    def __init__(self, backend: Backend, loaded: Loaded) -> None:
-        self.backend, self.loaded = backend, loaded
-        self.manifests, self.provider, self.samples = loaded
+    backend: Backend
+    manifests: dict[str, Manifest]
+    """The manifests of the loaded bundles, by model name."""
+    provider: str
+    """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
+    samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
+    """The samples by model name, of the bundles that have some."""
 
     def __repr__(self) -> str:
         return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.backend!r})"
@@ -104,7 +90,7 @@ def open_engine(
             ("decode", _decode(runtime), runtime.max_decode_rows, runtime.decoder_padding),
             ("trace", _trace(runtime), MAX_TRACED_IMAGES, lambda _rows: 0),
         ):
-            row_s = partial(_row_s, runtime, graph)
+            row_s = partial(runtime.row_s, graph)
             runners[name, graph] = Runner(_in_rows(run), max_rows, padding, row_s)
 
     def warm_up() -> None:
@@ -117,13 +103,7 @@ def open_engine(
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.bundle.manifest for name, runtime in runtimes.items()}
     samples = {name: runtime.bundle.samples for name, runtime in runtimes.items()}
-    return Engine(batcher, Loaded(manifests, providers, samples))
-
-
-def _row_s(runtime: Runtime, graph: str) -> float | None:
-    """Seconds of one row, known after the warm-up; None if one thread alone may run it."""
-    seconds = runtime.row_s(graph)
-    return seconds if math.isfinite(seconds) else None
+    return Engine(batcher, manifests, providers, samples)
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:

@@ -13,7 +13,7 @@ from model.preprocess import Prepared
 from service.errors import Problem, TooLarge, UnreadablePicture
 from service.pictures.header import check_size, read_header
 from service.pictures.spec import ImageSpec, Upload, decode_and_fit, is_quick
-from service.pool.pool import Crashed, Pool, Template
+from service.pool.pool import Crashed, ForkServer, Pool
 
 _LARGE = 1_000_000
 """Files with more pixels, or bytes, have processes of their own, so that others need not wait."""
@@ -41,11 +41,11 @@ class DecodePools:
         self._largest = max(max_pixels, _LARGE)
         self._processes = processes
         memory_bytes = _MEMORY_BYTES + _MEMORY_BYTES_PER_PIXEL * max_pixels
-        self.template = Template("service.pictures.spec", memory_bytes=memory_bytes)
+        self.fork_server = ForkServer("service.pictures.spec", memory_bytes=memory_bytes)
         large, limit = max(1, processes // 2), _MOST_WAITING * self._largest
-        self.large = Pool(self.template, processes=large, limit=limit)
+        self.large = Pool(self.fork_server, processes=large, limit=limit)
         small, limit = max(1, processes - large), _MOST_WAITING * _LARGE
-        self.small = Pool(self.template, processes=small, limit=limit)
+        self.small = Pool(self.fork_server, processes=small, limit=limit)
 
     def start(self) -> None:
         """Start the process that forks the others, and load Pillow's formats, before files come.
@@ -53,7 +53,7 @@ class DecodePools:
         Later a worker may have no descriptor left for either.
         """
         Image.preinit()
-        self.template.start()
+        self.fork_server.start()
 
     def check(self, uploads: Sequence[Upload], spec: ImageSpec) -> list[Upload]:
         """The uploads, with the problem in place of each that its header already rules out."""

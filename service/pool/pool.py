@@ -38,7 +38,7 @@ class Child:
     connection: socket.socket
     """The connection that carries tasks to the process and results back."""
     parent: int
-    """The template's process id."""
+    """The fork server's process id."""
     is_ready: bool = False
     """Whether the process is known to have started: forking may fail."""
 
@@ -50,7 +50,7 @@ class Child:
         return True
 
 
-class Template:
+class ForkServer:
     """Forks processes that have imported some modules, and kills them: see `service.pool.__main__`.
 
     It is started before it is needed, or with the first fork, and again where it was lost. Its
@@ -70,11 +70,11 @@ class Template:
 
     @property
     def pid(self) -> int:
-        """The template's process id; 0 if it does not run."""
+        """The fork server's process id; 0 if it does not run."""
         return self._process.pid if self._process and self._process.poll() is None else 0
 
     def start(self) -> None:
-        """Start the template, if it does not run. It is ready some tenths of a second later."""
+        """Start the fork server, if it does not run. It is ready some tenths of a second later."""
         if self.pid:
             return
         self.close()
@@ -108,7 +108,7 @@ class Template:
         """Wait for a process that closed its connection; its exit code, or minus the signal.
 
         Raises:
-            ConnectionError: the template was lost, and its processes with it.
+            ConnectionError: the fork server was lost, and its processes with it.
         """
         child.connection.close()
         if child.parent != self.pid:
@@ -140,23 +140,25 @@ class Template:
 
 
 class Pool:
-    """Runs functions in processes of a template, first come, first served.
+    """Runs functions in processes of a fork server, first come, first served.
 
     Args:
-        template: forks them, each when it is first needed.
+        fork_server: forks them, each when it is first needed.
         processes: at most so many.
         limit: of what waits or runs, in whatever unit jobs are counted.
     """
 
-    def __init__(self, template: Template, *, processes: int, limit: int) -> None:
+    def __init__(self, fork_server: ForkServer, *, processes: int, limit: int) -> None:
         self.admission = Admission(limit)
-        self.template = template
+        self.fork_server = fork_server
         self._turns = asyncio.Semaphore(processes)
         self.idle: list[Child] = []
 
     @contextmanager
     def reserve(self, costs: Sequence[int], deadline: float) -> Iterator[None]:
-        """Admit a job of several tasks, of which one waits or runs at a time.
+        """Admit a job of several tasks by the cost of its largest.
+
+        The caller bounds how many of them run at once.
 
         Raises:
             QueueFull: see `Admission.admit`.
@@ -177,7 +179,7 @@ class Pool:
 
         Raises:
             Crashed: the process ended because of the task, as it does after `cpu_s`.
-            Closed: the process was killed, the template was lost, or no process can be forked.
+            Closed: the process was killed, the fork server was lost, or no process can be forked.
             Exception: what the function raised, such as a MemoryError.
         """
         task = pickle.dumps((cpu_s, function, args), pickle.HIGHEST_PROTOCOL)
@@ -188,7 +190,7 @@ class Pool:
             except ConnectionError as lost:
                 raise await self._explain(child) from lost
             except BaseException:
-                self.template.kill(child)
+                self.fork_server.kill(child)
                 raise
             self.idle.append(child)
         if error:
@@ -196,8 +198,8 @@ class Pool:
         return result  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """End the processes, also those of other pools of this template."""
-        self.template.close()
+        """End the processes, also those of other pools of this fork server."""
+        self.fork_server.close()
         while self.idle:
             self.idle.pop().connection.close()
 
@@ -207,10 +209,10 @@ class Pool:
         No task sends SIGKILL: a machine without memory does.
         """
         if not child.is_ready:
-            self.template.kill(child)
+            self.fork_server.kill(child)
             return Closed(_NO_PROCESS)
         try:
-            status = await self.template.end(child)
+            status = await self.fork_server.end(child)
         except OSError:  # or no descriptor is left to ask
             return Closed("the processes that decode and draw were lost")
         if status == -signal.SIGKILL:
@@ -221,11 +223,11 @@ class Pool:
         """A process that waits for a task, or a new one."""
         while self.idle:
             child = self.idle.pop()
-            if child.parent == self.template.pid and child.runs():
+            if child.parent == self.fork_server.pid and child.runs():
                 return child
-            self.template.kill(child)
+            self.fork_server.kill(child)
         try:
-            return self.template.fork()
+            return self.fork_server.fork()
         except OSError as error:  # no descriptors or no memory, whatever the task
             raise Closed(_NO_PROCESS) from error
 

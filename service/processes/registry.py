@@ -11,7 +11,7 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable of the shared folder, where processes keep their metrics too."""
 
 
-class Serving(NamedTuple):
+class ReadyWorker(NamedTuple):
     """A worker that can answer."""
 
     pid: int
@@ -53,13 +53,13 @@ class WorkerRegistry:
                 path.unlink()
 
     @property
-    def serving(self) -> list[Serving]:
+    def ready_workers(self) -> list[ReadyWorker]:
         """The workers that can answer."""
         workers = []
         for slot in range(self._workers):
             with suppress(FileNotFoundError):
                 pid, digest = (self.folder / f"serving-{slot}").read_text().split()
-                workers.append(Serving(int(pid), digest))
+                workers.append(ReadyWorker(int(pid), digest))
         return workers
 
     def count_ends(self, restarted: int, killed: int) -> None:
@@ -71,7 +71,7 @@ class WorkerRegistry:
         """The numbers of workers, for the metrics."""
         ends = self.folder / "ends"
         restarted, killed = map(int, ends.read_text().split()) if ends.exists() else (0, 0)
-        return Counts(self._workers, len(self.serving), restarted, killed)
+        return Counts(self._workers, len(self.ready_workers), restarted, killed)
 
     def request_reload(self) -> None:
         """Have one worker reload the bundles for all."""

@@ -113,7 +113,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Accept requests for the grace period, then end."""
         del sig, frame
-        self._health.draining = self._health.closing = True
+        self._health.draining = True
         self._end_at = min(self._end_at, time.monotonic() + self._settings.drain_grace_s)
 
     async def on_tick(self, counter: int) -> bool:
@@ -124,7 +124,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port and finish what was accepted, over HTTP and gRPC within the same time."""
-        self._health.closing = True
+        self._health.draining = True
         self._app.state.ending.set()
         for listener in self._listeners:
             asyncio.get_running_loop().remove_reader(listener)
@@ -182,5 +182,5 @@ class Server(uvicorn.Server):
 
     def _leave(self) -> None:
         """Drain without grace, because the supervisor is gone."""
-        self._is_orphan = self._health.draining = self._health.closing = True
+        self._is_orphan = self._health.draining = True
         self._end_at = 0.0

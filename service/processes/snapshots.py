@@ -32,8 +32,8 @@ class LockHeld(Exception):
     """Another worker is making a copy."""
 
 
-class Current(NamedTuple):
-    """The bundles and keys that all workers are to serve."""
+class Revision(NamedTuple):
+    """Bundles and keys that workers serve together."""
 
     bundles: str
     """The digest that names a copy of the bundles."""
@@ -56,10 +56,10 @@ class Snapshots:
         self._snapshots.mkdir(exist_ok=True)
 
     @property
-    def current(self) -> Current | None:
-        """The copy and the keys that all workers are to serve; None before the first `use`."""
+    def current(self) -> Revision | None:
+        """The revision that all workers are to serve; None before the first `make_current`."""
         try:
-            return Current(*self._current.read_text().split("\n"))
+            return Revision(*self._current.read_text().split("\n"))
         except FileNotFoundError:
             return None
 
@@ -96,13 +96,13 @@ class Snapshots:
             copy.rename(self._snapshots / digest)
         return digest
 
-    def use(self, current: Current) -> None:
+    def make_current(self, revision: Revision) -> None:
         """Have all workers serve this; keep its copy and the one before it, remove the others."""
         before = self.current
-        replace_text(self._current, "\n".join(current))
-        if before and before.bundles == current.bundles:
+        replace_text(self._current, "\n".join(revision))
+        if before and before.bundles == revision.bundles:
             return
-        kept = {current.bundles, before and before.bundles}
+        kept = {revision.bundles, before and before.bundles}
         for path in self._snapshots.iterdir():
             if path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)

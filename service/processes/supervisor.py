@@ -39,10 +39,11 @@ _MARGIN_S = 10.0
 
 
 class Process(multiprocess.Process):
-    """A worker.
+    """The supervisor's record of a worker; `target`, `server` and `pong` run in the worker.
 
-    It answers uvicorn's pings with whether it can answer requests, and says why it ends. Seconds
-    are counted in ticks of the supervisor: a machine that was frozen is no reason to end a worker.
+    The worker answers uvicorn's pings with whether it can answer requests, and says why it ends.
+    Seconds are counted in ticks of the supervisor: a machine that was frozen is no reason to end a
+    worker.
     """
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], slot: int) -> None:
@@ -50,13 +51,26 @@ class Process(multiprocess.Process):
         self.slot = slot
         self.failures = 0
         """Ends of workers of this slot, without one that was ready for long in between."""
-        self.refused = False
-        """A worker of this slot has said why it cannot answer."""
-        self.is_up = self.can_answer = self.was_ready = False
-        self.was_asked = self.was_dropped = False
+        self.has_refused = False
+        """Whether a worker of this slot has said why it cannot answer."""
+        self.has_ponged = False
+        """Whether it has answered a ping, or said that it is ready."""
+        self.can_answer = False
+        """Whether it can answer requests, as it last said."""
+        self.was_ready = False
+        """Whether it ever could."""
+        self.ping_is_pending = False
+        """Whether it has a ping to answer."""
+        self.was_dropped = False
+        """Whether the drain killed it because it had not begun, or found that it had ended."""
         self.reason: str | None = None
-        self.silent_s = self.ready_s = 0.0
+        """Why it ends, or was killed."""
+        self.silent_s = 0.0
+        """Seconds since it last said whether it can answer."""
+        self.ready_s = 0.0
+        """Seconds in which it could answer."""
         self.ended_at: float | None = None
+        """When the supervisor saw that it has ended, in seconds of `time.monotonic`."""
 
     def target(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve in the worker's process."""
@@ -82,18 +96,18 @@ class Process(multiprocess.Process):
         self.silent_s += _TICK_S
         self.ready_s += _TICK_S * self.can_answer
         self.read()
-        if not self.was_asked:
+        if not self.ping_is_pending:
             self.parent_conn.send(b"ping")
-            self.was_asked = True
+            self.ping_is_pending = True
 
     def read(self) -> None:
         """Read the worker's messages."""
         while self.parent_conn.poll():
             message = self.parent_conn.recv()
             if isinstance(message, str):
-                self.reason, self.refused = message, True
+                self.reason, self.has_refused = message, True
             else:
-                self.is_up, self.can_answer, self.was_asked = True, message, False
+                self.has_ponged, self.can_answer, self.ping_is_pending = True, message, False
                 self.was_ready, self.silent_s = self.was_ready or message, 0.0
 
 
@@ -167,28 +181,28 @@ class Supervisor(multiprocess.Multiprocess):
         if process.ended_at is None:
             process.poll()
             if process.process.is_alive():
-                self._check(process)
+                self._kill_if_hung(process)
                 return
-            self._bury(process)
+            self._record_end(process)
         waited_s = time.monotonic() - (process.ended_at or 0)
         if waited_s >= _wait_s(process) and not self.should_exit.is_set():
             new = Process(self.config, self.sockets, slot)
-            new.failures, new.refused = process.failures, process.refused
+            new.failures, new.has_refused = process.failures, process.has_refused
             self._start(new)
             self.processes[slot] = new
             self._restarted += 1
             self._registry.count_ends(self._restarted, self._killed)
 
-    def _check(self, process: Process) -> None:
+    def _kill_if_hung(self, process: Process) -> None:
         """Kill a worker that hangs."""
         options = self._options
-        limit_s = options.heartbeat_timeout_s if process.is_up else options.startup_timeout_s
+        limit_s = options.heartbeat_timeout_s if process.has_ponged else options.startup_timeout_s
         if process.silent_s > limit_s:
             process.reason = f"it has said nothing for {limit_s:g} s"
             process.process.kill()
             self._killed += 1
 
-    def _bury(self, process: Process) -> None:
+    def _record_end(self, process: Process) -> None:
         """Record the end of a worker, and decide whether the service has failed."""
         process.join()
         process.read()
@@ -202,7 +216,9 @@ class Supervisor(multiprocess.Multiprocess):
         reason = process.reason or f"it ended with code {process.exitcode}"
         log.error("worker %s: %s; another starts in %g s", process.pid, reason, _wait_s(process))
         failed = [
-            process for process in self.processes if process.refused or process.failures >= _STARTS
+            process
+            for process in self.processes
+            if process.has_refused or process.failures >= _STARTS
         ]
         if self._unready_s is None and len(failed) == len(self.processes):
             self._fail(reason)
@@ -243,7 +259,7 @@ class Supervisor(multiprocess.Multiprocess):
             listener.close()  # else this process would keep what waits there
         for process in self.processes:
             process.read()
-            process.was_dropped = not process.is_up or process.ended_at is not None
+            process.was_dropped = not process.has_ponged or process.ended_at is not None
             if process.was_dropped:
                 process.process.kill()
             else:

@@ -11,22 +11,19 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from model.runtime import DeviceError
-from service.api.models import summarise
 from service.app import create_app, load_engine
-from service.health import Health
 from service.http.keys import Access
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Backend, Engine
 from service.inference.job import Closed
 from service.processes.registry import FOLDER, WorkerRegistry
 from service.processes.server import Server
-from service.processes.snapshots import Current, LockHeld, Snapshots
+from service.processes.snapshots import LockHeld, Revision, Snapshots
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
-from service.telemetry.metrics import Metrics, write_as
+from service.telemetry.metrics import write_as
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.5
@@ -66,8 +63,9 @@ class Worker:
         self._on_ready = on_ready
         self._registry = WorkerRegistry(folder, settings.workers)
         self._snapshots = Snapshots(folder)
-        self._serving = self._snapshots.current
-        self._access = Access(settings, self._serving and self._serving.keys)
+        self._revision = self._snapshots.current
+        """What this worker serves, or serves first; None where no copy has been made."""
+        self._access = Access(settings, self._revision and self._revision.keys)
         self.app = create_app(
             settings,
             access=self._access,
@@ -80,40 +78,39 @@ class Worker:
     def others_answer(self) -> bool:
         """Whether other workers can answer, while this one cannot."""
         try:
-            return bool(self._registry.serving)
+            return bool(self._registry.ready_workers)
         except OSError:  # no descriptor is left
             return True
 
-    async def _open(self, metrics: Metrics, health: Health) -> Engine:
+    async def _open(self) -> Engine:
         """Load the current bundles and keys.
 
-        They are reported first and compared then: a reload that has seen no report of this worker
-        has replaced them before.
+        Report first, then compare with `current`: a reload that did not wait for this report has
+        already changed `current`, and the loop loads again.
         """
-        del metrics, health
         self._loop = asyncio.get_running_loop()
-        if (current := self._serving) is None:
-            current = await asyncio.to_thread(self._copy_first)
+        if (revision := self._revision) is None:
+            revision = await asyncio.to_thread(self._copy_first)
         while True:
-            engine = await self._load(current.bundles)
-            self._access.replace(current.keys)
-            self._registry.report(self._slot, current.digest)
-            self._serving = current
-            if (newer := self._snapshots.current or current) == current:
+            engine = await self._load(revision.bundles)
+            self._access.replace(revision.keys)
+            self._registry.report(self._slot, revision.digest)
+            self._revision = revision
+            if (current := self._snapshots.current or revision) == revision:
                 break
             engine.backend.close()
-            current = newer
+            revision = current
         self._following = asyncio.ensure_future(self._follow())
         self._on_ready()
         return engine
 
-    def _copy_first(self) -> Current:
+    def _copy_first(self) -> Revision:
         """Return the current bundles and keys. The first worker makes them current."""
         with self._snapshots.lock(wait=True):
             if (current := self._snapshots.current) is None:
                 bundles = self._snapshots.take(self._settings, strict=False)
-                current = Current(bundles, self._access.dump())
-                self._snapshots.use(current)
+                current = Revision(bundles, self._access.dump())
+                self._snapshots.make_current(current)
             return current
 
     async def _load(self, digest: str, *, strict: bool = False) -> Engine:
@@ -127,7 +124,7 @@ class Worker:
             await asyncio.sleep(_POLL_S)
             try:
                 if self._registry.wants_reload:
-                    await self._reload(requested=True)
+                    await self._reload(by_signal=True)
                 await self._catch_up()
             except (ReloadRefused, OSError) as error:  # no descriptor is left
                 log.error("reload failed: %s", error)  # noqa: TRY400
@@ -141,9 +138,9 @@ class Worker:
             OSError: the current ones cannot be read.
             ReloadRefused: they cannot be loaded; this process has failed.
         """
-        current, serving = self._snapshots.current, self._serving
-        if current and serving and current != serving:
-            is_same = current.bundles == serving.bundles
+        current, served = self._snapshots.current, self._revision
+        if current and served and current != served:
+            is_same = current.bundles == served.bundles
             try:
                 self._use(current, None if is_same else await self._load(current.bundles))
             except Exception as error:  # whatever it is, another process may do better
@@ -151,11 +148,11 @@ class Worker:
                 self._state.health.fail(reason)
                 raise ReloadRefused(reason) from error
 
-    async def _reload(self, *, requested: bool = False) -> dict[str, Any]:
-        """Load the keys and bundles on disk, have all workers serve them, and return a summary.
+    async def _reload(self, *, by_signal: bool = False) -> None:
+        """Load the keys and bundles on disk, and have all workers serve them.
 
         Args:
-            requested: by a signal to the supervisor; one worker takes the request.
+            by_signal: SIGHUP asked for it: only the worker that takes the request file reloads.
 
         Raises:
             Closed: this worker is starting.
@@ -163,19 +160,17 @@ class Worker:
                 changed; or a bundle is broken, and only the keys have.
         """
         health = self._state.health
-        if not (health.loaded and self._serving):
+        if not (health.loaded and self._revision):
             raise Closed("the service is starting")
-        if health.closing:
+        if health.draining:
             raise ReloadRefused("the service is ending")
         try:
             with self._snapshots.lock(wait=False):
-                if not requested or self._registry.take_request():
+                if not by_signal or self._registry.take_request():
                     await self._replace()
         except LockHeld as error:
-            if requested:  # it waits until the lock is free
-                return {}
-            raise ReloadRefused("another reload is under way") from error
-        return summarise(health.engine, self._settings).model_dump(mode="json")
+            if not by_signal:  # else the request file stays until the lock is free
+                raise ReloadRefused("another reload is under way") from error
 
     async def _replace(self) -> None:
         """Read the keys on disk, then copy and load the bundles; have all workers serve each.
@@ -186,33 +181,33 @@ class Worker:
             ReloadRefused: one of them cannot be used, and stays as it was.
         """
         await self._catch_up()
-        assert self._serving  # see `_reload`
+        assert self._revision  # see `_reload`
         bundles = ""
         try:
-            if (keys := Access(self._settings).dump()) != self._serving.keys:
-                await self._publish(self._serving._replace(keys=keys))
+            if (keys := Access(self._settings).dump()) != self._revision.keys:
+                await self._publish(self._revision._replace(keys=keys))
             bundles = await asyncio.to_thread(self._snapshots.take, self._settings)
-            if bundles != self._serving.bundles:
+            if bundles != self._revision.bundles:
                 engine = await self._load(bundles, strict=True)
-                await self._publish(self._serving._replace(bundles=bundles), engine)
+                await self._publish(self._revision._replace(bundles=bundles), engine)
         except (DeviceError, NothingToServe, OSError, ReloadRefused, SettingsError) as error:
             self._snapshots.discard(bundles)
             raise ReloadRefused(str(error)) from error
 
-    async def _publish(self, current: Current, engine: Engine | None = None) -> None:
-        """Have all workers serve this, and return when they do.
+    async def _publish(self, revision: Revision, engine: Engine | None = None) -> None:
+        """Have all workers serve a revision, and return when they do.
 
         Args:
-            current: the bundles and keys.
+            revision: the bundles and keys.
             engine: has loaded the bundles, if they are others.
         """
-        self._snapshots.use(current)
-        self._use(current, engine)
-        while any(worker.digest != current.digest for worker in self._registry.serving):  # noqa: ASYNC110
+        self._snapshots.make_current(revision)
+        self._use(revision, engine)
+        while any(worker.digest != revision.digest for worker in self._registry.ready_workers):  # noqa: ASYNC110
             await asyncio.sleep(_REPORTS_POLL_S)  # other processes write them
 
-    def _use(self, current: Current, engine: Engine | None) -> None:
-        """Answer with other keys, and with another engine if one is given.
+    def _use(self, revision: Revision, engine: Engine | None) -> None:
+        """Answer with a revision's keys, and with another engine if one is given.
 
         Requests that run keep the engine that they have, which ends with the last of them.
         """
@@ -222,9 +217,9 @@ class Worker:
             weakref.finalize(old, retire).atexit = False
             del old
             self._state.use(engine)
-        self._access.replace(current.keys)
-        self._registry.report(self._slot, current.digest)
-        self._serving = current
+        self._access.replace(revision.keys)
+        self._registry.report(self._slot, revision.digest)
+        self._revision = revision
 
     def _retire(self, backend: Backend) -> None:
         """Close an engine. Its sessions are in cycles, which were frozen when they were loaded."""

@@ -183,7 +183,9 @@ class _Processes(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics of prometheus_client's own collector, by `pid`."""
         pids = (
-            [worker.pid for worker in self._registry.serving] if self._registry else [os.getpid()]
+            [worker.pid for worker in self._registry.ready_workers]
+            if self._registry
+            else [os.getpid()]
         )
         families: dict[str, Metric] = {}
         for pid in map(str, pids):

@@ -159,7 +159,7 @@ VIEW = View(
     path="/classify",
     handler=classify,
     # Each image is encoded and, for its novelty, decoded.
-    most_rows=lambda max_images: 2 * max_images + RESPONSE_COST_ROWS,
+    max_cost=lambda max_pictures: 2 * max_pictures + RESPONSE_COST_ROWS,
     tag="classify",
     images=(1, None),
 )

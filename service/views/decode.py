@@ -113,6 +113,6 @@ VIEW = View(
     path="/decode",
     handler=decode,
     needs="decode",
-    most_rows=MAX_IMAGES + RESPONSE_COST_ROWS,
+    max_cost=MAX_IMAGES + RESPONSE_COST_ROWS,
     body=json_body(DecodeBody.model_json_schema()),
 )

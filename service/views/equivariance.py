@@ -86,7 +86,9 @@ async def equivariance(
     """
     manifest = request.pipeline.manifest(query.model)
     walk = query.walk()
-    capsule = await query.read_capsule(request, manifest, further=query.steps + RESPONSE_COST_ROWS)
+    capsule = await query.read_capsule(
+        request, manifest, extra_rows=query.steps + RESPONSE_COST_ROWS
+    )
     label = capsule.label
     images = await asyncio.to_thread(walk.images, capsule.prepared.image)
     presence, all_poses = await request.pipeline.encode_all(manifest, images)
@@ -175,6 +177,6 @@ def _draw_poses(axes: Axes, walk: Walk, poses: Floats) -> None:
 VIEW = View(
     path="/equivariance",
     handler=equivariance,
-    most_rows=1 + MAX_STEPS + RESPONSE_COST_ROWS,
+    max_cost=1 + MAX_STEPS + RESPONSE_COST_ROWS,
     problems=(UnknownModel,),
 )

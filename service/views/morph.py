@@ -175,6 +175,6 @@ VIEW = View(
     path="/morph",
     handler=morph,
     needs="decode",
-    most_rows=2 + 2 * MAX_STEPS + RESPONSE_COST_ROWS,
+    max_cost=2 + 2 * MAX_STEPS + RESPONSE_COST_ROWS,
     images=(2, 2),
 )

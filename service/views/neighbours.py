@@ -94,8 +94,8 @@ async def neighbours(request: Request, query: NeighboursQuery) -> SlowJsonOrPng[
     described = manifest.neighbours
     assert described
     assert described.gallery
-    further = query.count + PROTOTYPES + RESPONSE_COST_ROWS
-    capsule = await query.read_capsule(request, manifest, further=further)
+    extra_rows = query.count + PROTOTYPES + RESPONSE_COST_ROWS
+    capsule = await query.read_capsule(request, manifest, extra_rows=extra_rows)
     of_class = described.gallery.of_class(capsule.label)
     if not len(of_class):
         name = manifest.class_names[capsule.label]
@@ -187,5 +187,5 @@ VIEW = View(
     path="/neighbours",
     handler=neighbours,
     needs="neighbours",
-    most_rows=1 + MOST + PROTOTYPES + RESPONSE_COST_ROWS,
+    max_cost=1 + MOST + PROTOTYPES + RESPONSE_COST_ROWS,
 )

@@ -179,6 +179,6 @@ def draw_occlusion(prepared: Prepared, patch: int, change: Floats, *, title: str
 VIEW = View(
     path="/occlusion",
     handler=occlusion,
-    most_rows=1 + MAX_PATCHES + RESPONSE_COST_ROWS,
+    max_cost=1 + MAX_PATCHES + RESPONSE_COST_ROWS,
     problems=(UnknownModel,),
 )

@@ -39,7 +39,7 @@ async def perturb(request: Request, query: PerturbQuery) -> JsonOrPng[PerturbAns
     manifest = request.pipeline.manifest(query.model, needs="decode")
     if query.dim >= manifest.class_dim:
         raise InvalidParameter(f"dim is 0 to {manifest.class_dim - 1}", parameter="dim")
-    capsule = await query.read_capsule(request, manifest, further=2)
+    capsule = await query.read_capsule(request, manifest, extra_rows=2)
     poses = np.stack((capsule.pose, capsule.pose))
     poses[1, query.dim] += query.delta
     images = await request.pipeline.decode(manifest, poses, capsule.label)
@@ -58,4 +58,4 @@ async def perturb(request: Request, query: PerturbQuery) -> JsonOrPng[PerturbAns
     return JsonOrPng(partial(PerturbAnswer, **fields), manifest, draw)
 
 
-VIEW = View(path="/perturb", handler=perturb, needs="decode", most_rows=3)
+VIEW = View(path="/perturb", handler=perturb, needs="decode", max_cost=3)

@@ -30,7 +30,7 @@ class ReconstructAnswer(CapsuleAnswer):
 async def reconstruct(request: Request, query: ReconstructQuery) -> JsonOrPng[ReconstructAnswer]:
     """Reconstruct the image from the pose of one class capsule."""
     manifest = request.pipeline.manifest(query.model, needs="decode")
-    capsule = await query.read_capsule(request, manifest, further=1)
+    capsule = await query.read_capsule(request, manifest, extra_rows=1)
     (image,) = await request.pipeline.decode(manifest, capsule.pose[None], capsule.label)
     seen = capsule.prepared.image
     error = np.square(image - seen).mean()
@@ -39,4 +39,4 @@ async def reconstruct(request: Request, query: ReconstructQuery) -> JsonOrPng[Re
     return JsonOrPng(partial(ReconstructAnswer, **fields), manifest, draw)
 
 
-VIEW = View(path="/reconstruct", handler=reconstruct, needs="decode", most_rows=2, tag="classify")
+VIEW = View(path="/reconstruct", handler=reconstruct, needs="decode", max_cost=2, tag="classify")

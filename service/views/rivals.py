@@ -111,4 +111,4 @@ def draw_rivals(manifest: Manifest, image: Floats, decoded: Floats, classes: lis
     return draw_figure(fill, width_px=columns * _CELL_PX, height_px=rows * (_CELL_PX + 30))
 
 
-VIEW = View(path="/rivals", handler=rivals, needs="decode", most_rows=1 + MOST + RESPONSE_COST_ROWS)
+VIEW = View(path="/rivals", handler=rivals, needs="decode", max_cost=1 + MOST + RESPONSE_COST_ROWS)

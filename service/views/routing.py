@@ -361,4 +361,4 @@ def _fill_hidden(panels: Sequence[Axes], name: str, presence: Floats) -> None:
         axes.imshow(mosaic, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
 
 
-VIEW = View(path="/routing", handler=routing, needs="trace", most_rows=1 + RESPONSE_COST_ROWS)
+VIEW = View(path="/routing", handler=routing, needs="trace", max_cost=1 + RESPONSE_COST_ROWS)

@@ -138,5 +138,5 @@ def draw_routing_off(manifest: Manifest, image: Floats, variants: list[RoutingVa
 
 
 VIEW = View(
-    path="/routing-off", handler=routing_off, needs="trace", most_rows=1 + RESPONSE_COST_ROWS
+    path="/routing-off", handler=routing_off, needs="trace", max_cost=1 + RESPONSE_COST_ROWS
 )

@@ -87,15 +87,22 @@ class TargetQuery(PictureQuery):
 
     target: Index | None = Field(None, description="A label; by default the longest capsule's.")
 
-    async def read_capsule(self, request: Request, manifest: Manifest, *, further: int) -> Capsule:
+    async def read_capsule(
+        self, request: Request, manifest: Manifest, *, extra_rows: int
+    ) -> Capsule:
         """Encode the upload and take the target class, or the most present one.
+
+        Args:
+            request: with one picture.
+            manifest: of the network that encodes it.
+            extra_rows: rows that the handler computes after encoding.
 
         Raises:
             QueueFull: see `Pipeline.admit`.
         """
         check_label(manifest, self.target)
         upload, spec = await read_picture(request), self.spec(manifest)
-        request.pipeline.admit(1 + further)
+        request.pipeline.admit(1 + extra_rows)
         (encoded,) = await request.pipeline.encode_uploads([upload], manifest, spec)
         return unwrap(encoded).capsule(self.target)
 

@@ -124,7 +124,7 @@ VIEW = View(
     path="/segment",
     handler=segment_image,
     needs="decode",
-    most_rows=1 + MAX_SEGMENTS,
+    max_cost=1 + MAX_SEGMENTS,
     tag="classify",
     example="/overlay?first=3&second=5",
 )

@@ -75,8 +75,8 @@ async def sweep(request: Request, query: SweepQuery) -> SlowJsonOrPng[SweepAnswe
     """Move each pose dimension step by step (paper, figure 4)."""
     manifest = request.pipeline.manifest(query.model, needs="decode")
     plan = query.plan(manifest)
-    further = len(plan.dims) * len(plan.deltas) + RESPONSE_COST_ROWS
-    capsule = await query.read_capsule(request, manifest, further=further)
+    extra_rows = len(plan.dims) * len(plan.deltas) + RESPONSE_COST_ROWS
+    capsule = await query.read_capsule(request, manifest, extra_rows=extra_rows)
     label, poses = capsule.label, plan.poses(capsule.pose)
     images = plan.on_grid(await request.pipeline.decode(manifest, poses, label))
     meanings = [manifest.meaning(label, dim) for dim in plan.dims]
@@ -100,5 +100,5 @@ VIEW = View(
     former_path="/perturb/sweep",
     handler=sweep,
     needs="decode",
-    most_rows=1 + MAX_IMAGES + RESPONSE_COST_ROWS,
+    max_cost=1 + MAX_IMAGES + RESPONSE_COST_ROWS,
 )

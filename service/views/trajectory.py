@@ -60,7 +60,9 @@ async def trajectory(request: Request, query: TrajectoryQuery) -> SlowJsonOrPng[
     """
     manifest = request.pipeline.manifest(query.model, needs="decode")
     walk = query.walk()
-    capsule = await query.read_capsule(request, manifest, further=query.steps + RESPONSE_COST_ROWS)
+    capsule = await query.read_capsule(
+        request, manifest, extra_rows=query.steps + RESPONSE_COST_ROWS
+    )
     images = await asyncio.to_thread(walk.images, capsule.prepared.image)
     presence, poses = await request.pipeline.encode_all(manifest, images)
     path, lengths = trace_path(poses[:, capsule.label]), presence[:, capsule.label]
@@ -145,5 +147,5 @@ VIEW = View(
     path="/trajectory",
     handler=trajectory,
     needs="decode",
-    most_rows=1 + MAX_STEPS + RESPONSE_COST_ROWS,
+    max_cost=1 + MAX_STEPS + RESPONSE_COST_ROWS,
 )

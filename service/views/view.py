@@ -36,7 +36,7 @@ class View:
         path: of the route.
         handler: answers; its docstring is summary and description, its annotations are query and
             answer: see `Route`.
-        most_rows: what the most expensive request admits; a function of the most images of a
+        max_cost: the rows of the most expensive request; a function of the most pictures of a
             request where it depends on that.
         tag: the group in the document.
         needs: what a network must offer; the document says so, and the page hides the view from
@@ -51,7 +51,7 @@ class View:
 
     path: str
     handler: Handler
-    most_rows: int | Callable[[int], int]
+    max_cost: int | Callable[[int], int]
     tag: str = "interpret"
     needs: Offer | None = None
     problems: tuple[type[Problem], ...] = (UnknownModel, NotOffered)
@@ -60,20 +60,20 @@ class View:
     body: dict[str, Any] | None = None
     former_path: str | None = None
 
-    def rows(self, max_images: int) -> int:
-        """Return the most rows that a request may cost if it may have so many images."""
-        return self.most_rows(max_images) if callable(self.most_rows) else self.most_rows
+    def max_cost_for(self, max_pictures: int) -> int:
+        """Return the most rows that a request may cost if it may have so many pictures."""
+        return self.max_cost(max_pictures) if callable(self.max_cost) else self.max_cost
 
-    def routes(self, max_images: int, **options: Any) -> Iterator[Route]:
-        """The route where a request may have so many images, and that of its former path."""
+    def routes(self, max_pictures: int, **options: Any) -> Iterator[Route]:
+        """The route where a request may have so many pictures, and that of its former path."""
         least, most = self.images
-        body = self.body or image_body(least=least, most=most or max_images, example=self.example)
+        body = self.body or image_body(least=least, most=most or max_pictures, example=self.example)
         needs = {"x-needs": self.needs} if self.needs else {}
         route = partial(
             Route,
             "POST",
             handler=self.handler,
-            most_rows=self.rows(max_images),
+            max_cost=self.max_cost_for(max_pictures),
             problems=(*(BODY_PROBLEMS if self.body else IMAGE_PROBLEMS), *self.problems),
             openapi={**body, **needs},
             tags=[self.tag],

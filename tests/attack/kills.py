@@ -19,12 +19,12 @@ from tests.attack.work import PNG
 GONE_WITHIN_S = 15
 
 
-@attack("a killed template", allowed=(200, 503, 504), required=(200,))
-async def killed_template(site: Site) -> None:
+@attack("a killed fork server", allowed=(200, 503, 504), required=(200,))
+async def killed_fork_server(site: Site) -> None:
     """What forks processes that decode or draw: neither pictures nor drawings are at fault."""
     asking = await _ask_pools(site)
-    templates, _ = _of_pools(site)
-    os.kill(random.choice(templates), signal.SIGKILL)  # noqa: S311
+    fork_servers, _ = _of_pools(site)
+    os.kill(random.choice(fork_servers), signal.SIGKILL)  # noqa: S311
     await asking
 
 
@@ -49,7 +49,7 @@ async def _ask_pools(site: Site) -> asyncio.Future[None]:
 
 
 def _of_pools(site: Site) -> tuple[list[int], list[int]]:
-    """The templates, and the processes that they forked."""
+    """The fork servers, and the processes that they forked."""
     pids = [pid for pid in descendants(site.service.pid) if _is_of_pool(pid)]
     children = {child for pid in pids for child in descendants(pid)}
     return [pid for pid in pids if pid not in children], sorted(children)

@@ -56,7 +56,7 @@ class Site:
         return []
 
     def decoders(self) -> list[int]:
-        """Process ids of the templates of decoding processes, then of what they forked."""
+        """Process ids of the fork servers of decoding processes, then of what they forked."""
         found = [one for one in descendants(self.service.pid) if "service.pool" in _command(one)]
         return sorted(found, key=lambda one: _parent(one) in found)
 
@@ -291,8 +291,8 @@ def decoders_killed(site: Site) -> None:
         _kill(pid)
 
 
-@fault("the templates of the processes that decode are killed", "503", short=True)
-def templates_killed(site: Site) -> None:
+@fault("the fork servers of the processes that decode are killed", "503", short=True)
+def fork_servers_killed(site: Site) -> None:
     """Others are started."""
     for pid in site.decoders()[:2]:
         _kill(pid)

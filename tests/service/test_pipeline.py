@@ -46,7 +46,7 @@ def inspect(engine: Engine, admission: Admission) -> Iterator[Open]:
             admission=admission,
             decode_pools=preparation,
             default_model="mnist",
-            most_rows=4,
+            max_cost=4,
         )
 
     yield open_inspector

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from service.api.probes import livez, readyz
 from service.api.v2.infer import compute
 from service.api.v2.messages import SERVICE, messages
-from service.api.v2.metadata import ModelQuery, describe_network, describe_server, find
+from service.api.v2.metadata import ProtocolModelPath, describe_network, describe_server, find
 from service.api.v2.models import ProtocolModel, Tensors
 from service.api.v2.request import InferRequest, Work, make_work
 from service.api.v2.tensors import LENGTH
@@ -42,12 +42,12 @@ class Protobuf(Response):
     media_type = "application/grpc+proto"
 
 
-def grpc_routes(most_rows: int) -> list[Route]:
-    """Make a route for each method. `most_rows` is the most that an inference may cost."""
+def grpc_routes(max_cost: int) -> list[Route]:
+    """Make a route for each method. `max_cost` is the most that an inference may cost."""
     post = partial(Route, "POST", include_in_schema=False)
     probe = partial(post, needs_models=False, permission="public")
     return [
-        post(f"/{SERVICE}/ModelInfer", model_infer, most_rows=most_rows),
+        post(f"/{SERVICE}/ModelInfer", model_infer, max_cost=max_cost),
         post(f"/{SERVICE}/ModelMetadata", model_metadata),
         post(f"/{SERVICE}/ModelReady", model_ready),
         probe(f"/{SERVICE}/ServerLive", server_live),
@@ -117,8 +117,8 @@ def _parse(body: bytes, kind: Any, max_fields: int) -> Any:
         raise MalformedRequest("the message is not of this method's type") from error
 
 
-def _query(name: str, version: str) -> ModelQuery:
-    return ModelQuery(name=name, version=version or None)
+def _query(name: str, version: str) -> ProtocolModelPath:
+    return ProtocolModelPath(name=name, version=version or None)
 
 
 def _make_work(message: Any, model: ProtocolModel) -> Work:

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Response
 from pydantic_core import to_json
 
-from service.api.v2.metadata import ModelQuery, find
+from service.api.v2.metadata import ProtocolModelPath, find
 from service.api.v2.models import ProtocolModel, Tensors
 from service.api.v2.request import Work, read_work
 from service.http.middleware import TENSOR_HEADER
@@ -20,7 +20,7 @@ _LARGE = 10_000
 """An answer with more values in its JSON is formed off the event loop."""
 
 
-async def infer(request: Request, query: ModelQuery) -> Response:
+async def infer(request: Request, query: ProtocolModelPath) -> Response:
     """Compute the outputs of a model."""
     model = find(request, query)
     work = await read_work(request, model)

@@ -17,7 +17,7 @@ from service.http.route import Query, Request
 PLATFORM = "onnxruntime_onnx"
 
 
-class ModelQuery(Query):
+class ProtocolModelPath(Query):
     """The parameters of routes for one model."""
 
     of_path: ClassVar = frozenset({"name", "version"})
@@ -25,7 +25,7 @@ class ModelQuery(Query):
     version: str | None = None
 
 
-def find(request: Request, query: ModelQuery) -> ProtocolModel:
+def find(request: Request, query: ProtocolModelPath) -> ProtocolModel:
     """The model of a path, and of a version where one is named.
 
     Raises:
@@ -65,7 +65,7 @@ async def describe_server(request: Request) -> dict[str, Any]:
     return {"name": "capsnet-service", "version": VERSION, "extensions": extensions}
 
 
-async def describe_network(request: Request, query: ModelQuery) -> dict[str, Any]:
+async def describe_network(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
     """Show a model's metadata."""
     model = find(request, query)
     return {
@@ -77,12 +77,12 @@ async def describe_network(request: Request, query: ModelQuery) -> dict[str, Any
     }
 
 
-async def network_ready(request: Request, query: ModelQuery) -> dict[str, Any]:
+async def network_ready(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
     """Check that a model is loaded."""
     return {"name": find(request, query).name, "ready": True}
 
 
-async def configure_network(request: Request, query: ModelQuery) -> dict[str, Any]:
+async def configure_network(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
     """Show a model's configuration as Triton would."""
     model = find(request, query)
     return {

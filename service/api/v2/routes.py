@@ -20,15 +20,15 @@ _NAMED = "/v2/models/{name}"
 _VERSIONED = "/v2/models/{name}/versions/{version}"
 
 
-def v2_routes(*, max_images: int, grpc: bool = False) -> list[Route]:
+def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
     """The routes, those that are asked most first, and with gRPC those of its methods.
 
     Args:
-        max_images: of one request, each encoded and, for its novelty, decoded. A decoder takes
-            MAX_IMAGES poses all the same.
+        max_pictures: of one request; each is encoded and, for its novelty, decoded. A decoder
+            takes MAX_IMAGES poses all the same.
         grpc: whether there is a port for it.
     """
-    most_rows = max(2 * max_images, MAX_IMAGES)
+    max_cost = max(2 * max_pictures, MAX_IMAGES)
     post, get = (
         partial(Route, "POST", include_in_schema=False),
         partial(Route, "GET", include_in_schema=False),
@@ -39,7 +39,7 @@ def v2_routes(*, max_images: int, grpc: bool = False) -> list[Route]:
         route
         for path in (_NAMED, _VERSIONED)
         for route in (
-            post(f"{path}/infer", infer, most_rows=most_rows),
+            post(f"{path}/infer", infer, max_cost=max_cost),
             get(path, describe_network),
             get(f"{path}/ready", network_ready),
             get(f"{path}/config", configure_network),
@@ -50,5 +50,5 @@ def v2_routes(*, max_images: int, grpc: bool = False) -> list[Route]:
     if grpc:
         from service.api.v2.calls import grpc_routes  # noqa: PLC0415  an extra
 
-        routes += grpc_routes(most_rows)
+        routes += grpc_routes(max_cost)
     return routes

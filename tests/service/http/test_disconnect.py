@@ -103,7 +103,7 @@ def slow(seconds: float) -> ASGIApp:
 
 def test_a_quick_answer_needs_no_watching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the time of patience nothing is received after the body, though the loop turns."""
-    monkeypatch.setattr(body, "PATIENCE_S", 60)
+    monkeypatch.setattr(body, "WATCH_AFTER_S", 60)
     assert [200] == [message["status"] for message in handle(slow(0.01), BODY, LEFT)]
 
 

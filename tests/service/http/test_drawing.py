@@ -79,7 +79,7 @@ def test_a_drawing_that_crashes_is_answered_with_503(
         crashing = asking.submit(draw, client, "/equivariance?steps=64", digits[7])
         while not pool.admission.waiting or pool.idle:
             assert not crashing.done()
-        (child,) = descendants(pool.template.pid)
+        (child,) = descendants(pool.fork_server.pid)
         os.kill(child, signal.SIGKILL)
         refused = crashing.result()
     assert (503, "1") == (refused.status_code, refused.headers["Retry-After"])
@@ -97,4 +97,4 @@ def test_nothing_is_drawn_in_this_process(client: TestClient, digits: list[bytes
     """Matplotlib is not safe for threads, and takes 50 MB."""
     assert 200 == draw(client, DRAWN[0], digits[7]).status_code
     pool = client.app.state.drawing  # type: ignore[attr-defined]
-    assert pool.template.pid not in (0, os.getpid())
+    assert pool.fork_server.pid not in (0, os.getpid())

@@ -23,7 +23,7 @@ from tests.openapi import ADMIN_KEY, Json, call, no_reload, operations
 WITH_ADMIN_KEY = Settings(admin_keys=(SecretStr(ADMIN_KEY),))
 ROUTES = [
     (method.lower(), route.path)
-    for route in api_routes(Access(WITH_ADMIN_KEY), max_images=1)
+    for route in api_routes(Access(WITH_ADMIN_KEY), max_pictures=1)
     if route.include_in_schema
     for method in route.methods
 ]

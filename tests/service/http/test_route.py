@@ -141,8 +141,8 @@ def test_connections_are_closed_while_draining(client: TestClient) -> None:
     assert isinstance(app, FastAPI)
     health = app.state.health
     assert "connection" not in client.get("/livez").headers
-    health.closing = True
+    health.draining = True
     try:
         assert "close" == client.get("/livez").headers["connection"]
     finally:
-        health.closing = False
+        health.draining = False

@@ -11,4 +11,4 @@ from service.pipeline import Pipeline
 def ask(engine: Engine, job: Job | None = None) -> Pipeline:
     """What a job of its own asks an engine."""
     preparation = DecodePools(max_pixels=1, processes=2)
-    return Pipeline(engine, job or Job(0.0), Admission(1000), preparation, "mnist", most_rows=1000)
+    return Pipeline(engine, job or Job(0.0), Admission(1000), preparation, "mnist", max_cost=1000)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import math
 import threading
 import weakref
 from collections.abc import AsyncIterator
@@ -354,9 +355,9 @@ async def test_a_runner_that_is_lost_on_the_loop_ends_the_thread_too() -> None:
     assert 1 == len(told)
 
 
-@pytest.mark.parametrize("row_s", [0.0, None])
+@pytest.mark.parametrize("row_s", [0.0, math.inf])
 async def test_a_batch_that_cannot_be_counted_ends_nothing(
-    row_s: float | None, caplog: pytest.LogCaptureFixture
+    row_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The rows were computed: their callers and the next ones are answered, and the log tells."""
 

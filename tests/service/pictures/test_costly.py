@@ -61,7 +61,7 @@ def test_what_a_header_announces_is_refused_without_a_process(
     (found,) = prepare(preparation, content)
     assert problem is type(found)
     assert text in found.detail
-    assert 0 == preparation.template.pid
+    assert 0 == preparation.fork_server.pid
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_memory_is_limited(preparation: DecodePools) -> None:
     (found,) = prepare(preparation, webp(5_000))
     assert isinstance(found, Prepared)
     small = DecodePools(max_pixels=MAX_PIXELS, processes=2)
-    small.template._arguments = ("100000000", *small.template._arguments[1:])
+    small.fork_server._arguments = ("100000000", *small.fork_server._arguments[1:])
     try:
         refused, taken = prepare(small, webp(5_000), png(56, 56))
     finally:
@@ -131,7 +131,7 @@ def test_a_request_of_many_large_pictures_is_refused(preparation: DecodePools) -
     """A few kilobytes that would take half a minute; as many small pictures are fine."""
     with pytest.raises(TooLarge, match="400,000,000 pixels together"):
         prepare(preparation, *17 * [webp(5_000)])
-    assert 0 == preparation.template.pid
+    assert 0 == preparation.fork_server.pid
     assert [Prepared] * 40 == [type(one) for one in prepare(preparation, *40 * [png(56, 56)])]
 
 

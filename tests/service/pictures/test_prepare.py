@@ -61,7 +61,7 @@ def test_what_is_quick_needs_no_process(fit: Fit, manifest: Manifest, digits: li
     frame = frame_of(manifest)._replace(fit=fit)
     prepared = asyncio.run(without.prepare(digits, frame))
     assert 10 == len([one for one in prepared if isinstance(one, Prepared)])
-    assert 0 == without.template.pid
+    assert 0 == without.fork_server.pid
 
 
 @pytest.mark.parametrize(("picture", "fit"), [("digits", "digit"), ("enlarged", "auto")])
@@ -71,7 +71,7 @@ def test_what_takes_longer_has_a_process(
     """A picture whose strokes are looked for, or of another size."""
     (content, *_) = request.getfixturevalue(picture)
     asyncio.run(preparation.prepare([content], ImageSpec((1, 28, 28), "digit", fit)))
-    assert preparation.template.pid
+    assert preparation.fork_server.pid
 
 
 @pytest.mark.parametrize("picture_format", ["JPEG", "PNG"])

@@ -1,4 +1,4 @@
-"""Makes the second fork of a template fail, as one does where a limit of processes is reached."""
+"""Makes a fork server's second fork fail, as one does where a limit of processes is reached."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from service.inference.job import Closed, QueueFull
-from service.pool.pool import Crashed, Pool, Template
+from service.pool.pool import Crashed, ForkServer, Pool
 
 LIMIT_S = 60
 """For what takes a second, on a machine that is busy."""
@@ -23,13 +23,13 @@ AMPLE_S = 30.0
 
 
 @contextlib.asynccontextmanager
-async def opened(processes: int = 1) -> AsyncIterator[tuple[Pool, Template]]:
-    """A pool whose processes may take 200 MB, and their template."""
-    template = Template("json", memory_bytes=200_000_000)
-    pool = Pool(template, processes=processes, limit=10)
+async def opened(processes: int = 1) -> AsyncIterator[tuple[Pool, ForkServer]]:
+    """A pool whose processes may take 200 MB, and their fork server."""
+    fork_server = ForkServer("json", memory_bytes=200_000_000)
+    pool = Pool(fork_server, processes=processes, limit=10)
     try:
         async with asyncio.timeout(LIMIT_S):
-            yield pool, template
+            yield pool, fork_server
     finally:
         pool.close()
 
@@ -170,10 +170,10 @@ async def test_jobs_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl(2)")
 @scenario
-async def test_a_lost_template_is_replaced() -> None:
+async def test_a_lost_fork_server_is_replaced() -> None:
     """Its processes go with it; what ran there fails, but not as if it had crashed."""
-    async with opened() as (pool, template):
-        idle, parent = await pool.run(AMPLE_S, os.getpid), template.pid
+    async with opened() as (pool, fork_server):
+        idle, parent = await pool.run(AMPLE_S, os.getpid), fork_server.pid
         running = asyncio.create_task(pool.run(AMPLE_S, time.sleep, 3600))
         await asyncio.sleep(0.1)
         os.kill(parent, signal.SIGKILL)
@@ -194,17 +194,17 @@ async def test_a_process_that_was_killed_while_idle_takes_no_task() -> None:
 
 
 @scenario
-async def test_a_template_that_ends_before_it_forks_is_no_crash() -> None:
+async def test_a_fork_server_that_ends_before_it_forks_is_no_crash() -> None:
     """It is stopped, asked for a process, and killed: the task is at no fault."""
-    async with opened() as (pool, template):
+    async with opened() as (pool, fork_server):
         idle = await pool.run(AMPLE_S, os.getpid)
         with pytest.raises(Crashed):
             await pool.run(AMPLE_S, os._exit, 0)
         await until_gone(idle)
-        os.kill(template.pid, signal.SIGSTOP)
+        os.kill(fork_server.pid, signal.SIGSTOP)
         asking = asyncio.create_task(pool.run(AMPLE_S, os.getpid))
         await asyncio.sleep(0)
-        os.kill(template.pid, signal.SIGKILL)
+        os.kill(fork_server.pid, signal.SIGKILL)
         with pytest.raises(Closed):
             await asking
         assert 1 == await pool.run(AMPLE_S, int, "1")
@@ -213,8 +213,8 @@ async def test_a_template_that_ends_before_it_forks_is_no_crash() -> None:
 @scenario
 async def test_a_fork_that_fails_ends_no_other_process() -> None:
     """What runs goes on; what needs a process is told to come again, until there is one."""
-    template = Template("tests.service.pool.crowded", memory_bytes=200_000_000)
-    pool = Pool(template, processes=2, limit=10)
+    fork_server = ForkServer("tests.service.pool.crowded", memory_bytes=200_000_000)
+    pool = Pool(fork_server, processes=2, limit=10)
     try:
         async with asyncio.timeout(LIMIT_S):
             first = await pool.run(AMPLE_S, os.getpid)
@@ -234,9 +234,9 @@ async def test_a_fork_that_fails_ends_no_other_process() -> None:
 @scenario
 async def test_signals_to_all_processes_leave_it_alone() -> None:
     """As systemd sends SIGTERM to each of a service, which goes on until it is drained."""
-    async with opened() as (pool, template):
+    async with opened() as (pool, fork_server):
         child = await pool.run(AMPLE_S, os.getpid)
-        for pid in (child, template.pid):
+        for pid in (child, fork_server.pid):
             for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 os.kill(pid, one)
         assert child == await pool.run(AMPLE_S, os.getpid)
@@ -245,8 +245,8 @@ async def test_signals_to_all_processes_leave_it_alone() -> None:
 @scenario
 async def test_closing_ends_all_processes() -> None:
     """Also one that is stuck."""
-    async with opened(processes=2) as (pool, template):
-        idle, parent = await pool.run(AMPLE_S, os.getpid), template.pid
+    async with opened(processes=2) as (pool, fork_server):
+        idle, parent = await pool.run(AMPLE_S, os.getpid), fork_server.pid
         stuck = asyncio.create_task(pool.run(AMPLE_S, time.sleep, 3600))
         await asyncio.sleep(0.1)
         pool.close()
@@ -257,15 +257,15 @@ async def test_closing_ends_all_processes() -> None:
 
 OWNER = """
 import asyncio, os, time
-from service.pool.pool import Pool, Template
+from service.pool.pool import Pool, ForkServer
 
 async def main():
-    template = Template("json", memory_bytes=10**8)
-    pool = Pool(template, processes=2, limit=10)
+    fork_server = ForkServer("json", memory_bytes=10**8)
+    pool = Pool(fork_server, processes=2, limit=10)
     stuck = await pool.run(30, os.getpid)
     running = asyncio.create_task(pool.run(30, time.sleep, 3600))
     await asyncio.sleep(0.1)
-    print(template.pid, stuck, await pool.run(30, os.getpid), flush=True)
+    print(fork_server.pid, stuck, await pool.run(30, os.getpid), flush=True)
     await running
 
 asyncio.run(main())
@@ -273,7 +273,7 @@ asyncio.run(main())
 
 
 def test_no_process_outlives_its_owner(pytestconfig: pytest.Config) -> None:
-    """Neither the template, nor a process that is stuck, nor one that is idle."""
+    """Neither the fork server, nor a process that is stuck, nor one that is idle."""
     command = [sys.executable, "-c", OWNER]
     with subprocess.Popen(command, cwd=pytestconfig.rootpath, stdout=subprocess.PIPE) as owner:
         assert owner.stdout
@@ -285,14 +285,14 @@ def test_no_process_outlives_its_owner(pytestconfig: pytest.Config) -> None:
 
 
 def test_processes_that_decode_import_no_more_than_they_need() -> None:
-    """Each costs a few megabytes beside the template: no onnxruntime, no web framework."""
+    """Each costs a few megabytes beside the fork server: no onnxruntime, no web framework."""
     heavy = "{'onnxruntime', 'fastapi', 'pydantic', 'starlette', 'prometheus_client'}"
     loaded = f"{heavy} & set(__import__('sys').modules)"
     assert set() == asyncio.run(evaluate(loaded, "service.pictures.spec"))
 
 
 @pytest.mark.parametrize("module", ["service.pictures.spec", "service.views"])
-def test_templates_have_no_threads(module: str) -> None:
+def test_fork_servers_have_no_threads(module: str) -> None:
     """A process with threads cannot be forked safely."""
     os = "__import__('os')"
     threads = f"len({os}.listdir('/proc/' + str({os}.getppid()) + '/task'))"
@@ -300,8 +300,8 @@ def test_templates_have_no_threads(module: str) -> None:
 
 
 async def evaluate(expression: str, module: str) -> Any:
-    """What an expression is worth in a process of a template that has imported a module."""
-    pool = Pool(Template(module, memory_bytes=10**8), processes=1, limit=1)
+    """What an expression is worth in a process of a fork server that has imported a module."""
+    pool = Pool(ForkServer(module, memory_bytes=10**8), processes=1, limit=1)
     try:
         return await pool.run(AMPLE_S, eval, expression)
     finally:

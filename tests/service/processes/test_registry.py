@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.processes.registry import Counts, Serving, WorkerRegistry
+from service.processes.registry import Counts, ReadyWorker, WorkerRegistry
 
 
 @pytest.fixture
@@ -15,12 +15,12 @@ def registry(tmp_path: Path) -> WorkerRegistry:
 
 def test_workers_that_report_are_ready(registry: WorkerRegistry) -> None:
     """Each is known by its slot until that is cleared."""
-    assert [] == registry.serving
+    assert [] == registry.ready_workers
     registry.report(0, "a")
     registry.report(1, "b")
-    assert [Serving(os.getpid(), "a"), Serving(os.getpid(), "b")] == registry.serving
+    assert [ReadyWorker(os.getpid(), "a"), ReadyWorker(os.getpid(), "b")] == registry.ready_workers
     registry.clear(0)
-    assert [Serving(os.getpid(), "b")] == registry.serving
+    assert [ReadyWorker(os.getpid(), "b")] == registry.ready_workers
 
 
 def test_what_became_of_workers_is_counted(registry: WorkerRegistry) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.processes.snapshots import Current, LockHeld, Snapshots
+from service.processes.snapshots import LockHeld, Revision, Snapshots
 from service.settings import Settings
 
 
@@ -134,15 +134,15 @@ def test_the_copy_before_is_kept(snapshots: Snapshots, settings: Settings) -> No
     digests = []
     for content, keys in [("1", "keys"), ("2", "keys"), ("3", "keys"), ("3", "others")]:
         digests.append(snapshots.take(changed(settings, content)))
-        snapshots.use(Current(digests[-1], keys))
-        assert Current(digests[-1], keys) == snapshots.current
+        snapshots.make_current(Revision(digests[-1], keys))
+        assert Revision(digests[-1], keys) == snapshots.current
     assert [False, True, True] == [snapshots.bundles(digest).exists() for digest in digests[:3]]
 
 
 def test_a_refused_copy_is_removed(snapshots: Snapshots, settings: Settings) -> None:
     """But not the current one, if it is that."""
     current, other = (snapshots.take(changed(settings, content)) for content in ("1", "2"))
-    snapshots.use(Current(current, "keys"))
+    snapshots.make_current(Revision(current, "keys"))
     for digest in (current, other, ""):
         snapshots.discard(digest)
     assert [True, False] == [snapshots.bundles(one).exists() for one in (current, other)]
