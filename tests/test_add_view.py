@@ -36,7 +36,7 @@ browser = of_browsers.browser
 def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources in which the page was followed up to what is generated."""
     copy = tmp_path_factory.mktemp("edited")
-    ignored = shutil.ignore_patterns("__pycache__", "*.onnx", "*.safetensors")
+    ignored = shutil.ignore_patterns("__pycache__")
     for name in COPIED:
         shutil.copytree(ROOT / name, copy / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", copy)
