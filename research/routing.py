@@ -175,7 +175,8 @@ def exchange_assignments(trace: ClassTrace[Floats], assignments: Floats, network
     *_, fitted = em.iterate(
         torch.from_numpy(trace.votes),
         torch.from_numpy(trace.input_presence)[:, None],
-        costs=(classes.price, classes.saving),
+        beta_u=classes.price,
+        beta_a=classes.saving,
         inverse_temperature=config.inverse_temperature,
         share=lambda _: torch.from_numpy(assignments.copy()),
         iterations=1,

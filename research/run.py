@@ -64,8 +64,9 @@ class Result:
     minutes: float
     device: str
     wrong: dict[str, int] = field(default_factory=dict)
-    """Wrong answers by test set; next, all answers."""
+    """Wrong answers by test set."""
     tested: dict[str, int] = field(default_factory=dict)
+    """All answers by test set."""
     which: dict[str, list[int]] = field(default_factory=dict)
     """By test set, the indices of the images that were answered wrongly; none of older results."""
     design: dict[str, float] = field(default_factory=dict)

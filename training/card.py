@@ -41,9 +41,9 @@ _ANY = (
 
 
 def write_card(bundle: Bundle) -> None:
-    """Write `CARD.md` from the manifest, of which each section appears that has something to say.
+    """Write `CARD.md` from the manifest.
 
-    Pictures are shown that lie in the bundle's folder.
+    Sections without content, and figures that are not in the folder, are left out.
     """
     text = "\n\n".join([f"# {bundle.manifest.name}", *_sections(bundle)])
     (bundle.path / CARD).write_text(f"{text}\n")
