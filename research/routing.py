@@ -37,9 +37,9 @@ from training.data.pairs import (
     PairDraw,
     published_pairs,
 )
-from training.evaluate import recipe_of
 from training.figures import save
 from training.provenance import TestRead, record_read, runs_of
+from training.recipes import recipe_of
 from training.state import TrainingError
 from training.statistics import interval, mean_interval
 

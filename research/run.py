@@ -119,9 +119,9 @@ def load_sets(row: Row, data_dir: Path) -> Sets:
     """Images of the row's data set; the test split is read only for rows that are tested on it."""
     dataset = DATASETS[row.recipe.dataset]
     training = load(dataset, "train", data_dir)
-    kept, held_out = split_last(training, dataset.held_out)
+    kept, validation = split_last(training, dataset.held_out_count)
     if row.split == "validation":
-        return Sets(kept, held_out)
+        return Sets(kept, validation)
     return Sets(kept if row.hold_out else training, load(dataset, "test", data_dir))
 
 

@@ -21,10 +21,12 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
+from model.bundle import Bundle, BundleError
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.families import (
+    FAMILIES,
     config_from_dict,
     config_to_dict,
     explain,
@@ -158,6 +160,22 @@ class Recipe(Augmentation):
             return cls(**{**values, "network": network})
         except ValidationError as error:
             raise ValueError(explain(error)) from error
+
+
+def recipe_of(bundle: Bundle) -> Recipe:
+    """The recipe of a bundle's network.
+
+    Raises:
+        BundleError: its family, or one of its settings, is not known here.
+    """
+    family = bundle.manifest.family
+    if family not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise BundleError(f"{bundle.path}: the family {family} is none of {known}")
+    try:
+        return Recipe.from_dict(bundle.manifest.training["recipe"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise BundleError(f"{bundle.path}: its recipe cannot be read: {error}") from error
 
 
 def override(recipe: Recipe, settings: Sequence[str], *, fixed: Collection[str] = ()) -> Recipe:

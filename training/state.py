@@ -29,10 +29,10 @@ from model.capsnet.weights import read
 from model.preprocess import WHITE
 from training.data.datasets import Examples
 from training.device import convolution_precision, device_name
-from training.learning_set import Pictures
 from training.muon import Muon, matrices_of
 from training.provenance import Run, runs_of
-from training.recipes import Recipe
+from training.recipes import Recipe, recipe_of
+from training.training_data import FolderSplit
 
 CHECKPOINT = "checkpoint.pt"
 """The checkpoint's name in the folder of a run."""
@@ -69,8 +69,8 @@ class Checkpoint:
     """The state of a run, with which it continues as if it had never stopped, and is exported."""
 
     recipe: Recipe
-    pictures: Pictures | None
-    """The folder that it learns from, where that is no published data set."""
+    pictures: FolderSplit | None
+    """The folder that it is trained on, where that is no published data set."""
     examples: int
     """The number of examples in an epoch."""
     runs: tuple[Run, ...]
@@ -121,7 +121,7 @@ class Checkpoint:
                 raise CheckpointError(f"{path} was written by another version of the trainer")
             typed = {
                 "recipe": Recipe.from_dict(values["recipe"]),
-                "pictures": values["pictures"] and Pictures.from_dict(values["pictures"]),
+                "pictures": values["pictures"] and FolderSplit.from_dict(values["pictures"]),
                 "runs": tuple(Run.from_dict(run) for run in values["runs"]),
                 "best": Best(**best) if (best := values.get("best")) else None,
             }
@@ -142,7 +142,7 @@ def starting_point(source: Path) -> Checkpoint:
         bundle = Bundle.open(find(source))
         training = bundle.manifest.training
         return Checkpoint(
-            recipe=Recipe.from_dict(training["recipe"]),
+            recipe=recipe_of(bundle),
             pictures=None,
             examples=training["examples"],
             runs=tuple(runs_of(training)),
@@ -163,11 +163,11 @@ class Plan:
     training: Examples
     validation: Examples | None
     directory: Path
-    pictures: Pictures | None = None
+    pictures: FolderSplit | None = None
     """The folder that the examples are from, where that is no published data set."""
 
     @property
-    def held_out(self) -> int:
+    def held_out_count(self) -> int:
         """The number of examples that are kept for validation."""
         return 0 if self.validation is None else len(self.validation.labels)
 
@@ -229,7 +229,7 @@ class TrainingState:
             dataset=recipe.dataset,
             task=recipe.task,
             seed=plan.seed,
-            held_out=plan.held_out,
+            held_out=plan.held_out_count,
             recipe=json.loads(json.dumps(recipe.to_dict())),
         )
         self._before: tuple[Run, ...] = ()
@@ -352,7 +352,7 @@ class TrainingState:
         plan, path = self._plan, self._plan.checkpoint_path
         saved = Checkpoint.load(path)
         *before, run = saved.runs
-        asked = (plan.recipe, plan.seed, plan.held_out, plan.pictures)
+        asked = (plan.recipe, plan.seed, plan.held_out_count, plan.pictures)
         if asked != (saved.recipe, run.seed, run.held_out, saved.pictures):
             others = [
                 field.name

@@ -54,7 +54,7 @@ class Task(ABC):
         """Measure metrics on held-out images, `validation_error_percent` among them."""
 
     def draw(  # noqa: B027  pairs have none
-        self, network: Network, held_out: Examples | None, target: Path
+        self, network: Network, validation: Examples | None, target: Path
     ) -> None:
         """Draw a preview of reconstructions, where the network decodes single images."""
 
@@ -100,13 +100,13 @@ class Single(Task):
         error = error_percent(network, validation, self._device)
         return {"validation_error_percent": error}
 
-    def draw(self, network: Network, held_out: Examples | None, target: Path) -> None:
+    def draw(self, network: Network, validation: Examples | None, target: Path) -> None:
         """Draw images, held out if there are some, and below each its reconstruction."""
         if (
             self._recipe.reconstruction_weight
             and "decode" in family_of(self._recipe.network).offers
         ):
-            draw_preview(network, held_out or self._training, self._device, target)
+            draw_preview(network, validation or self._training, self._device, target)
 
 
 class Pairs(Task):

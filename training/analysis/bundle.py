@@ -25,7 +25,7 @@ from training.analysis.dimensions import name_dimensions
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
-from training.evaluate import choose_threshold, held_out, learnt_from, seen_or_not
+from training.evaluate import choose_threshold, seen_or_not, training_data_of, validation_examples
 from training.figures import draw_roc, draw_routing, draw_sweeps
 from training.neighbours import choose_images
 from training.novelty import draw_others, find_features, fit_novelty, roc, summarise_kind
@@ -49,7 +49,7 @@ def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bu
     Raises:
         training.data.datasets.DatasetError: there are no such images.
     """
-    examples, offers = held_out(bundle, data_dir, folder=folder), bundle.manifest.offers
+    examples, offers = validation_examples(bundle, data_dir, folder=folder), bundle.manifest.offers
     if bundle.manifest.layers and bundle.manifest.layers[-1].iterations > 1:
         analyse_routing(bundle, examples)
     if "decode" in offers:
@@ -78,8 +78,8 @@ def analyse_neighbours(
     """
     if not bundle.manifest.class_dim:
         raise BundleError(f"{bundle.path}: the network has no poses to compare")
-    learnt = learnt_from(bundle, data_dir, folder=folder)
-    neighbours = choose_images(bundle, learnt, own_images=own_images)
+    data = training_data_of(bundle, data_dir, folder=folder)
+    neighbours = choose_images(bundle, data, own_images=own_images)
     assert neighbours.gallery
     with replacing(bundle.path / NEIGHBOURS) as file:
         neighbours.gallery.save(file)
