@@ -108,9 +108,9 @@ def measure(bundle: Bundle, data_dir: Path) -> dict[str, Any]:
     if recipe.task == "pairs":
         sets = {}
         for shift_px in TEST_DIGESTS:
-            rows = PairDraw(tested.labels, shift_px=shift_px).draw(PUBLISHED_PAIRS, TEST_SEED)
+            draws = PairDraw(tested.labels, shift_px=shift_px).draw(PUBLISHED_PAIRS, TEST_SEED)
             pairs = published_pairs(tested, size=manifest.height, shift_px=shift_px)
-            sets[f"shift {shift_px}"] = pairs, rows[:, :2]
+            sets[f"shift {shift_px}"] = pairs, draws[:, :2]
     network = load_network(bundle) if manifest.presence == "activation" else None
     tests = {
         name: _score(answer_all(runtime, images, network), images, digits)

@@ -195,8 +195,8 @@ def make_test_sets(row: Row, digits: Examples) -> Iterator[tuple[str, Tested]]:
             if row.split != "test":
                 make, count, seed = validation_pairs, VALIDATION_PAIRS, VALIDATION_SEED
             pairs = make(digits, size=row.recipe.network.height, shift_px=shift_px)
-            draw = PairDraw(digits.labels, shift_px=shift_px).draw(count, seed)
-            yield name, Tested(pairs, draw[:, :2])
+            draws = PairDraw(digits.labels, shift_px=shift_px).draw(count, seed)
+            yield name, Tested(pairs, draws[:, :2])
 
 
 def side_by_side(digits: Examples) -> Tested:

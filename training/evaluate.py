@@ -241,15 +241,15 @@ def score_pairs(
     for shift_px in reaches:
         drawn = make(digits, size=manifest.height, shift_px=shift_px)
         total = max(count, len(drawn.labels)) if split == "test" else len(drawn.labels)
-        rows = PairDraw(digits.labels, shift_px=shift_px).draw(total, seed)
-        missed = find_missed(runtime, digits, rows, shift_px=shift_px)
+        draws = PairDraw(digits.labels, shift_px=shift_px).draw(total, seed)
+        missed = find_missed(runtime, digits, draws, shift_px=shift_px)
         scores, examples = score_shift(runtime, drawn)
         wrong = np.asarray(missed.any(axis=1))
         shifts[f"{shift_px} px"] = {
             "pairs": total,
             "errors": int(wrong.sum()),
             "error_percent": round(100 * float(wrong.mean()), 4),
-            "interval_percent": _rounded(mean_interval(wrong, rows[:, :2])),
+            "interval_percent": _rounded(mean_interval(wrong, draws[:, :2])),
             "digit_error_percent": round(100 * float(missed.mean()), 4),
             "drawn_pairs": len(drawn.labels),
             "drawn_errors": len(examples.images),
@@ -289,16 +289,16 @@ def score_pairs(
 
 
 def find_missed(
-    runtime: Runtime, digits: Examples, rows: NDArray[np.int64], *, shift_px: int
+    runtime: Runtime, digits: Examples, draws: NDArray[np.int64], *, shift_px: int
 ) -> NDArray[np.bool_]:
     """Return which digits (N, 2) of pairs are not named. Pairs are made a few at a time.
 
     Args:
-        rows: (N, 6), as `PairDraw.draw` gives them.
+        draws: (N, 6), as `PairDraw.draw` gives them.
     """
     size, parts = runtime.bundle.manifest.height, []
-    for part in _slices(rows):
-        pairs = make_pairs(digits, rows[part], size=size, shift_px=shift_px)
+    for part in _slices(draws):
+        pairs = make_pairs(digits, draws[part], size=size, shift_px=shift_px)
         parts.append(is_missed(runtime.encode(scale(pairs.images)).presence, pairs.labels))
     return np.concatenate(parts)
 

@@ -92,7 +92,8 @@ class Trainer:
     def total_steps(self) -> int:
         """The number of steps after which the run is complete."""
         images = self.plan.recipe.epochs * len(self.task.batches)
-        return math.ceil(round(images, 6) / self.plan.recipe.batch_size)  # epochs may be a third
+        # a fractional number of epochs must not round up to one step more
+        return math.ceil(round(images, 6) / self.plan.recipe.batch_size)
 
     @property
     def complete(self) -> bool:
