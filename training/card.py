@@ -30,9 +30,10 @@ _LIMITS = {
     "may be present for strokes of another digit. `/segment` with `count=auto` leaves out those "
     "that are short or explain little of the image beyond longer ones.",
     "clothes": "Trained on small pictures of single pieces of clothing from a shop, light on a "
-    "dark ground, upright, filling their square. Other pictures are scaled whole.",
+    "dark background, upright, filling their square. Other pictures are scaled whole.",
     "pictures": "Trained on pictures of one folder, cropped to the middle and scaled. What they "
-    "have in common beside their classes, such as their ground, light or camera, it may rely on.",
+    "have in common beside their classes, such as their background, light or camera, it may rely "
+    "on.",
 }
 _ANY = (
     "It answers every picture with one of its {classes} classes, also where there is none: look at "

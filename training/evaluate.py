@@ -15,6 +15,7 @@ from rich.table import Table
 from model.bundle import Bundle, Manifest, write_manifest
 from model.capsnet import Network
 from model.interpret.masks import INK, find_masks
+from model.interpret.presence import most_present
 from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
@@ -26,7 +27,6 @@ from training.answers import (
     evaluating,
     find_wrong,
     is_missed,
-    most_present,
     pick_absent,
 )
 from training.card import WRONG, write_card

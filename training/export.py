@@ -256,9 +256,9 @@ def check_parity(network: Network, runtime: Runtime) -> None:
         encoding = network(images)
         expected = [("encoder", output) for output in encoding]
         classes = torch.arange(len(images)) % encoding.poses.shape[1]
-        own = encoding.poses[torch.arange(len(images)), classes]
+        label_poses = encoding.poses[torch.arange(len(images)), classes]
         if "decode" in offers:
-            expected.append(("decoder", network.decode(own, classes)))
+            expected.append(("decoder", network.decode(label_poses, classes)))
         if "trace" in offers:
             traced = network.trace(images).named()
             expected += [(f"routing, {name}", array) for name, array in traced.items()]
@@ -266,7 +266,7 @@ def check_parity(network: Network, runtime: Runtime) -> None:
         part = images[:count].numpy()
         actual = [*runtime.encode(part)]
         if "decode" in offers:
-            actual.append(runtime.decode(own[:count].numpy(), classes[:count].numpy()))
+            actual.append(runtime.decode(label_poses[:count].numpy(), classes[:count].numpy()))
         if "trace" in offers:
             actual += runtime.trace(part).named().values()
         for (graph, wanted), output in zip(expected, actual, strict=True):

@@ -242,7 +242,10 @@ class TrainingState:
         return self.network if self._average is None else self._average.network
 
     def begin_step(self, rate: float) -> None:
-        """Make the network ready to be trained at a learning rate, Adam's."""
+        """Prepare a step: set the learning rates, seed dropout, set training mode.
+
+        `rate` is Adam's; Muon's follow it.
+        """
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         if self.muon is not None:
@@ -257,7 +260,7 @@ class TrainingState:
             module.eval()
 
     def end_step(self) -> None:
-        """Update the weights along their gradient."""
+        """Step the optimisers, update the average, count the step."""
         self.optimiser.step()
         if self.muon is not None:
             self.muon.step()
@@ -272,7 +275,7 @@ class TrainingState:
             convolutions=tuple(dict.fromkeys((*run.convolutions, self._precision))),
         )
 
-    def compare(self, error_percent: float) -> None:
+    def keep_if_best(self, error_percent: float) -> None:
         """Keep the result as the best, if the recipe says so and it has the fewest errors."""
         least = math.inf if self.best is None else self.best.error_percent
         if self._plan.recipe.keep == "best" and error_percent <= least:

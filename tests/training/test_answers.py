@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from model.capsnet import Network, build
+from model.interpret.presence import most_present
 from training.answers import (
     confusion,
     decode_each,
@@ -13,7 +14,6 @@ from training.answers import (
     is_missed,
     is_wrong,
     measure_presence,
-    most_present,
     pick_absent,
 )
 from training.data.datasets import Examples

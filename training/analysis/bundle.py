@@ -22,12 +22,12 @@ from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training import novelty
 from training.analysis.dimensions import name_dimensions
+from training.analysis.neighbours import choose_images
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
 from training.evaluate import choose_threshold, seen_or_not, training_data_of, validation_examples
 from training.figures import draw_roc, draw_routing, draw_sweeps
-from training.neighbours import choose_images
 from training.novelty import draw_others, find_features, fit_novelty, roc, summarise_kind
 
 _SWEPT = 2

@@ -15,7 +15,7 @@ from model.bundle.neighbours import NeighbourImages, PoseGallery
 from model.interpret.neighbours import fit_whitening
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.answers import BATCH, most_present
+from training.answers import BATCH, is_wrong
 from training.data.datasets import DATASETS, Examples
 from training.data.pairs import fixed_pairs
 from training.recipes import Recipe, recipe_of
@@ -144,7 +144,6 @@ def _measure(runtime: Runtime, examples: Examples) -> _Posed:
     for start in range(0, len(labels), BATCH):
         own = labels[start : start + BATCH]
         encoding = runtime.encode(scale(examples.images[start : start + BATCH]))
-        answers = most_present(encoding.presence, own.shape[1])
-        right.append((np.sort(answers, axis=1) == np.sort(own, axis=1)).all(axis=1))
+        right.append(~is_wrong(encoding.presence, own))
         poses.append(np.take_along_axis(encoding.poses, own[..., None], axis=1))
     return _Posed(np.concatenate(poses), labels, np.concatenate(right))

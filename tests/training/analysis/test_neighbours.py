@@ -10,9 +10,9 @@ from model.preprocess import scale
 from model.runtime import Runtime
 from tests.training.published import HELD_OUT, TRAINING
 from training.analysis.bundle import analyse_neighbours
+from training.analysis.neighbours import choose
 from training.card import write_card
 from training.evaluate import training_data_of
-from training.neighbours import choose
 
 
 def test_poses_are_those_of_the_training_images(bundle: Bundle, data_dir: Path) -> None:
