@@ -118,8 +118,8 @@ def decode_each(
         poses: (N, K, D).
     """
     chosen = classes.astype(np.int64)
-    own = np.take_along_axis(poses, chosen[:, :, None], axis=1)
-    images = decode(own.reshape(-1, own.shape[-1]), chosen.ravel())
+    label_poses = np.take_along_axis(poses, chosen[:, :, None], axis=1)
+    images = decode(label_poses.reshape(-1, poses.shape[-1]), chosen.ravel())
     return images.reshape(*classes.shape, *images.shape[2:])
 
 

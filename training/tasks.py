@@ -69,9 +69,10 @@ class Task(ABC):
         if recipe.reconstruction_weight and "decode" in family_of(recipe.network).offers:
             count = math.ceil(recipe.reconstruction_share * len(labels))
             shown, classes = targets[:count], labels[:count]
-            label_poses = poses[:count].take_along_dim(classes[..., None], dim=1).flatten(0, 1)
+            label_poses = poses[:count].take_along_dim(classes[..., None], dim=1)
+            label_poses = label_poses.flatten(0, 1)  # (B L, D)
             if recipe.detach_poses:
-                label_poses = label_poses.detach()  # (B L, D)
+                label_poses = label_poses.detach()
             with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast_decoder):
                 decoded = network.decode(label_poses, classes.flatten())
             losses["reconstruction"] = reconstruction_loss(decoded.float().view_as(shown), shown)

@@ -60,12 +60,6 @@ def test_confusion_counts_each_pair() -> None:
     assert expected == confusion(labels, answers, 4).tolist()
 
 
-def test_the_two_most_present_classes_answer_a_pair() -> None:
-    """The most present one comes first."""
-    presence = np.array([[0.1, 0.9, 0.3, 0.4], [0.8, 0.2, 0.1, 0.9]], np.float32)
-    assert [[1, 3], [3, 0]] == most_present(presence, 2).tolist()
-
-
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [

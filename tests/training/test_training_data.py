@@ -10,7 +10,13 @@ from PIL import Image
 
 from training.data.source import DatasetError
 from training.recipes import PRESETS, Recipe
-from training.training_data import for_pictures, load_again, load_pictures, load_published
+from training.training_data import (
+    FolderSplit,
+    for_pictures,
+    load_again,
+    load_pictures,
+    load_published,
+)
 
 Folder = Callable[..., Path]
 
@@ -146,3 +152,12 @@ def test_a_recipe_and_its_data_set_do_not_fit(tmp_path: Path, change: str, messa
     with pytest.raises(DatasetError, match=message):
         load_published(recipe, tmp_path)
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_split_is_stored_under_the_same_keys() -> None:
+    """Bundles and checkpoints of older versions are read."""
+    stored = {"folder": "/pets", "class_names": ["cat", "dog"], "count": 9, "held_out": 0.2}
+    split = FolderSplit.from_dict({**stored, "seed": 3})
+    assert (("cat", "dog"), 0.2, 3) == (split.class_names, split.held_out_share, split.seed)
+    assert {*stored, "seed"} == split.to_dict().keys()
+    assert split == FolderSplit.from_dict(split.to_dict())

@@ -29,6 +29,7 @@ from training.data.pairs import validation_pairs
 from training.evaluate import choose_threshold, seen_or_not, training_data_of, validation_examples
 from training.figures import draw_roc, draw_routing, draw_sweeps
 from training.novelty import draw_others, find_features, fit_novelty, roc, summarise_kind
+from training.recipes import recipe_of
 
 _SWEPT = 2
 """The number of classes whose sweeps are drawn."""
@@ -102,8 +103,8 @@ def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
 
 def analyse_masks(bundle: Bundle, digits: Examples) -> Bundle:
     """Choose the threshold of masks on pairs of held-out digits."""
-    size, recipe = bundle.manifest.height, bundle.manifest.training["recipe"]
-    pairs = validation_pairs(digits, size=size, shift_px=recipe["shift_px"])
+    size, shift_px = bundle.manifest.height, recipe_of(bundle).shift_px
+    pairs = validation_pairs(digits, size=size, shift_px=shift_px)
     return _record(bundle, mask_threshold=choose_threshold(load(bundle), pairs))
 
 
