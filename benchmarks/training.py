@@ -161,14 +161,7 @@ def _ours(trainer: Trainer) -> Step:
 def _plain(trainer: Trainer) -> Step:
     assert isinstance(trainer.network, DynamicCapsNet)
     loop = PlainLoop(trainer.network, device=trainer.device)
-    pairs = trainer.plan.recipe.task == "pairs"
-
-    def step(number: int) -> torch.Tensor:
-        batch = trainer.task.batches.batch(number)
-        labels = batch.labels if pairs else batch.labels[:, None]
-        return loop.step(batch.images, batch.layers if pairs else batch.images, labels)
-
-    return step
+    return lambda number: loop.step(*trainer.task.batches.batch(number))
 
 
 def _wait(device: torch.device) -> None:

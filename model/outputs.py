@@ -34,8 +34,8 @@ class ClassTrace(NamedTuple, Generic[A]):
     """The routing between the last layer of N images and their class capsules."""
 
     couplings: A
-    """c, (N, R, K, I): what each vote weighs in its class's sum. The softmax of the logits over K;
-    self-attention adds its learned B."""
+    """The couplings (N, R, K, I): the softmax of the logits over K. Self-attention adds B. For EM
+    routing they are assignments; a vote weighs coupling times `input_presence`."""
     logits: A
     """The logits b, (N, R, K, I)."""
     presence: A

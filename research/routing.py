@@ -37,9 +37,9 @@ from training.data.pairs import (
     PairDraw,
     published_pairs,
 )
-from training.evaluate import recipe_of
 from training.figures import save
 from training.provenance import TestRead, record_read, runs_of
+from training.recipes import recipe_of
 from training.state import TrainingError
 from training.statistics import interval, mean_interval
 
@@ -108,9 +108,9 @@ def measure(bundle: Bundle, data_dir: Path) -> dict[str, Any]:
     if recipe.task == "pairs":
         sets = {}
         for shift_px in TEST_DIGESTS:
-            rows = PairDraw(tested.labels, shift_px=shift_px).draw(PUBLISHED_PAIRS, TEST_SEED)
+            draws = PairDraw(tested.labels, shift_px=shift_px).draw(PUBLISHED_PAIRS, TEST_SEED)
             pairs = published_pairs(tested, size=manifest.height, shift_px=shift_px)
-            sets[f"shift {shift_px}"] = pairs, rows[:, :2]
+            sets[f"shift {shift_px}"] = pairs, draws[:, :2]
     network = load_network(bundle) if manifest.presence == "activation" else None
     tests = {
         name: _score(answer_all(runtime, images, network), images, digits)
@@ -175,7 +175,8 @@ def exchange_assignments(trace: ClassTrace[Floats], assignments: Floats, network
     *_, fitted = em.iterate(
         torch.from_numpy(trace.votes),
         torch.from_numpy(trace.input_presence)[:, None],
-        costs=(classes.price, classes.saving),
+        beta_u=classes.price,
+        beta_a=classes.saving,
         inverse_temperature=config.inverse_temperature,
         share=lambda _: torch.from_numpy(assignments.copy()),
         iterations=1,

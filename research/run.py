@@ -64,8 +64,9 @@ class Result:
     minutes: float
     device: str
     wrong: dict[str, int] = field(default_factory=dict)
-    """Wrong answers by test set; next, all answers."""
+    """Wrong answers by test set."""
     tested: dict[str, int] = field(default_factory=dict)
+    """All answers by test set."""
     which: dict[str, list[int]] = field(default_factory=dict)
     """By test set, the indices of the images that were answered wrongly; none of older results."""
     design: dict[str, float] = field(default_factory=dict)
@@ -118,9 +119,9 @@ def load_sets(row: Row, data_dir: Path) -> Sets:
     """Images of the row's data set; the test split is read only for rows that are tested on it."""
     dataset = DATASETS[row.recipe.dataset]
     training = load(dataset, "train", data_dir)
-    kept, held_out = split_last(training, dataset.held_out)
+    kept, validation = split_last(training, dataset.held_out_count)
     if row.split == "validation":
-        return Sets(kept, held_out)
+        return Sets(kept, validation)
     return Sets(kept if row.hold_out else training, load(dataset, "test", data_dir))
 
 
@@ -194,8 +195,8 @@ def make_test_sets(row: Row, digits: Examples) -> Iterator[tuple[str, Tested]]:
             if row.split != "test":
                 make, count, seed = validation_pairs, VALIDATION_PAIRS, VALIDATION_SEED
             pairs = make(digits, size=row.recipe.network.height, shift_px=shift_px)
-            draw = PairDraw(digits.labels, shift_px=shift_px).draw(count, seed)
-            yield name, Tested(pairs, draw[:, :2])
+            draws = PairDraw(digits.labels, shift_px=shift_px).draw(count, seed)
+            yield name, Tested(pairs, draws[:, :2])
 
 
 def side_by_side(digits: Examples) -> Tested:

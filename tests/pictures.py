@@ -185,15 +185,15 @@ def _draw(digit: Digit, rng: Generator) -> Image.Image:
 
 def _paint(ink: Plane, pen: ArrayLike, paper: ArrayLike) -> Image.Image:
     """Lay a pen's colour over a paper's: (h, w) of ink to an RGB picture."""
-    stroke, ground = np.asarray(pen, np.float32), np.asarray(paper, np.float32)
-    pixels = ground + ink[..., None] * (stroke - ground)
+    stroke, background = np.asarray(pen, np.float32), np.asarray(paper, np.float32)
+    pixels = background + ink[..., None] * (stroke - background)
     return Image.fromarray(np.rint(pixels).astype(np.uint8))
 
 
 def _paint_grey(ink: Plane, rng: Generator, depth: type[np.uint8 | np.uint16]) -> Image.Image:
     """Lay ink (h, w) down in grey, dark on light or light on dark, near the ends of the range."""
-    ground, stroke = rng.permutation((rng.uniform(0, 0.15), rng.uniform(0.85, 1)))
-    levels = (ground + ink * (stroke - ground)) * np.iinfo(depth).max
+    background, stroke = rng.permutation((rng.uniform(0, 0.15), rng.uniform(0.85, 1)))
+    levels = (background + ink * (stroke - background)) * np.iinfo(depth).max
     return Image.fromarray(np.rint(levels).astype(depth))
 
 

@@ -93,7 +93,7 @@ def has_bar_on_top(image: Image.Image) -> bool:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_canvas_ground_is_transparent(seed: int, seven: NDArray[np.uint8]) -> None:
+def test_canvas_background_is_transparent(seed: int, seven: NDArray[np.uint8]) -> None:
     """Only strokes are opaque: most of a canvas, its corners included, has no alpha."""
     alpha = np.asarray(view(draw("canvas-rgba", seven, seed)))[..., 3]
     assert (alpha == 0).mean() > 0.5
@@ -113,7 +113,7 @@ def test_second_gif_frame_differs(seed: int, seven: NDArray[np.uint8]) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_photo_is_large_and_dark_on_light(seed: int, seven: NDArray[np.uint8]) -> None:
-    """A photo's ground is much lighter than its strokes, and covers most of a large picture."""
+    """A photo's background is much lighter than its strokes, and covers most of a large picture."""
     grey = np.asarray(view(draw("photo-jpeg", seven, seed)).convert("L"), np.float32)
     assert min(grey.shape) >= 300
     assert max(grey.shape) <= 1600

@@ -23,15 +23,15 @@ from training.data.folder import count_pictures
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, joined_processes
-from training.learning_set import for_pictures, load_pictures, load_published
 from training.provenance import ProvenanceError, runs_of, unseen_by
-from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override
+from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override, recipe_of
 from training.state import Plan, TrainingError, TrainingState, starting_point
 from training.tasks import PREVIEW
 from training.trainer import Trainer
+from training.training_data import for_pictures, load_pictures, load_published
 
 EXPECTED = (TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError)
-"""Failures that are told in a line."""
+"""Errors that are printed as one line, without a traceback."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -112,42 +112,44 @@ def train(
         raise typer.BadParameter("--size and --channels are for --data")
     sizes = [f"network.{side}={size}" for side in ("height", "width") if size]
     recipe = _recipe(preset, sizes + (settings or []), folder=data)
-    where = choose_device(device, threads=threads)
-    with joined_processes(where) as processes:
+    torch_device = choose_device(device, threads=threads)
+    with joined_processes(torch_device) as processes:
         with processes.leader_first():
             if data is None:
-                learns = load_published(recipe, data_dir)
+                training_data = load_published(recipe, data_dir)
             else:
-                kept = recipe.network.image_shape == PRESETS[preset].network.image_shape
-                keep_size = not size and kept
-                learns = load_pictures(recipe, data, channels=channels, keep_size=keep_size)
-        name = learns.recipe.name if data is None else learns.dataset.name
+                preset_size = recipe.network.image_shape == PRESETS[preset].network.image_shape
+                keep_size = not size and preset_size
+                training_data = load_pictures(recipe, data, channels=channels, keep_size=keep_size)
+        recipe, validation = training_data.recipe, None if final else training_data.validation
+        training = training_data.all if final else training_data.training
+        name = recipe.name if data is None else training_data.dataset.name
         directory = run_dir or Path("runs") / f"{name}-{seed}"
-        training, held_out = (learns.all, None) if final else (learns.training, learns.validation)
-        plan = Plan(learns.recipe, seed, training, held_out, directory, learns.pictures)
+        plan = Plan(recipe, seed, training, validation, directory, training_data.pictures)
         with plan.locked() if processes.leads else nullcontext():
-            goes_on = resume_or_begin and plan.checkpoint_path.exists()
+            resumes = resume_or_begin and plan.checkpoint_path.exists()
             trainer = Trainer(
                 plan,
-                device=where,
-                resume=resume or goes_on,
+                device=torch_device,
+                resume=resume or resumes,
                 processes=processes,
                 tensorboard=tensorboard,
             )
-            tell = Console(quiet=not processes.leads).print
-            if (source := weights or transfer) and not goes_on:
+            say = Console(quiet=not processes.leads).print
+            if (source := weights or transfer) and not resumes:
                 other = starting_point(source)
-                taken = trainer.state.start_from(other, fitting=transfer is not None)
-                anew = [name for name in trainer.network.state_dict() if name not in taken]
-                tell(f"from {source}: {', '.join(taken)}; anew: {', '.join(anew) or 'nothing'}")
-            if learns.pictures and not trainer.done_steps:
-                tell(_describe(trainer))
+                loaded = trainer.state.start_from(other, fitting=transfer is not None)
+                initialised = [key for key in trainer.network.state_dict() if key not in loaded]
+                rest = ", ".join(initialised) or "nothing"
+                say(f"from {source}: {', '.join(loaded)}; anew: {rest}")
+            if training_data.pictures and not trainer.done_steps:
+                say(_describe(trainer))
             if trainer.run(max_minutes=max_minutes):
-                tell(f"{name} is trained: {plan.checkpoint_path}")
-                for sentence in conclude(trainer.state, held_out, trainer.error_percent):
-                    tell(sentence)
+                say(f"{name} is trained: {plan.checkpoint_path}")
+                for sentence in conclude(trainer.state, validation, trainer.error_percent):
+                    say(sentence)
             else:
-                tell(f"stopped at step {trainer.done_steps}; --resume goes on")
+                say(f"stopped at step {trainer.done_steps}; --resume goes on")
 
 
 @app.command()
@@ -239,13 +241,13 @@ def figure(
 ) -> None:
     """Draw how a bundle separates held-out pairs of digits."""
     from model.runtime import Runtime  # noqa: PLC0415  training itself needs no onnx
-    from training.evaluate import held_out  # noqa: PLC0415
+    from training.evaluate import validation_examples  # noqa: PLC0415
     from training.figures import draw_segmentation  # noqa: PLC0415
 
     opened = open_bundle(bundle)
-    recipe = Recipe.from_dict(opened.manifest.training["recipe"])
-    size, shift_px = opened.manifest.height, recipe.shift_px
-    pairs = validation_pairs(held_out(opened, data_dir), size=size, shift_px=shift_px)
+    size, shift_px = opened.manifest.height, recipe_of(opened).shift_px
+    digits = validation_examples(opened, data_dir)
+    pairs = validation_pairs(digits, size=size, shift_px=shift_px)
     draw_segmentation(Runtime(opened), pairs.part(slice(columns)), output)
     console.print(f"wrote {output}")
 
@@ -281,7 +283,7 @@ def _recipe(preset: str, settings: list[str], *, folder: Path | None = None) -> 
     recipe = PRESETS[preset]
     fixed = {"name", "dataset", "task", "channels", "num_classes"} if folder else set()
     try:
-        own = override(recipe, settings, fixed=fixed)
+        own = override(recipe, settings, fixed=fixed)  # refuses them before the folder is read
         if folder is None:
             return own
         return override(for_pictures(recipe, count_pictures(folder)), settings, fixed=fixed)
@@ -295,20 +297,20 @@ def _describe(trainer: Trainer) -> str:
     network = plan.recipe.network
     return (
         f"{len(plan.training.labels):,} pictures of {network.num_classes} classes to learn from, "
-        f"{plan.held_out:,} held out, seen at {network.width}x{network.height} px: "
+        f"{plan.held_out_count:,} held out, seen at {network.width}x{network.height} px: "
         f"{trainer.total_steps:,} steps of {plan.recipe.batch_size}; {plan.directory / PREVIEW} "
         "shows what the network draws"
     )
 
 
 def conclude(
-    state: TrainingState, held_out: Examples | None, error_percent: float | None
+    state: TrainingState, validation: Examples | None, error_percent: float | None
 ) -> Iterator[str]:
     """The conclusion of a complete run, from its last error on held-out images, as sentences.
 
     They say which weights were kept, and what to do where the network has hardly learnt anything.
     """
-    if held_out is None or error_percent is None:
+    if validation is None or error_percent is None:
         return
     if best := state.best:
         error_percent = best.error_percent
@@ -316,7 +318,7 @@ def conclude(
             f"kept are the weights of step {best.step:,}, the best on held-out images: "
             f"{error_percent:.2f} % validation error"
         )
-    guess = 100 * (1 - np.bincount(held_out.labels).max() / len(held_out.labels))
+    guess = 100 * (1 - np.bincount(validation.labels).max() / len(validation.labels))
     if error_percent >= BARELY_LEARNT * guess:
         yield f"{error_percent:.2f} % validation error: {_ADVICE.format(guess=guess)}"
 

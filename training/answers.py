@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from model.capsnet import Network
+from model.interpret.presence import most_present
 from model.preprocess import Floats, scale
 from training.data.datasets import Examples
 from training.data.pairs import PairSet
@@ -59,11 +60,6 @@ def evaluating(network: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-def most_present(presence: Floats, count: int) -> NDArray[np.int64]:
-    """Return the most present classes (N, count) by presence (N, K), the most present one first."""
-    return np.argsort(-presence, axis=1, kind="stable")[:, :count]
 
 
 def answer(presence: Floats, labels: Labels) -> NDArray[np.int64]:
@@ -122,8 +118,8 @@ def decode_each(
         poses: (N, K, D).
     """
     chosen = classes.astype(np.int64)
-    own = np.take_along_axis(poses, chosen[:, :, None], axis=1)
-    images = decode(own.reshape(-1, own.shape[-1]), chosen.ravel())
+    label_poses = np.take_along_axis(poses, chosen[:, :, None], axis=1)
+    images = decode(label_poses.reshape(-1, poses.shape[-1]), chosen.ravel())
     return images.reshape(*classes.shape, *images.shape[2:])
 
 

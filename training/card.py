@@ -16,9 +16,9 @@ from model.capsnet import FAMILIES, build
 from training.data.datasets import DATASETS
 from training.data.folder import SMALL_FOLDER
 from training.figures import MOST_WRONG
-from training.learning_set import fit_to, for_pictures
 from training.provenance import Run, TestRead, images_of, runs_of, unseen_by
-from training.recipes import PRESETS, Recipe
+from training.recipes import PRESETS, Recipe, recipe_of
+from training.training_data import fit_to, for_pictures
 
 CURVES, WRONG, SWEEP, ROUTING, ROC = (
     f"{name}.png" for name in ("curves", "wrong", "sweep", "routing", "roc")
@@ -31,9 +31,10 @@ _LIMITS = {
     "may be present for strokes of another digit. `/segment` with `count=auto` leaves out those "
     "that are short or explain little of the image beyond longer ones.",
     "clothes": "Trained on small pictures of single pieces of clothing from a shop, light on a "
-    "dark ground, upright, filling their square. Other pictures are scaled whole.",
+    "dark background, upright, filling their square. Other pictures are scaled whole.",
     "pictures": "Trained on pictures of one folder, cropped to the middle and scaled. What they "
-    "have in common beside their classes, such as their ground, light or camera, it may rely on.",
+    "have in common beside their classes, such as their background, light or camera, it may rely "
+    "on.",
 }
 _ANY = (
     "It answers every picture with one of its {classes} classes, also where there is none: look at "
@@ -42,9 +43,9 @@ _ANY = (
 
 
 def write_card(bundle: Bundle) -> None:
-    """Write `CARD.md` from the manifest, of which each section appears that has something to say.
+    """Write `CARD.md` from the manifest.
 
-    Pictures are shown that lie in the bundle's folder.
+    Sections without content, and figures that are not in the folder, are left out.
     """
     text = "\n\n".join([f"# {bundle.manifest.name}", *_sections(bundle)])
     (bundle.path / CARD).write_text(f"{text}\n")
@@ -55,7 +56,7 @@ def _sections(bundle: Bundle) -> Iterator[str]:
     shown = {path.name for path in bundle.path.glob("*.png")}
     yield _facts(bundle)
     yield "## Training"
-    yield from _training(manifest)
+    yield from _training(bundle)
     if CURVES in shown:
         yield f"![training curves]({CURVES})"
     yield "## Scores"
@@ -122,7 +123,7 @@ def _facts(bundle: Bundle) -> str:
             f"iteration{'s' * (layer.iterations > 1)})"
             for layer in manifest.layers
         ),
-        "parameters": _parameters(manifest),
+        "parameters": _parameters(bundle),
         "weights": f"{size_mb:.1f} MB, version {manifest.version}",
         "offers": ", ".join(["classify", *(offers[offer] for offer in manifest.offers)]),
         "error": describe_error(manifest),
@@ -132,9 +133,9 @@ def _facts(bundle: Bundle) -> str:
     )
 
 
-def _parameters(manifest: Manifest) -> str:
+def _parameters(bundle: Bundle) -> str:
     with torch.device("meta"):
-        network = build(Recipe.from_dict(manifest.training["recipe"]).network)
+        network = build(recipe_of(bundle).network)
     total, decoder = (
         sum(weight.numel() for name, weight in network.named_parameters() if name.startswith(part))
         for part in ("", "decoder.")
@@ -145,7 +146,7 @@ def _parameters(manifest: Manifest) -> str:
 def describe_error(manifest: Manifest) -> str:
     """The error on the split that was scored, with its interval, or that there is none."""
     metrics, runs = manifest.metrics, runs_of(manifest.training)
-    dataset, held_out = runs[-1].dataset, unseen_by(runs)
+    dataset, held_out_count = runs[-1].dataset, unseen_by(runs)
     for split, name in (("test", "test"), ("validation", "held-out")):
         if f"{split}_errors" in metrics:
             errors, images = metrics[f"{split}_errors"], metrics[f"{split}_images"]
@@ -154,7 +155,7 @@ def describe_error(manifest: Manifest) -> str:
                 f"{100 * errors / images:.2f} % of {images:,} {name} images "
                 f"(95 % interval {low:.2f} to {high:.2f} %; {errors:,} wrong){_seeds(metrics)}"
             )
-    if dataset not in DATASETS and not held_out:
+    if dataset not in DATASETS and not held_out_count:
         return "not measured: trained on all pictures of the folder"
     return "not measured yet: `python -m training evaluate`"
 
@@ -171,10 +172,11 @@ def _seeds(metrics: Mapping[str, Any]) -> str:
     return text
 
 
-def _training(manifest: Manifest) -> Iterator[str]:
-    *before, own = runs = runs_of(manifest.training)
-    recipe, examples = Recipe.from_dict(manifest.training["recipe"]), manifest.training["examples"]
-    count = manifest.training.get("pictures", {}).get("count", SMALL_FOLDER)
+def _training(bundle: Bundle) -> Iterator[str]:
+    recipe, training = recipe_of(bundle), bundle.manifest.training
+    *before, own = runs = runs_of(training)
+    examples = training["examples"]
+    count = training.get("pictures", {}).get("count", SMALL_FOLDER)
     yield f"    {_command(recipe, runs, count)}"
     planned = recipe.epochs
     epochs = min(own.images / examples, planned)

@@ -88,8 +88,8 @@ def convolution_precision(asked: str, device: torch.device) -> str:
 
     bfloat16 on a GPU, and on a CPU with instructions for it if it is asked for.
     """
-    rounds = has_bfloat16(device) and (device.type == "cuda" or asked == "bfloat16")
-    return "bfloat16" if rounds else "float32"
+    uses_bfloat16 = has_bfloat16(device) and (device.type == "cuda" or asked == "bfloat16")
+    return "bfloat16" if uses_bfloat16 else "float32"
 
 
 @dataclass(frozen=True)

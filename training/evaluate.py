@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from rich.table import Table
 
-from model.bundle import Bundle, BundleError, Manifest, write_manifest
-from model.capsnet import FAMILIES, Network
+from model.bundle import Bundle, Manifest, write_manifest
+from model.capsnet import Network
 from model.interpret.masks import INK, find_masks
+from model.interpret.presence import most_present
 from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
@@ -26,7 +27,6 @@ from training.answers import (
     evaluating,
     find_wrong,
     is_missed,
-    most_present,
     pick_absent,
 )
 from training.card import WRONG, write_card
@@ -45,11 +45,11 @@ from training.data.pairs import (
 )
 from training.data.source import DatasetError
 from training.figures import draw_wrong
-from training.learning_set import LearningSet, Pictures, load_again
 from training.novelty import novel_percent
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
-from training.recipes import Recipe
+from training.recipes import recipe_of
 from training.statistics import interval, mean_interval
+from training.training_data import FolderSplit, TrainingData, load_again
 
 ScoredSplit = Literal["test", "validation"]
 THRESHOLDS = [step / 50 for step in range(10, 26)]
@@ -134,7 +134,7 @@ def evaluate(
                 f"{manifest.name} was trained on all training images (--final): none is held out, "
                 "and errors on images that were trained on say nothing of new ones"
             )
-        examples = held_out(bundle, data_dir, folder=folder)
+        examples = validation_examples(bundle, data_dir, folder=folder)
         which = f"{len(examples.labels):,} held-out training images, which were not trained on"
         if runs[-1].kept_step:
             which += f", but chose the weights of step {runs[-1].kept_step:,}"
@@ -165,16 +165,16 @@ def evaluate(
     return scores
 
 
-def held_out(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Examples:
+def validation_examples(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Examples:
     """The training images that `train` holds out, unless all are trained on (`--final`).
 
     Raises:
-        DatasetError: see `learnt_from`.
+        DatasetError: see `training_data_of`.
     """
-    return learnt_from(bundle, data_dir, folder=folder).validation
+    return training_data_of(bundle, data_dir, folder=folder).validation
 
 
-def learnt_from(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> LearningSet:
+def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> TrainingData:
     """A bundle's training and held-out images.
 
     Args:
@@ -184,29 +184,13 @@ def learnt_from(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -
         DatasetError: they are not there, or are not those that the network was trained on.
     """
     training = bundle.manifest.training
-    pictures = training.get("pictures") and Pictures.from_dict(training["pictures"])
+    pictures = training.get("pictures") and FolderSplit.from_dict(training["pictures"])
     if pictures:
         if not (folder or pictures.folder):
             name = bundle.manifest.name
             raise DatasetError(f"{name} was trained on a folder of pictures: say where it is")
         pictures = replace(pictures, folder=str(folder or pictures.folder))
     return load_again(recipe_of(bundle), pictures, data_dir)
-
-
-def recipe_of(bundle: Bundle) -> Recipe:
-    """The recipe of a bundle's network.
-
-    Raises:
-        BundleError: its family, or one of its settings, is not known here.
-    """
-    family = bundle.manifest.family
-    if family not in FAMILIES:
-        known = ", ".join(FAMILIES)
-        raise BundleError(f"{bundle.path}: the family {family} is none of {known}")
-    try:
-        return Recipe.from_dict(bundle.manifest.training["recipe"])
-    except (LookupError, TypeError, ValueError) as error:
-        raise BundleError(f"{bundle.path}: its recipe cannot be read: {error}") from error
 
 
 def seen_or_not(manifest: Manifest) -> str:
@@ -257,15 +241,15 @@ def score_pairs(
     for shift_px in reaches:
         drawn = make(digits, size=manifest.height, shift_px=shift_px)
         total = max(count, len(drawn.labels)) if split == "test" else len(drawn.labels)
-        rows = PairDraw(digits.labels, shift_px=shift_px).draw(total, seed)
-        missed = find_missed(runtime, digits, rows, shift_px=shift_px)
+        draws = PairDraw(digits.labels, shift_px=shift_px).draw(total, seed)
+        missed = find_missed(runtime, digits, draws, shift_px=shift_px)
         scores, examples = score_shift(runtime, drawn)
         wrong = np.asarray(missed.any(axis=1))
         shifts[f"{shift_px} px"] = {
             "pairs": total,
             "errors": int(wrong.sum()),
             "error_percent": round(100 * float(wrong.mean()), 4),
-            "interval_percent": _rounded(mean_interval(wrong, rows[:, :2])),
+            "interval_percent": _rounded(mean_interval(wrong, draws[:, :2])),
             "digit_error_percent": round(100 * float(missed.mean()), 4),
             "drawn_pairs": len(drawn.labels),
             "drawn_errors": len(examples.images),
@@ -305,16 +289,16 @@ def score_pairs(
 
 
 def find_missed(
-    runtime: Runtime, digits: Examples, rows: NDArray[np.int64], *, shift_px: int
+    runtime: Runtime, digits: Examples, draws: NDArray[np.int64], *, shift_px: int
 ) -> NDArray[np.bool_]:
     """Return which digits (N, 2) of pairs are not named. Pairs are made a few at a time.
 
     Args:
-        rows: (N, 6), as `PairDraw.draw` gives them.
+        draws: (N, 6), as `PairDraw.draw` gives them.
     """
     size, parts = runtime.bundle.manifest.height, []
-    for part in _slices(rows):
-        pairs = make_pairs(digits, rows[part], size=size, shift_px=shift_px)
+    for part in _slices(draws):
+        pairs = make_pairs(digits, draws[part], size=size, shift_px=shift_px)
         parts.append(is_missed(runtime.encode(scale(pairs.images)).presence, pairs.labels))
     return np.concatenate(parts)
 

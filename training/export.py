@@ -29,11 +29,11 @@ from training.data.pairs import validation_pairs
 from training.evaluate import evaluate, seen_or_not
 from training.figures import draw_curves
 from training.graphs import OPSET, ExportError, fold_norms, round_weights, write_graphs
-from training.learning_set import load_again
 from training.metrics import METRICS
 from training.provenance import reads_of, unseen_by
 from training.samples import write_samples
 from training.state import CHECKPOINT, Checkpoint
+from training.training_data import load_again
 
 PARITY_BATCHES = (1, 2, 7, 32)
 PARITY_TOLERANCE = 1e-4
@@ -63,14 +63,14 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         raise ExportError(f"{name!r} is not a bundle name: small letters, digits and hyphens")
     if not (run_dir / METRICS).is_file():
         raise ExportError(f"{run_dir} has no {METRICS}, of which the curves are drawn")
-    learnt = load_again(recipe, pictures, data_dir)
+    data = load_again(recipe, pictures, data_dir)
     network = build(recipe.network)
     network.load_state_dict(checkpoint.network)
-    facts: dict[str, Any] = {"preprocess": learnt.dataset.preprocess, "dataset": recipe.dataset}
-    validation: Labelled = learnt.validation
+    facts: dict[str, Any] = {"preprocess": data.dataset.preprocess, "dataset": recipe.dataset}
+    validation: Labelled = data.validation
     if recipe.task == "pairs":
         size, shift_px = recipe.network.height, recipe.shift_px
-        validation = validation_pairs(learnt.validation, size=size, shift_px=shift_px)
+        validation = validation_pairs(data.validation, size=size, shift_px=shift_px)
         # `analyse` chooses the threshold; until then a manifest for pairs must have one.
         facts = {"preprocess": "pair", "dataset": f"multi{recipe.dataset}", "mask_threshold": 0.0}
     runs = checkpoint.runs
@@ -79,7 +79,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
     manifest = describe(
         network,
         name=name,
-        class_names=learnt.dataset.class_names,
+        class_names=data.dataset.class_names,
         training={
             "recipe": recipe.to_dict(),
             "examples": checkpoint.examples,
@@ -100,7 +100,7 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
             seen = seen_or_not(manifest)
             source = f"folder {recipe.dataset}, {seen}"
             names = manifest.class_names
-            write_samples(learnt.validation, names, folder / SAMPLES, source=source)
+            write_samples(data.validation, names, folder / SAMPLES, source=source)
             if unseen_by(runs):
                 evaluate(bundle, data_dir, split="validation", folder=where)
     return Bundle.open(target)
@@ -256,9 +256,9 @@ def check_parity(network: Network, runtime: Runtime) -> None:
         encoding = network(images)
         expected = [("encoder", output) for output in encoding]
         classes = torch.arange(len(images)) % encoding.poses.shape[1]
-        own = encoding.poses[torch.arange(len(images)), classes]
+        label_poses = encoding.poses[torch.arange(len(images)), classes]
         if "decode" in offers:
-            expected.append(("decoder", network.decode(own, classes)))
+            expected.append(("decoder", network.decode(label_poses, classes)))
         if "trace" in offers:
             traced = network.trace(images).named()
             expected += [(f"routing, {name}", array) for name, array in traced.items()]
@@ -266,7 +266,7 @@ def check_parity(network: Network, runtime: Runtime) -> None:
         part = images[:count].numpy()
         actual = [*runtime.encode(part)]
         if "decode" in offers:
-            actual.append(runtime.decode(own[:count].numpy(), classes[:count].numpy()))
+            actual.append(runtime.decode(label_poses[:count].numpy(), classes[:count].numpy()))
         if "trace" in offers:
             actual += runtime.trace(part).named().values()
         for (graph, wanted), output in zip(expected, actual, strict=True):

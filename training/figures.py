@@ -16,11 +16,12 @@ from PIL import Image
 from model.bundle import Manifest
 from model.canvas import ACCENT, INK, PAPER
 from model.interpret.masks import colour, find_masks
+from model.interpret.presence import most_present
 from model.interpret.sweep import plan_sweep
 from model.interpret.sweep_grid import draw_sweep
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.answers import WrongAnswers, decode_each, most_present, pick_absent
+from training.answers import WrongAnswers, decode_each, pick_absent
 from training.data.datasets import Examples
 from training.data.pairs import PairSet
 

@@ -1,4 +1,4 @@
-"""The graphs of a bundle, traced from a network, and the one file of weights that they share."""
+"""The graphs of a bundle, exported from a network, and the one file of weights that they share."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ LARGE = 1024
 """A weight of at least this many elements is stored in 16 bits."""
 OPSET = 20
 _FORBIDDEN = {"Shape", "Loop", "If", "Scan", "Einsum", "Scatter", "ScatterElements", "ScatterND"}
+"""Operators that are refused: shapes and control flow, which CUDA graphs cannot capture,
+scattering, and Einsum."""
 _LARGEST_CONSTANT = 200_000
 """A graph may hold a tensor of this many bytes itself: Winograd's matrices, indices, small weights.
 """
@@ -110,15 +112,15 @@ def write_graphs(network: Network, folder: Path) -> None:
     network = _without_folded(network)
     images = {"images": torch.zeros(2, *config.image_shape)}
     graphs: dict[str, onnx.ModelProto] = {
-        role: _trace(module, images, ("presence", "poses"), any_size=role == ANY_SIZE)
+        role: _to_onnx(module, images, ("presence", "poses"), any_size=role == ANY_SIZE)
         for role, module in network.encoders().items()
     }
     if "decode" in offers:
         poses = torch.zeros(2, config.class_dim)
         inputs = {"poses": poses, "classes": torch.zeros(2, dtype=torch.int64)}
-        graphs["decoder"] = _trace(network.decoder, inputs, ("images",))
+        graphs["decoder"] = _to_onnx(network.decoder, inputs, ("images",))
     if "trace" in offers:
-        graphs["routing"] = _trace(FlatTrace(network), images, trace_names(network))
+        graphs["routing"] = _to_onnx(FlatTrace(network), images, trace_names(network))
     for role, graph in graphs.items():
         name = f"{role}.onnx"
         forbidden = _FORBIDDEN & {node.op_type for node in graph.graph.node}
@@ -203,14 +205,14 @@ def _refer_to(weights: Mapping[str, Stored], graph: onnx.ModelProto, *, prefix: 
     graph.graph.node.extend(nodes)
 
 
-def _trace(
+def _to_onnx(
     module: nn.Module,
     inputs: Mapping[str, Tensor],
     outputs: Sequence[str],
     *,
     any_size: bool = False,
 ) -> onnx.ModelProto:
-    """One module as a graph whose first axis, the batch, is dynamic; so may be an image's sides."""
+    """Export a module as a graph whose batch is dynamic; so may be an image's sides."""
     axes: dict[int, Any] = {0: torch.export.Dim("batch")}
     if any_size:
         axes |= {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}

@@ -22,22 +22,22 @@ _LEAST_BFLOAT16 = 64
 class Muon(torch.optim.Optimizer):
     """Takes the step nearest to the momentum whose singular values are all about 1.
 
-    The weight of a convolution is one matrix, (out, in * kernel^2); transformation matrices of
-    votes are one for each class, (I * in_dim, D).
+    torch's own Muon takes 2-D parameters alone; these are convolutions, each one matrix
+    (out, in * kernel^2), and transformation matrices, one matrix (I * in_dim, D) for each class.
 
     Args:
-        matrices: for each weight the number of its matrices: K for transformation matrices, whose
-            last axis is K * D, and 0 for a convolution.
+        matrices: the classes of each weight: K for transformation matrices, whose last axis is
+            K * D; 0 marks a convolution.
         momentum: Nesterov momentum.
     """
 
     def __init__(self, matrices: Mapping[Tensor, int], *, momentum: float) -> None:
         groups = [
             {
-                "params": [weight for weight, count in matrices.items() if count == kind],
-                "count": kind,
+                "params": [weight for weight, own in matrices.items() if own == classes],
+                "count": classes,  # the key that checkpoints have
             }
-            for kind in sorted(set(matrices.values()))
+            for classes in sorted(set(matrices.values()))
         ]
         super().__init__(groups, {"lr": 0.0, "momentum": momentum})
 
@@ -74,7 +74,7 @@ def matrices_of(network: nn.Module, *, convolutions: bool, votes: bool) -> dict[
             matrices[module.weight] = 0
         elif votes and isinstance(module, Votes):
             matrices[module.weight] = module.classes
-    return {weight: count for weight, count in matrices.items() if weight.requires_grad}
+    return {weight: own for weight, own in matrices.items() if weight.requires_grad}
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:
@@ -91,17 +91,17 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     return orthogonal
 
 
-def _step(ahead: Tensor, count: int) -> Tensor:
+def _step(ahead: Tensor, classes: int) -> Tensor:
     """The step of a weight.
 
     Orthogonal matrices are multiplied by sqrt(max(1, out / in)) for convolutions, and by the root
     of the longer side for votes, whose elements then have a mean square of about 1, as Adam's.
     """
-    if not count:
+    if not classes:
         rows = ahead.flatten(1)  # (out, in * kernel^2)
         step: Tensor = orthogonalise(rows).view_as(ahead)
         return step * float(max(1.0, len(rows) / rows.shape[1]) ** 0.5)
     inputs = ahead.numel() // ahead.shape[-1]
-    by_class = ahead.reshape(inputs, count, -1).transpose(0, 1)  # (K, I * in_dim, D)
+    by_class = ahead.reshape(inputs, classes, -1).transpose(0, 1)  # (K, I * in_dim, D)
     steps: Tensor = orthogonalise(by_class) * float(max(by_class.shape[1:]) ** 0.5)
     return steps.transpose(0, 1).reshape(ahead.shape)

@@ -21,10 +21,12 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
+from model.bundle import Bundle, BundleError
 from model.capsnet.attention import AttentionConfig
 from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.families import (
+    FAMILIES,
     config_from_dict,
     config_to_dict,
     explain,
@@ -97,8 +99,8 @@ class Recipe(Augmentation):
     Adam. It has Adam's schedule: see `training.muon`."""
     muon_momentum: _Decay = 0.95
     muon_votes: NonNegativeFloat = 0.0
-    """Muon's rate for the transformation matrices of dynamic and self-attention routing, as a
-    multiple of Adam's; zero leaves them to Adam."""
+    """Muon's rate for the transformation matrices of dynamic and self-attention routing: a factor
+    of Adam's rate, unlike `muon_rate`; zero leaves them to Adam."""
     schedule: Schedule = "cosine"
     """Cosine falls to zero at the last step; exponential multiplies by `decay_rate`."""
     decay_rate: _Part = 0.96
@@ -160,6 +162,22 @@ class Recipe(Augmentation):
             raise ValueError(explain(error)) from error
 
 
+def recipe_of(bundle: Bundle) -> Recipe:
+    """The recipe of a bundle's network.
+
+    Raises:
+        BundleError: its family, or one of its settings, is not known here.
+    """
+    family = bundle.manifest.family
+    if family not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise BundleError(f"{bundle.path}: the family {family} is none of {known}")
+    try:
+        return Recipe.from_dict(bundle.manifest.training["recipe"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise BundleError(f"{bundle.path}: its recipe cannot be read: {error}") from error
+
+
 def override(recipe: Recipe, settings: Sequence[str], *, fixed: Collection[str] = ()) -> Recipe:
     """A recipe with other values of some fields, its own or its network's.
 
@@ -216,25 +234,27 @@ def _word(text: str) -> Any:
 
 
 _DISTORTED: dict[str, Any] = {"affine": 0.5, "elastic_px": 1.25}
+_UNDISTORTED: dict[str, Any] = {"affine": 0.0, "elastic_px": 0.0}
 _AVERAGED: dict[str, Any] = {"average_decay": 0.999}
-_DEEP: dict[str, Any] = {"convolutions": "bfloat16", **_AVERAGED}
-"""Settings of networks with several small convolutions; bfloat16 makes them 1.4 to 1.8 times as
-fast.
-"""
+_BFLOAT16: dict[str, Any] = {"convolutions": "bfloat16"}
+"""Several small convolutions are 1.4 to 1.8 times as fast in bfloat16."""
+_BATCH_64: dict[str, Any] = {"batch_size": 64, "warmup_steps": 300}
+_MUON: dict[str, Any] = {"muon_rate": 0.03, "muon_votes": 0.2}
+_CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True}
 _MNIST = Recipe("mnist", epochs=120, warmup_steps=500, **_DISTORTED)
-_SMALL: dict[str, Any] = {"batch_size": 64, "warmup_steps": 300}
 _COMPACT = DynamicConfig(
     stem=(Conv(64, 9, 2),), primary_types=8, primary_kernel=5, primary_stride=1
 )
-_MNIST_COMPACT = replace(_MNIST, name="mnist-compact", network=_COMPACT, epochs=30, **_SMALL)
+_MNIST_COMPACT = replace(_MNIST, name="mnist-compact", network=_COMPACT, epochs=30, **_BATCH_64)
 _ATTENTION = Recipe(
     "mnist-attention",
     network=AttentionConfig(),
     epochs=24,
     learning_rate=2e-3,
-    **_SMALL,
+    **_BATCH_64,
     **_DISTORTED,
-    **_DEEP,
+    **_BFLOAT16,
+    **_AVERAGED,
 )
 _MULTIMNIST = Recipe(
     "multimnist",
@@ -249,7 +269,6 @@ _RESIDUAL_STEM = (
     *(Conv(32, 5, 2), Conv(64, 3), Residual()),
     *(Conv(128, 3, 2), Residual(), Residual(), Conv(64, 1, activation="none")),
 )
-_MUON: dict[str, Any] = {"muon_rate": 0.03, "muon_votes": 0.2}
 
 
 def _stages(*widths: int) -> tuple[StemLayer, ...]:
@@ -264,8 +283,6 @@ def _stages(*widths: int) -> tuple[StemLayer, ...]:
     return (Whiten(), *(conv for stage in stages for conv in stage))
 
 
-_PLAIN: dict[str, Any] = {"affine": 0.0, "elastic_px": 0.0}
-_CLOTHES: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True, **_PLAIN, **_AVERAGED}
 _PICTURE_NETWORK = AttentionConfig(
     channels=3, height=32, width=32, stem=_RESIDUAL_STEM, norm_first=True, primary="spatial"
 )
@@ -278,8 +295,9 @@ _PICTURES = Recipe(
     flip=True,
     shift_px=3,
     pad="reflect",
-    **_SMALL,
-    **_DEEP,
+    **_BATCH_64,
+    **_BFLOAT16,
+    **_AVERAGED,
     **_MUON,
 )
 
@@ -292,14 +310,16 @@ _PRESETS = (
         name="multimnist-compact",
         network=replace(_COMPACT, height=36, width=36),
         epochs=30,
-        **_SMALL,
+        **_BATCH_64,
     ),
-    replace(_MNIST, name="fashion-mnist", **_CLOTHES),
+    replace(_MNIST, name="fashion-mnist", **_CLOTHES, **_UNDISTORTED, **_AVERAGED),
     replace(
         _MNIST_COMPACT,
         name="fashion-mnist-compact",
         network=DynamicConfig(stem=(Conv(64, 9),), primary_types=8),
         **_CLOTHES,
+        **_UNDISTORTED,
+        **_AVERAGED,
     ),
     Recipe("mnist-paper", epochs=640, schedule="exponential"),
     Recipe(
@@ -324,7 +344,7 @@ _PRESETS = (
         reconstruction_share=0.25,
         decoder="bfloat16",
         **_MUON,
-        **_PLAIN,
+        **_UNDISTORTED,
     ),
     replace(
         _ATTENTION,
@@ -338,6 +358,7 @@ _PRESETS = (
         reconstruction_share=0.25,
         decoder="bfloat16",
         **_CLOTHES,
+        **_UNDISTORTED,
     ),
     replace(
         _PICTURES,
@@ -357,9 +378,10 @@ _PRESETS = (
         network=SharedConfig(decoder_hidden=(256, 512)),
         absent_weight=0.25,
         epochs=12,
-        **_SMALL,
+        **_BATCH_64,
         **_DISTORTED,
-        **_DEEP,
+        **_BFLOAT16,
+        **_AVERAGED,
     ),
     Recipe(
         "mnist-matrix",
@@ -376,8 +398,9 @@ _PRESETS = (
         learning_rate=3e-3,
         muon_rate=0.03,
         shift_px=1,
-        **_SMALL,
-        **_DEEP,
+        **_BATCH_64,
+        **_BFLOAT16,
+        **_AVERAGED,
     ),
     Recipe(
         "smallnorb-matrix",

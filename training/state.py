@@ -29,10 +29,10 @@ from model.capsnet.weights import read
 from model.preprocess import WHITE
 from training.data.datasets import Examples
 from training.device import convolution_precision, device_name
-from training.learning_set import Pictures
 from training.muon import Muon, matrices_of
 from training.provenance import Run, runs_of
-from training.recipes import Recipe
+from training.recipes import Recipe, recipe_of
+from training.training_data import FolderSplit
 
 CHECKPOINT = "checkpoint.pt"
 """The checkpoint's name in the folder of a run."""
@@ -69,8 +69,8 @@ class Checkpoint:
     """The state of a run, with which it continues as if it had never stopped, and is exported."""
 
     recipe: Recipe
-    pictures: Pictures | None
-    """The folder that it learns from, where that is no published data set."""
+    pictures: FolderSplit | None
+    """The folder that it is trained on, where that is no published data set."""
     examples: int
     """The number of examples in an epoch."""
     runs: tuple[Run, ...]
@@ -121,7 +121,7 @@ class Checkpoint:
                 raise CheckpointError(f"{path} was written by another version of the trainer")
             typed = {
                 "recipe": Recipe.from_dict(values["recipe"]),
-                "pictures": values["pictures"] and Pictures.from_dict(values["pictures"]),
+                "pictures": values["pictures"] and FolderSplit.from_dict(values["pictures"]),
                 "runs": tuple(Run.from_dict(run) for run in values["runs"]),
                 "best": Best(**best) if (best := values.get("best")) else None,
             }
@@ -142,7 +142,7 @@ def starting_point(source: Path) -> Checkpoint:
         bundle = Bundle.open(find(source))
         training = bundle.manifest.training
         return Checkpoint(
-            recipe=Recipe.from_dict(training["recipe"]),
+            recipe=recipe_of(bundle),
             pictures=None,
             examples=training["examples"],
             runs=tuple(runs_of(training)),
@@ -163,11 +163,11 @@ class Plan:
     training: Examples
     validation: Examples | None
     directory: Path
-    pictures: Pictures | None = None
+    pictures: FolderSplit | None = None
     """The folder that the examples are from, where that is no published data set."""
 
     @property
-    def held_out(self) -> int:
+    def held_out_count(self) -> int:
         """The number of examples that are kept for validation."""
         return 0 if self.validation is None else len(self.validation.labels)
 
@@ -229,7 +229,7 @@ class TrainingState:
             dataset=recipe.dataset,
             task=recipe.task,
             seed=plan.seed,
-            held_out=plan.held_out,
+            held_out=plan.held_out_count,
             recipe=json.loads(json.dumps(recipe.to_dict())),
         )
         self._before: tuple[Run, ...] = ()
@@ -242,7 +242,10 @@ class TrainingState:
         return self.network if self._average is None else self._average.network
 
     def begin_step(self, rate: float) -> None:
-        """Make the network ready to be trained at a learning rate, Adam's."""
+        """Prepare a step: set the learning rates, seed dropout, set training mode.
+
+        `rate` is Adam's; Muon's follow it.
+        """
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         if self.muon is not None:
@@ -257,7 +260,7 @@ class TrainingState:
             module.eval()
 
     def end_step(self) -> None:
-        """Update the weights along their gradient."""
+        """Step the optimisers, update the average, count the step."""
         self.optimiser.step()
         if self.muon is not None:
             self.muon.step()
@@ -272,7 +275,7 @@ class TrainingState:
             convolutions=tuple(dict.fromkeys((*run.convolutions, self._precision))),
         )
 
-    def compare(self, error_percent: float) -> None:
+    def keep_if_best(self, error_percent: float) -> None:
         """Keep the result as the best, if the recipe says so and it has the fewest errors."""
         least = math.inf if self.best is None else self.best.error_percent
         if self._plan.recipe.keep == "best" and error_percent <= least:
@@ -352,7 +355,7 @@ class TrainingState:
         plan, path = self._plan, self._plan.checkpoint_path
         saved = Checkpoint.load(path)
         *before, run = saved.runs
-        asked = (plan.recipe, plan.seed, plan.held_out, plan.pictures)
+        asked = (plan.recipe, plan.seed, plan.held_out_count, plan.pictures)
         if asked != (saved.recipe, run.seed, run.held_out, saved.pictures):
             others = [
                 field.name

@@ -34,39 +34,32 @@ class Task(ABC):
         self, recipe: Recipe, training: Examples, *, seed: int, device: torch.device
     ) -> None:
         self._recipe, self._training = recipe, training
-        self.batches = self._stream(training, seed=seed, device=device)
+        self.batches = open_stream(recipe, training, seed=seed, device=device)
         self._device = device
         self._classify = classification_loss(recipe)
-        self._rounds = convolution_precision(recipe.convolutions, device) == "bfloat16"
-        """Whether convolutions are in bfloat16, whose gradients need no scale."""
-        self._rounds_decoder = recipe.decoder == "bfloat16" and has_bfloat16(device)
-
-    @abstractmethod
-    def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
-        """The stream of batches."""
-
-    @abstractmethod
-    def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Make images (B, C, H, W), their reconstruction targets, and their classes (B, L)."""
+        self._autocast = convolution_precision(recipe.convolutions, device) == "bfloat16"
+        """Whether the forward pass runs under autocast to bfloat16, which needs no GradScaler."""
+        self._autocast_decoder = recipe.decoder == "bfloat16" and has_bfloat16(device)
 
     @abstractmethod
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
         """Measure metrics on held-out images, `validation_error_percent` among them."""
 
     def draw(  # noqa: B027  pairs have none
-        self, network: Network, held_out: Examples | None, target: Path
+        self, network: Network, validation: Examples | None, target: Path
     ) -> None:
         """Draw a preview of reconstructions, where the network decodes single images."""
 
     def losses(self, network: Network, rows: Tensor, step: Tensor) -> Losses:
         """Compute the losses of a batch, or of this process's rows. `step` is a scalar tensor.
 
-        The classes in an image are present, and each one's capsule reconstructs its object alone.
+        The classes of an image are the positive targets; the capsule of each must reconstruct its
+        object alone.
         """
         recipe = self._recipe
-        images, object_images, labels = self.make(rows)
+        images, targets, labels = self.batches.make(rows)
         images = images.contiguous(memory_format=torch.channels_last)
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._rounds):
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast):
             if recipe.loss == "cross-entropy":
                 scores = network.logits(images)
             else:
@@ -75,11 +68,13 @@ class Task(ABC):
         losses: Losses = {recipe.loss: self._classify(scores, present, step)}
         if recipe.reconstruction_weight and "decode" in family_of(recipe.network).offers:
             count = math.ceil(recipe.reconstruction_share * len(labels))
-            shown, classes = object_images[:count], labels[:count]
-            own = poses[:count].take_along_dim(classes[..., None], dim=1).flatten(0, 1)  # (B L, D)
-            own = own.detach() if recipe.detach_poses else own
-            with torch.autocast(self._device.type, torch.bfloat16, enabled=self._rounds_decoder):
-                decoded = network.decode(own, classes.flatten())
+            shown, classes = targets[:count], labels[:count]
+            label_poses = poses[:count].take_along_dim(classes[..., None], dim=1)
+            label_poses = label_poses.flatten(0, 1)  # (B L, D)
+            if recipe.detach_poses:
+                label_poses = label_poses.detach()
+            with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast_decoder):
+                decoded = network.decode(label_poses, classes.flatten())
             losses["reconstruction"] = reconstruction_loss(decoded.float().view_as(shown), shown)
         return losses
 
@@ -87,39 +82,22 @@ class Task(ABC):
 class Single(Task):
     """The task of classifying one object, and reconstructing it from its class capsule."""
 
-    def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
-        return BatchStream(training, self._recipe, seed=seed, device=device)
-
-    def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Make images, which are their own targets (B, C, H, W), and the class of each."""
-        images, labels = self.batches.make(rows)
-        return images, images, labels[:, None]
-
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
         """Return the percentage of images whose most present class is not the label."""
         error = error_percent(network, validation, self._device)
         return {"validation_error_percent": error}
 
-    def draw(self, network: Network, held_out: Examples | None, target: Path) -> None:
+    def draw(self, network: Network, validation: Examples | None, target: Path) -> None:
         """Draw images, held out if there are some, and below each its reconstruction."""
         if (
             self._recipe.reconstruction_weight
             and "decode" in family_of(self._recipe.network).offers
         ):
-            draw_preview(network, held_out or self._training, self._device, target)
+            draw_preview(network, validation or self._training, self._device, target)
 
 
 class Pairs(Task):
     """The task of classifying two digits in each image (Sabour 2017, section 6)."""
-
-    def _stream(self, training: Examples, *, seed: int, device: torch.device) -> RowStream:
-        size_px = self._recipe.network.height
-        return PairStream(training, self._recipe, size_px=size_px, seed=seed, device=device)
-
-    def make(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Make images, their digits alone as targets (B, 2, H, W), and both classes."""
-        images, object_images, labels = self.batches.make(rows)
-        return images, object_images, labels
 
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
         """Return the percentages of wrong pairs and of wrong digits in them, on a fixed set."""
@@ -130,6 +108,16 @@ class Pairs(Task):
             "validation_error_percent": 100 * float(missed.any(axis=1).mean()),
             "validation_digit_error_percent": 100 * float(missed.mean()),
         }
+
+
+def open_stream(
+    recipe: Recipe, training: Examples, *, seed: int, device: torch.device
+) -> RowStream:
+    """The batches of the recipe's task."""
+    if recipe.task == "single":
+        return BatchStream(training, recipe, seed=seed, device=device)
+    size_px = recipe.network.height
+    return PairStream(training, recipe, size_px=size_px, seed=seed, device=device)
 
 
 TASKS: dict[TaskName, type[Task]] = {"single": Single, "pairs": Pairs}
@@ -144,8 +132,8 @@ def draw_preview(network: Network, examples: Examples, device: torch.device, tar
     labels = torch.tensor(examples.labels[chosen], device=device)
     with evaluating(network), torch.inference_mode():
         poses = network(torch.from_numpy(shown).to(device)).poses
-        own = poses[torch.arange(count, device=device), labels]
-        drawn = network.decode(own, labels).float().cpu().numpy()
+        label_poses = poses[torch.arange(count, device=device), labels]
+        drawn = network.decode(label_poses, labels).float().cpu().numpy()
     rows = [np.concatenate(list(images), axis=2) for images in (shown, drawn)]  # (C, H, 10 W)
     factor = max(1, round(_PREVIEW_HEIGHT_PX / shown.shape[2]))
     with replacing(target) as file:

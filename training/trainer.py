@@ -92,7 +92,8 @@ class Trainer:
     def total_steps(self) -> int:
         """The number of steps after which the run is complete."""
         images = self.plan.recipe.epochs * len(self.task.batches)
-        return math.ceil(round(images, 6) / self.plan.recipe.batch_size)  # epochs may be a third
+        # a fractional number of epochs must not round up to one step more
+        return math.ceil(round(images, 6) / self.plan.recipe.batch_size)
 
     @property
     def complete(self) -> bool:
@@ -211,19 +212,19 @@ class Trainer:
 
     def _validate(self, every: int | None) -> None:
         """Measure the error on what is held out, where that is due and this process leads."""
-        held_out = self.plan.validation
+        validation = self.plan.validation
         if not every:
             every = math.ceil(len(self.task.batches) / self.plan.recipe.batch_size)
             every = max(every, LEAST_STEPS) if self.plan.recipe.keep == "best" else every
         due = self.done_steps % every == 0 or self.complete
         if not due or not self.processes.leads:
             return
-        if held_out:
-            errors = self.task.errors(self.state.result, held_out)
+        if validation:
+            errors = self.task.errors(self.state.result, validation)
             self.error_percent = errors[VALIDATION_ERROR]
             self._log.add(step=self.done_steps, epoch=self._epoch, **errors)
-            self.state.compare(self.error_percent)
-        self.task.draw(self.state.result, held_out, self.plan.directory / PREVIEW)
+            self.state.keep_if_best(self.error_percent)
+        self.task.draw(self.state.result, validation, self.plan.directory / PREVIEW)
 
 
 def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:

@@ -96,7 +96,8 @@ class Manifest:
     name.
     """
     metrics: dict[str, Any] = field(default_factory=dict)
-    """The test scores, and the protocol that gave them."""
+    """The scores on the test split, or on held-out images where there is none, and the protocol
+    that gave them."""
     rounding: dict[str, Any] = field(default_factory=dict)
     """The effect of storing weights in 16 bits, measured on training images kept for validation."""
     half_precision: dict[str, Any] = field(default_factory=dict)
@@ -104,7 +105,8 @@ class Manifest:
     mask_threshold: float | None = None
     """The threshold that assigns pixels to the digits of a pair: see `model.interpret.masks`."""
     training: dict[str, Any] = field(default_factory=dict)
-    """The recipe, the provenance of the weights, and every read of a test split."""
+    """`recipe`, `examples` (in an epoch), `runs` (`training.provenance.Run`), `test_reads`
+    (`TestRead`) and, for a folder, `pictures`."""
     pose_dimensions: tuple[PoseDimension, ...] = ()
     """The effect of each pose dimension on the image, for the classes where it was measured."""
     novelty: NoveltyRule | None = None

@@ -67,9 +67,11 @@ class NoveltyRule:
     quantiles: tuple[float, ...]
     """The quantiles' shares, rising from 0 to 1."""
     length: tuple[float, ...]
-    """The length at each quantile. The next two features, and `distance`, are given alike."""
+    """The length at each quantile."""
     margin: tuple[float, ...]
+    """The margin at each quantile."""
     error: tuple[float, ...]
+    """The error at each quantile."""
     threshold: float
     """An image is novel if its lowest rank is below."""
     images: str

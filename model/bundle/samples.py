@@ -35,7 +35,7 @@ class Sample:
 def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
     """The samples of a network with so many classes, in the order of the index.
 
-    None where there is no index.
+    An empty tuple where there is no index.
 
     Raises:
         ValueError: the index or a picture cannot be read, or is something else.

@@ -117,7 +117,9 @@ class ConvCapsules(nn.Module):
         self.weight = nn.Parameter(_transformations(self.inputs, self.out_types))
         """(I, 4, C * 4): the transformation of each position and type of child for each parent."""
         self.price = nn.Parameter(torch.zeros(self.out_types))
+        """beta_u, (C,), scaled: see `em.iterate`."""
         self.saving = nn.Parameter(torch.zeros(self.out_types))
+        """beta_a, (C,), scaled: see `em.iterate`."""
 
     def forward(self, poses: Tensor, activations: Tensor) -> list[Parents]:
         """Route poses (N, cells, B, 4, 4) with activations (N, cells, B). Return every iteration.
@@ -133,7 +135,8 @@ class ConvCapsules(nn.Module):
             em.iterate(
                 _vote(windows, self.weight, self.out_types),
                 active,
-                costs=(self.price, self.saving),
+                beta_u=self.price,
+                beta_a=self.saving,
                 share=self.share,
                 **_routing(self.config),
             )
@@ -181,7 +184,9 @@ class MatrixClassCapsules(nn.Module):
         self.cells = grid.rows * grid.columns
         self.weight = nn.Parameter(_transformations(self.types, config.num_classes))
         self.price = nn.Parameter(torch.zeros(config.num_classes))
+        """beta_u, (K,), scaled: see `em.iterate`."""
         self.saving = nn.Parameter(torch.full((config.num_classes,), _ABSENT_LOGIT))
+        """beta_a, (K,), scaled: see `em.iterate`."""
         rows, columns = (
             (torch.arange(count) * grid.stride_px + grid.offset_px + grid.field_px / 2) / pixels
             for count, pixels in ((grid.rows, config.height), (grid.columns, config.width))
@@ -213,7 +218,8 @@ class MatrixClassCapsules(nn.Module):
         steps = em.iterate(
             votes,
             active,
-            costs=(self.price, self.saving),
+            beta_u=self.price,
+            beta_a=self.saving,
             share=self.couplings,
             **_routing(self.config),
         )

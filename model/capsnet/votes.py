@@ -59,7 +59,7 @@ class Votes(nn.Module):
 class FactoredVotes(NamedTuple):
     """Factored votes u_ki = p_i W_ki, of which routing needs sums alone.
 
-    With all p_i in one row, sum_i c_ki u_ki is (c_k p) W_k, and u_ki . v is p_i . (W_ki v): one
+    With all p_i in one row, sum_i c_ki u_ki is (c_k p) W_k, and <u_ki, v> is <p_i, W_ki v>: one
     matrix product for each class. That makes training faster, and a single image slower: each
     product reads all of W.
     """
@@ -79,7 +79,7 @@ class FactoredVotes(NamedTuple):
         return self._multiply((by_class[:, :, None] * self.capsules).flatten(2))
 
     def agree(self, poses: Tensor) -> Tensor:
-        """Return u_ki . v_k: (N, K, D) to (N, K, I)."""
+        """Return <u_ki, v_k>: (N, K, D) to (N, K, I)."""
         by_class = poses.transpose(0, 1).to(self.weight.dtype)  # (K, N, D)
         answers = (by_class @ self.weight.transpose(1, 2)).to(self.capsules.dtype)
         split = answers.view(*answers.shape[:2], *self.capsules.shape[1:])  # (K, N, E, I)

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 _POINTS = (0, 1, -1, 1 / 2, -2, -1 / 2, 3, 3 / 4)
-"""The points of interpolation. Of those tried at 6 and at 8, they have the least rounding error."""
+"""The points of interpolation. Of the sets of points that were tried, this one has the least
+rounding error."""
 _LARGEST_TILE = 5
 """Outputs; beyond it rounding errors grow faster than the gain."""
 

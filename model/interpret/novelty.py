@@ -58,15 +58,16 @@ class Novelty(NamedTuple):
 
     novel: bool
     score: float
-    """The highest of the next four, from 0 to 1."""
+    """The highest of the four features' scores, from 0 to 1."""
     length_score: float
-    """The share of the training images that are less unusual in this feature.
-
-    So are the next three.
-    """
+    """The share of the training images that are less unusual in length."""
     margin_score: float
+    """The share of the training images that are less unusual in margin."""
     error_score: float
+    """The share of the training images that are less unusual in error."""
     distance_score: float | None
+    """The share of the training images that are less unusual in distance; None without Gaussians.
+    """
     error: float
     """The share of the image that the reconstruction of its longest capsule misses."""
 

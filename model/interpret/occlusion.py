@@ -1,4 +1,4 @@
-"""Measure which ink matters: a patch of ground slides over the image, which is encoded again.
+"""Measure which ink matters: a patch of background slides over the image, which is encoded again.
 
 Occlusion sensitivity (Zeiler and Fergus 2014, "Visualizing and Understanding Convolutional
 Networks", section 4.2), for presence and for each number of a pose.
@@ -34,18 +34,18 @@ class Occlusion:
         """The rows and columns of positions."""
         return len(self.tops), len(self.lefts)
 
-    def images(self, image: Floats, ground: Floats) -> Floats:
+    def images(self, image: Floats, background: Floats) -> Floats:
         """Return the image (C, H, W) with the patch at each position, row by row: (M, C, H, W).
 
         Args:
-            ground: (C,), what the patch shows.
+            background: (C,), what the patch shows.
         """
         rows, columns = self.shape
         images = np.broadcast_to(image, (rows, columns, *image.shape)).copy()
         for row, top in enumerate(self.tops):
             for column, left in enumerate(self.lefts):
                 area = np.s_[row, column, :, top : top + self.patch, left : left + self.patch]
-                images[area] = ground[:, None, None]
+                images[area] = background[:, None, None]
         return images.reshape(-1, *image.shape)
 
     def on_pixels(self, changes: Floats) -> Floats:
@@ -87,7 +87,7 @@ def plan_occlusion(
     return Occlusion(patch, stride, tops, lefts)
 
 
-def find_ground(image: Floats, *, strokes: bool) -> Floats:
+def find_background(image: Floats, *, strokes: bool) -> Floats:
     """Find the colour behind an image (C, H, W): black if strokes are light, else its mean.
 
     Returns:

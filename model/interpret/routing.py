@@ -1,11 +1,11 @@
 """Measure the agreement in a routing trace: of which capsules, how much, and where.
 
-Notation (Sabour et al., 2017, section 2 and procedure 1): input capsule i votes u_ik for class
-capsule k, its vote has the weight c_ik (the coupling), and v_k is the pose that the votes add up
-to. Arrays have the axes R (iterations), K (classes), I (input capsules), D (pose): couplings
-(R, K, I), votes (K, I, D) and poses (R, K, D). For EM routing c_ik is the assignment r_ik times the
-activation a_i: what capsule i weighs in the mean v_k. Self-attention adds a learned B to the
-softmax, so its couplings may be negative: such a vote is subtracted from the class's sum.
+Notation (Sabour et al., 2017, section 2 and procedure 1): input capsule i votes u_ki for class
+capsule k, its vote has the weight w_ki, and v_k is the pose that the votes add up to. Arrays have
+the axes R (iterations), K (classes), I (input capsules), D (pose): weights (R, K, I), votes
+(K, I, D) and poses (R, K, D). The weight is the coupling c_ki; for EM routing it is the assignment
+r_ki times the activation a_i: what capsule i weighs in the mean v_k. Self-attention adds a learned
+B to the softmax, so its couplings may be negative: such a vote is subtracted from the class's sum.
 """
 
 from __future__ import annotations
@@ -77,33 +77,33 @@ def are_shares(couplings: Floats) -> bool:
     return bool((couplings >= 0).all() and np.allclose(sums, 1, atol=_ROUNDING))
 
 
-def support(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
-    """Compute each input capsule's part of a pose's length: c_ik u_ik . v_k/|v_k|, (R, K, I).
+def support(weights: Floats, votes: Floats, poses: Floats) -> Floats:
+    """Compute each input capsule's part of a pose's length: w_ki <u_ki, v_k> / |v_k|, (R, K, I).
 
     The sum over i is the length before the squash, less what a bias adds (EM: the length of the
     pose, times the weight of all capsules). It is negative where a vote of positive weight
     points away from the pose, or one of negative weight along it.
     """
     directions = poses / (np.linalg.norm(poses, axis=-1, keepdims=True) + _TINY)
-    return np.asarray(couplings * np.einsum("kid,rkd->rki", votes, directions))
+    return np.asarray(weights * np.einsum("kid,rkd->rki", votes, directions))
 
 
-def agreement(couplings: Floats, votes: Floats, poses: Floats) -> Floats:
+def agreement(weights: Floats, votes: Floats, poses: Floats) -> Floats:
     """Compute the agreement of weighted votes for each class, from -1 to 1, (R, K).
 
     The agreement is the support, divided by what it would be if all weighted votes lay along the
     pose:
-    a_k = sum_i c_ik u_ik . v_k/|v_k| / sum_i |c_ik| |u_ik|. Without a bias this is the mean
+    a_k = sum_i w_ki <u_ki, v_k> / (|v_k| sum_i |w_ki| |u_ki|). Without a bias this is the mean
     resultant length of the weighted votes (Mardia and Jupp, "Directional Statistics", section 2.3).
     """
-    most = (np.abs(couplings) * np.linalg.norm(votes, axis=-1)).sum(axis=-1)
-    return np.asarray(support(couplings, votes, poses).sum(axis=-1) / (most + _TINY))
+    most = (np.abs(weights) * np.linalg.norm(votes, axis=-1)).sum(axis=-1)
+    return np.asarray(support(weights, votes, poses).sum(axis=-1) / (most + _TINY))
 
 
 def entropy(logits: Floats, input_presence: Floats) -> Floats:
     """Compute the mean entropy of the input capsules' couplings, from 0 to 1, (R,).
 
-    h = -sum_k s_ik log s_ik / log K with s the softmax over classes of logits (R, K, I), averaged
+    h = -sum_k s_ki log s_ki / log K with s the softmax over classes of logits (R, K, I), averaged
     over i with their presence (I,) as weights. 0 means that each capsule serves one class, 1 that
     it serves all alike.
     """

@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from model.interpret.presence import most_present
 from model.outputs import ClassTrace
 from model.preprocess import Floats
 
@@ -68,7 +69,7 @@ def answers(presence: Floats, count: int) -> NDArray[np.int64]:
 
     Two answers are the same if these rows are.
     """
-    return np.sort(np.argsort(-presence, axis=1, kind="stable")[:, :count], axis=1)
+    return np.sort(most_present(presence, count))
 
 
 def _after(trace: ClassTrace[Floats], iteration: int, *, activated: bool) -> Floats:

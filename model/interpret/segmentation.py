@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.interpret.masks import INK, Mask, colour, find_masks, share_ink
+from model.interpret.presence import most_present
 from model.preprocess import Floats
 
 PRESENT = 0.2
@@ -42,7 +43,7 @@ def candidates(lengths: Floats, count: Count) -> NDArray[np.int64]:
     """
     if count == "auto":
         count = int((lengths >= PRESENT).sum())
-    return np.argsort(-lengths, kind="stable")[:count]
+    return most_present(lengths, count)
 
 
 def segment(

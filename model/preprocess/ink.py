@@ -11,17 +11,17 @@ from model.preprocess.prepared import FoundPolarity, Polarity
 _FAINTEST = 0.04
 """The contrast below which a picture counts as blank, in [0, 1]."""
 _THUMBNAIL_SIZE = 48
-"""The longest side, in pixels, at which the ground's light is measured."""
+"""The longest side, in pixels, at which the background's light is measured."""
 _BORDER = 0.85
 """The share of the way to the edge from which pixels are the border."""
 _EXTREME = 2
-"""The percentage of the pixels that are darker, or lighter, than an even ground."""
+"""The percentage of the pixels that are darker, or lighter, than an even background."""
 _STROKE_CONTRAST = 0.35
 """The contrast to their median from which border pixels are strokes, in [0, 1]."""
 
 
 def find_ink(grey: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
-    """Separate strokes from ground.
+    """Separate strokes from background.
 
     Returns:
         (H, W) ink in [0, 1], all zero if the picture is blank; and the polarity found or given.
@@ -30,12 +30,12 @@ def find_ink(grey: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
     ink, found = _separate(smooth - illumination(smooth), polarity)
     if ink.any():
         return ink, found
-    # A picture cut close around its strokes has more of them on its border than ground.
-    return _separate(smooth - flat_ground(smooth, polarity), polarity)
+    # A picture cut close around its strokes has more of them on its border than background.
+    return _separate(smooth - flat_background(smooth, polarity), polarity)
 
 
 def _separate(residual: Floats, polarity: Polarity) -> tuple[Floats, FoundPolarity]:
-    """Return what `find_ink` returns, from how much lighter than the ground pixels (H, W) are."""
+    """Return what `find_ink` returns, from pixels (H, W) less the background."""
     if polarity == "auto":
         lighter = np.square(residual.clip(min=0)).sum()
         darker = np.square(residual.clip(max=0)).sum()
@@ -67,7 +67,7 @@ def _otsu(ink: Floats) -> float:
 
 
 def illumination(grey: Floats) -> Floats:
-    """Fit the picture's ground by a smooth surface: a quadratic, without the strokes.
+    """Fit the picture's background by a smooth surface: a quadratic, without the strokes.
 
     Starts from the border, which rarely holds strokes, then takes in all pixels near the surface.
     """
@@ -76,21 +76,21 @@ def illumination(grey: Floats) -> Floats:
     values = thumbnail.ravel().astype(np.float64)
     terms = np.stack(np.broadcast_arrays(1.0, x, y, x * y, x * x, y * y), -1).reshape(-1, 6)
     border = (np.maximum(np.abs(x), np.abs(y)) > _BORDER).ravel()
-    ground = border & (np.abs(values - median(values[border])) < _STROKE_CONTRAST)
-    if not ground.any():  # half of the border is dark and half is light
-        ground = border
+    background = border & (np.abs(values - median(values[border])) < _STROKE_CONTRAST)
+    if not background.any():  # half of the border is dark and half is light
+        background = border
     solution = np.zeros(6)
     for _ in range(4):
-        known = terms[ground]
+        known = terms[background]
         # In narrow pictures x * x is as good as constant: prefer the constant.
         ridge = 1e-6 * len(known) * np.diag([0.0, 1, 1, 1, 1, 1])
-        solution = np.linalg.solve(known.T @ known + ridge, known.T @ values[ground])
+        solution = np.linalg.solve(known.T @ known + ridge, known.T @ values[background])
         distance = np.abs(values - terms @ solution)
-        spread = 1.4826 * median(distance[ground])
+        spread = 1.4826 * median(distance[background])
         near = distance < max(3 * spread, 0.02)
-        if not near.any() or np.array_equal(near, ground):
+        if not near.any() or np.array_equal(near, background):
             break
-        ground = near
+        background = near
     x, y = _coordinates(grey)
     level, across, down, twist, across_squared, down_squared = solution.astype(np.float32)
     return np.asarray(
@@ -98,8 +98,8 @@ def illumination(grey: Floats) -> Floats:
     )
 
 
-def flat_ground(grey: Floats, polarity: Polarity) -> float:
-    """Estimate the light of an even ground: all but the darkest, or lightest, of the picture.
+def flat_background(grey: Floats, polarity: Polarity) -> float:
+    """Estimate the light of an even background: all but the darkest, or lightest, of the picture.
 
     Strokes of unknown polarity are taken for the smaller part.
     """

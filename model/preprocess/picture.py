@@ -39,8 +39,8 @@ def prepare(
 
     A picture that already has the network's size is passed through untouched, but for its
     polarity. For networks of photographs (`rule="crop"`) any other is cropped and scaled. For
-    networks of strokes it is made upright and grey, freed of its ground and uneven light, cropped
-    to its strokes, scaled and centred by mass.
+    networks of strokes it is made upright and grey, freed of its background and uneven light,
+    cropped to its strokes, scaled and centred by mass.
 
     Args:
         picture: decoded, of any mode.
@@ -86,7 +86,7 @@ def _is_larger(picture: Image.Image, width: int, height: int) -> bool:
 
 
 def to_grey(picture: Image.Image) -> Floats:
-    """Convert any mode to luminance (H, W) in [0, 1]. Transparency is laid on a suitable ground."""
+    """Convert any mode to luminance (H, W) in [0, 1], transparency on a suitable background."""
     if picture.mode.startswith("I"):
         return (np.asarray(picture, np.float32) / 65535).clip(0, 1)
     if picture.has_transparency_data:
@@ -103,13 +103,13 @@ def _flatten(picture: Image.Image) -> Floats:
     alpha = to_floats(picture.getchannel("A"))
     covered = float(alpha.sum())
     if covered > alpha.size / 2:
-        ground = float(np.median(grey[alpha > 0.5]))
+        background = float(np.median(grey[alpha > 0.5]))
     else:
-        ground = float(covered > 0 and float((grey * alpha).sum()) / covered < 0.5)
-    return np.asarray(grey * alpha + (1 - alpha) * ground, np.float32)
+        background = float(covered > 0 and float((grey * alpha).sum()) / covered < 0.5)
+    return np.asarray(grey * alpha + (1 - alpha) * background, np.float32)
 
 
 def border_polarity(grey: Floats) -> FoundPolarity:
-    """The polarity of a picture (H, W) in [0, 1] whose border is ground."""
+    """The polarity of a picture (H, W) in [0, 1] whose border is background."""
     border = np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1]))
     return "light-on-dark" if median(border) <= 0.5 else "dark-on-light"

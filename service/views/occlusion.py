@@ -14,7 +14,7 @@ from model.canvas import enlarge
 from model.interpret.occlusion import (
     MAX_PATCHES,
     Occlusion,
-    find_ground,
+    find_background,
     is_altered,
     plan_occlusion,
 )
@@ -139,7 +139,7 @@ async def occlusion(request: Request, query: OcclusionQuery) -> SlowJsonOrPng[Oc
 
 def _hide(manifest: Manifest, plan: Occlusion, image: Floats) -> Floats:
     """Hide each part of the image (C, H, W) in turn, (M, C, H, W)."""
-    return plan.images(image, find_ground(image, strokes=manifest.preprocess != "crop"))
+    return plan.images(image, find_background(image, strokes=manifest.preprocess != "crop"))
 
 
 def draw_occlusion(prepared: Prepared, patch: int, change: Floats, *, title: str) -> bytes:

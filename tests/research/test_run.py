@@ -119,7 +119,7 @@ def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
         return bars
 
     monkeypatch.setattr("research.run.load", load)
-    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], held_out=4))
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], held_out_count=4))
     tried = load_sets(tiny_row, tmp_path)
     assert (20, 4) == (len(tried.training.labels), len(tried.tested.labels))
     assert ["train"] == read

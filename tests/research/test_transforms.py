@@ -97,6 +97,6 @@ def test_sets_are_the_same_bit_for_bit(blocks: Examples) -> None:
 def test_the_docs_give_digests_of_held_out_digits(name: str) -> None:
     """Whoever makes the sets anew can check them without the test split."""
     digits = load(DATASETS["mnist"], "train", Path(os.environ["CAPSNET_DATA_DIR"]))
-    _, held_out = split_last(digits, HELD_OUT)
+    _, validation = split_last(digits, HELD_OUT)
     docs = (Path(__file__).parents[2] / "docs" / "reference" / "presets.md").read_text()
-    assert f"| {name} | `{digest(*transform(held_out, TRANSFORMS[name]))}` |" in docs
+    assert f"| {name} | `{digest(*transform(validation, TRANSFORMS[name]))}` |" in docs

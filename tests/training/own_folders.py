@@ -62,8 +62,8 @@ def _fill(folder: Path, names: Sequence[str], draw: _Draw, count: int, *, new: b
 
 
 def _shape(name: str, random: Random, _: str) -> Image.Image:
-    ground, ink = _two_colours(random)
-    picture = Image.new("RGB", (240, 200), ground)
+    background, ink = _two_colours(random)
+    picture = Image.new("RGB", (240, 200), background)
     size, turn = random.uniform(45, 75), random.uniform(-0.3, 0.3)
     x, y = random.uniform(size, 240 - size), random.uniform(size, 200 - size)
     for line in _outline(name):

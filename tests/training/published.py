@@ -51,7 +51,7 @@ def write_toys(data_dir: Path) -> Dataset:
         image_shape=(1, 28, 28),
         class_names=DIGITS,
         preprocess="digit",
-        held_out=HELD_OUT,
+        held_out_count=HELD_OUT,
         source=Source(files=files, read=_read),
     )
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from model.capsnet import Network, build
+from model.interpret.presence import most_present
 from training.answers import (
     confusion,
     decode_each,
@@ -13,7 +14,6 @@ from training.answers import (
     is_missed,
     is_wrong,
     measure_presence,
-    most_present,
     pick_absent,
 )
 from training.data.datasets import Examples
@@ -58,12 +58,6 @@ def test_confusion_counts_each_pair() -> None:
     answers = np.array([0, 0, 2, 1, 1, 2])
     expected = [[2, 0, 1, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
     assert expected == confusion(labels, answers, 4).tolist()
-
-
-def test_the_two_most_present_classes_answer_a_pair() -> None:
-    """The most present one comes first."""
-    presence = np.array([[0.1, 0.9, 0.3, 0.4], [0.8, 0.2, 0.1, 0.9]], np.float32)
-    assert [[1, 3], [3, 0]] == most_present(presence, 2).tolist()
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from model.bundle.novelty import NoveltyRule
 from service.settings import Settings
 from tests.training.published import RUN, say_training
 from training.card import CURVES, ROUTING, WRONG, write_card
-from training.learning_set import for_pictures
 from training.provenance import TestRead, reads_of, runs_of
 from training.recipes import PRESETS, override
+from training.training_data import for_pictures
 
 BUNDLES = sorted(path.parent for path in Settings().bundles.glob(f"*/{MANIFEST}"))
 RULE = NoveltyRule(

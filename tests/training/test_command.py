@@ -26,9 +26,9 @@ def train(monkeypatch: pytest.MonkeyPatch, tiny: Recipe, bars: Examples) -> Trai
     """`train(run_dir, *options)` trains the preset `tiny` for a step, on bars for MNIST."""
     ten_classes = replace(tiny, network=replace(tiny.network, num_classes=10))
     monkeypatch.setitem(PRESETS, "tiny", ten_classes)
-    monkeypatch.setattr("training.learning_set.load", lambda *_: bars)
+    monkeypatch.setattr("training.training_data.load", lambda *_: bars)
     monkeypatch.setattr(
-        "training.learning_set.split_last",
+        "training.training_data.split_last",
         lambda all_of, _: (all_of, Examples(all_of.images[:4], all_of.labels[:4])),
     )
 

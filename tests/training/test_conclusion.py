@@ -17,8 +17,8 @@ def tell(errors: float | None, *, best: Best | None, labels: list[int] | None) -
     """What is told of a last error, the best weights, and held-out images of these labels."""
     state: Any = SimpleNamespace(best=best)
     images = np.zeros((len(labels or ()), 1, 1, 1), np.uint8)
-    held_out = None if labels is None else Examples(images, np.array(labels))
-    return " ".join(conclude(state, held_out, errors))
+    validation = None if labels is None else Examples(images, np.array(labels))
+    return " ".join(conclude(state, validation, errors))
 
 
 @pytest.mark.parametrize(

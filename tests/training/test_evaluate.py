@@ -26,14 +26,14 @@ from training.evaluate import (
     ScoredSplit,
     choose_threshold,
     evaluate,
-    held_out,
     measure_overlap,
     score_shift,
+    validation_examples,
 )
-from training.learning_set import load_pictures
 from training.provenance import TEST_READS, ProvenanceError, reads_of
 from training.recipes import Recipe
 from training.statistics import interval, mean_interval
+from training.training_data import load_pictures
 
 
 @pytest.fixture(scope="module")
@@ -213,10 +213,10 @@ def pictures(tmp_path: Path) -> Path:
 @pytest.fixture
 def shades(bundle_path: Path, pictures: Path, tmp_path: Path) -> Bundle:
     """A bundle that learnt the folder."""
-    learnt = load_pictures(Recipe("tiny"), pictures)
-    assert learnt.pictures is not None
+    data = load_pictures(Recipe("tiny"), pictures)
+    assert data.pictures is not None
     bundle = say_training(bundle_path, tmp_path / "bundles" / "shades", dataset="shades")
-    training = {**bundle.manifest.training, "pictures": learnt.pictures.to_dict()}
+    training = {**bundle.manifest.training, "pictures": data.pictures.to_dict()}
     manifest = replace(bundle.manifest, dataset="shades", training=training)
     write_manifest(bundle.path, manifest)
     return Bundle.open(bundle.path)
@@ -242,8 +242,8 @@ def test_a_folder_that_moved_is_named(shades: Bundle, pictures: Path, tmp_path: 
     """Pictures are found where they are now, and missed where they were."""
     pictures.rename(tmp_path / "moved")
     with pytest.raises(DatasetError):
-        held_out(shades, tmp_path)
-    assert 8 == len(held_out(shades, tmp_path, folder=tmp_path / "moved").labels)
+        validation_examples(shades, tmp_path)
+    assert 8 == len(validation_examples(shades, tmp_path, folder=tmp_path / "moved").labels)
 
 
 def test_scores_of_pairs_are_means_over_digits(

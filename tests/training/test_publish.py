@@ -22,11 +22,11 @@ from training.export import (
     publish,
 )
 from training.graphs import ExportError
-from training.learning_set import load_published
 from training.metrics import METRICS
 from training.recipes import Recipe
 from training.state import Plan
 from training.trainer import Trainer
+from training.training_data import load_published
 
 CPU = torch.device("cpu")
 

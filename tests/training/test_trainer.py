@@ -205,7 +205,8 @@ def test_a_step_follows_the_weighted_sum(
     trainer, twin = make_trainer(recipe=recipe), make_trainer("twin", recipe=recipe)
     trainer.step()
     assert isinstance(twin.task, Single)
-    images, numbers = twin.task.batches.batch(0)
+    images, _, labels = twin.task.batches.batch(0)
+    numbers = labels[:, 0]
     lengths, poses = twin.network(images)
     drawn = twin.network.decode(poses[range(8), numbers], numbers)
     error = (drawn - images).square().sum() / 8

@@ -32,12 +32,12 @@ def draw_noise(*_: object) -> Examples:
 
 if __name__ == "__main__":
     sys.modules |= dict.fromkeys(NOT_NEEDED)  # importing one of them fails
-    from training import __main__, learning_set
+    from training import __main__, training_data
 
     print(f"rank {os.environ['RANK']} is {os.getpid()}", flush=True)
     PRESETS[TINY.name] = TINY
-    learning_set.load = draw_noise
-    learning_set.split_last = lambda examples, _: (
+    training_data.load = draw_noise
+    training_data.split_last = lambda examples, _: (
         examples,
         Examples(*(one[:0] for one in examples)),
     )

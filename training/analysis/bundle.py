@@ -22,13 +22,14 @@ from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training import novelty
 from training.analysis.dimensions import name_dimensions
+from training.analysis.neighbours import choose_images
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
-from training.evaluate import choose_threshold, held_out, learnt_from, seen_or_not
+from training.evaluate import choose_threshold, seen_or_not, training_data_of, validation_examples
 from training.figures import draw_roc, draw_routing, draw_sweeps
-from training.neighbours import choose_images
 from training.novelty import draw_others, find_features, fit_novelty, roc, summarise_kind
+from training.recipes import recipe_of
 
 _SWEPT = 2
 """The number of classes whose sweeps are drawn."""
@@ -49,7 +50,7 @@ def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bu
     Raises:
         training.data.datasets.DatasetError: there are no such images.
     """
-    examples, offers = held_out(bundle, data_dir, folder=folder), bundle.manifest.offers
+    examples, offers = validation_examples(bundle, data_dir, folder=folder), bundle.manifest.offers
     if bundle.manifest.layers and bundle.manifest.layers[-1].iterations > 1:
         analyse_routing(bundle, examples)
     if "decode" in offers:
@@ -78,8 +79,8 @@ def analyse_neighbours(
     """
     if not bundle.manifest.class_dim:
         raise BundleError(f"{bundle.path}: the network has no poses to compare")
-    learnt = learnt_from(bundle, data_dir, folder=folder)
-    neighbours = choose_images(bundle, learnt, own_images=own_images)
+    data = training_data_of(bundle, data_dir, folder=folder)
+    neighbours = choose_images(bundle, data, own_images=own_images)
     assert neighbours.gallery
     with replacing(bundle.path / NEIGHBOURS) as file:
         neighbours.gallery.save(file)
@@ -102,8 +103,8 @@ def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
 
 def analyse_masks(bundle: Bundle, digits: Examples) -> Bundle:
     """Choose the threshold of masks on pairs of held-out digits."""
-    size, recipe = bundle.manifest.height, bundle.manifest.training["recipe"]
-    pairs = validation_pairs(digits, size=size, shift_px=recipe["shift_px"])
+    size, shift_px = bundle.manifest.height, recipe_of(bundle).shift_px
+    pairs = validation_pairs(digits, size=size, shift_px=shift_px)
     return _record(bundle, mask_threshold=choose_threshold(load(bundle), pairs))
 
 

@@ -123,7 +123,7 @@ def examine(sweeps: Floats) -> Effect:
     """The effect of a dimension on digits.
 
     The change of an image p is its central difference q = p(0.1) - p(-0.1). A tangent t explains
-    (q . t)^2 / (|q|^2 |t|^2) of it. The measures' slopes over the whole sweep are least-squares.
+    <q, t>^2 / (|q|^2 |t|^2) of it. The measures' slopes over the whole sweep are least-squares.
 
     Args:
         sweeps: (N, S, H, W), S images of each digit, over DELTAS.

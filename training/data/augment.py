@@ -1,11 +1,11 @@
 """Endless, seeded streams of augmented training batches, made on the training device.
 
 Affine and elastic distortion as in Simard, Steinkraus and Platt, "Best Practices for Convolutional
-Neural Networks Applied to Visual Document Analysis" (2003). The elastic one moves the nodes of a
-coarse net, each at random, and what lies between them smoothly (Ronneberger, Fischer and Brox,
-"U-Net", 2015). Erasing as in Zhong et al., "Random Erasing Data Augmentation" (2020), in black.
-Alternating flip as in Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (2024). Cutout as
-in DeVries and Taylor (2017), filled with the mean colour.
+Neural Networks Applied to Visual Document Analysis" (2003). The elastic one displaces a coarse
+grid of control points, each at random, and what lies between them smoothly (Ronneberger, Fischer
+and Brox, "U-Net", 2015). Erasing as in Zhong et al., "Random Erasing Data Augmentation" (2020), in
+black. Alternating flip as in Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (2024).
+Cutout as in DeVries and Taylor (2017), filled with the mean colour.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -24,10 +24,11 @@ from model.preprocess import WHITE
 from training.data.datasets import Examples
 
 Pad = Literal["zero", "reflect"]
-NODES = 5
-"""The nodes of the elastic net, down and across. The outermost lie in the corners."""
-NUMBERS = 4 + 2 * NODES * NODES
-"""The random numbers of a distortion: rotation, height, width and shear, then the nodes' shifts."""
+GRID = 5
+"""The control points of the elastic distortion, down and across. The outermost lie in the corners.
+"""
+NUMBERS = 4 + 2 * GRID * GRID
+"""The random numbers of a distortion: rotation, height, width and shear, then displacements."""
 _MEAN_IMAGES = 5000
 """The mean colour that fills what is cut out is measured on this many images, or on all."""
 RESOLUTION = 1000
@@ -35,20 +36,6 @@ RESOLUTION = 1000
 _TURN = math.radians(20)
 _SCALE = 0.2
 _SHEAR = 0.2
-
-
-class Distortion(NamedTuple):
-    """The largest distortions. Each image's are sampled uniformly, in both directions."""
-
-    affine: float = 0.0
-    """The share of affNIST's ranges: a rotation by 20 degrees, height and width each changed by a
-    fifth, a shear by 0.2 of the height.
-    """
-    elastic_px: float = 0.0
-    """The largest shift of a node of the net, down and across."""
-
-
-NOT_DISTORTED = Distortion()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +50,10 @@ class Augmentation:
     flip_alternates: bool = False
     """With `flip`, an image that is mirrored in one epoch is not in the next."""
     affine: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Training images are rotated, scaled and sheared by up to this share of affNIST's ranges."""
+    """Training images are rotated, scaled and sheared by up to this share of affNIST's ranges: 20
+    degrees, a fifth of height and width each, and a shear by 0.2 of the height."""
     elastic_px: NonNegativeFloat = 0.0
-    """They are bent: nodes of a net over them move by up to this many pixels, each its own way."""
+    """The largest displacement of a control point, in pixels, down and across."""
     erase_px: NonNegativeInt = 0
     """A square of up to this many pixels, anywhere in a training image, is made black."""
     cutout_px: NonNegativeInt = 0
@@ -73,18 +61,28 @@ class Augmentation:
     pad: Pad = "zero"
     """What fills the edges that a shift opens: black, or the mirrored image."""
 
+    @property
+    def distorts(self) -> bool:
+        """Whether images are distorted."""
+        return bool(self.affine or self.elastic_px)
+
 
 class Batch(NamedTuple):
-    """A batch of images (B, C, H, W), float32 in [0, 1], with labels (B,), int64."""
+    """A batch of B images, each with L labels. Images and targets are float32 in [0, 1]."""
 
     images: Tensor
+    """The images (B, C, H, W)."""
+    targets: Tensor
+    """The targets of reconstruction: the images, or the object images (B, 2, H, W) of pairs."""
     labels: Tensor
+    """The labels (B, L), int64."""
 
 
 class RowStream(ABC):
-    """An endless stream of batches.
+    """An endless stream of batches, made on the training device (so there is no DataLoader).
 
-    `draw` chooses the rows of an epoch, `make` makes images of rows.
+    A row is the integers that fix one image: the index of its example, then its random
+    augmentation. `draw` samples the rows of an epoch; `make` turns rows into images.
 
     Batches are cut from the concatenated epochs, so all have the same size and no row is left out.
     Batch `step` is the same whether or not the run was interrupted before it.
@@ -107,7 +105,6 @@ class RowStream(ABC):
         self._images = torch.tensor(examples.images, device=device)
         self._labels = torch.tensor(examples.labels, device=device)
         self._recipe = recipe
-        self._distortion = Distortion(recipe.affine, recipe.elastic_px)
         self._size = size
         self._seed = seed
         self._epochs: dict[int, Tensor] = {}
@@ -118,13 +115,13 @@ class RowStream(ABC):
 
     @abstractmethod
     def draw(self, epoch: int) -> Tensor:
-        """Draw the rows (N, R) of an epoch, counted from zero, on the CPU."""
+        """Sample the rows (N, R) of an epoch, counted from zero, on the CPU."""
 
     @abstractmethod
-    def make(self, rows: Tensor) -> Any:
-        """The images and labels of some rows."""
+    def make(self, rows: Tensor) -> Batch:
+        """Turn rows (B, R) into images."""
 
-    def batch(self, step: int) -> Any:
+    def batch(self, step: int) -> Batch:
         """The batch of this step, counted from zero."""
         return self.make(self.rows(step))
 
@@ -166,23 +163,24 @@ class BatchStream(RowStream):
         )
 
     def make(self, rows: Tensor) -> Batch:
-        """The images and labels of some rows."""
+        """Turn rows (B, R) into images, which are their own targets."""
         chosen, recipe = rows[:, 0], self._recipe
         images = self._images[chosen]
         if recipe.flip:
             images = torch.where(rows[:, 3, None, None, None] == 1, images.flip(3), images)
-        if self._distortion != NOT_DISTORTED:
-            images = distort(images.float(), rows[:, 4 : 4 + NUMBERS], self._distortion, recipe.pad)
+        if recipe.distorts:
+            images = distort(images.float(), rows[:, 4 : 4 + NUMBERS], recipe)
         images = shift(images, rows[:, 1:3], recipe.shift_px, recipe.pad)
         if recipe.erase_px:
             images = erase(images, rows[:, -3:])
         if recipe.cutout_px:
             last = rows.shape[1] - 3 * bool(recipe.erase_px)
             images = erase(images, rows[:, last - 3 : last], self._mean)
-        return Batch(images.float() / WHITE, self._labels[chosen])
+        images = images.float() / WHITE
+        return Batch(images, images, self._labels[chosen, None])
 
     def draw(self, epoch: int) -> Tensor:
-        """Draw rows of numbers: example, shift down and right, mirrored or not.
+        """Sample rows of numbers: example, shift down and right, mirrored or not.
 
         Then, where images are distorted, how, and where they are erased, how large and where.
         """
@@ -198,7 +196,7 @@ class BatchStream(RowStream):
             integers(-recipe.shift_px, recipe.shift_px + 1, 2),
             self._alternate(order, epoch) if recipe.flip_alternates else integers(0, 2),
         ]
-        if self._distortion != NOT_DISTORTED:
+        if recipe.distorts:
             columns.append(integers(-RESOLUTION, RESOLUTION + 1, NUMBERS))
         if recipe.cutout_px:
             side = torch.full((count, 1), recipe.cutout_px)
@@ -258,26 +256,27 @@ def erase(images: Tensor, squares: Tensor, colour: Tensor | None = None) -> Tens
     return torch.where(inside, colour.to(images.dtype)[:, None, None], images)
 
 
-def distort(images: Tensor, numbers: Tensor, distortion: Distortion, pad: Pad = "zero") -> Tensor:
+def distort(images: Tensor, numbers: Tensor, recipe: Augmentation) -> Tensor:
     """Distort each image (B, C, H, W) float32 in [0, 255] by its own numbers.
 
     Pixels are interpolated bicubically: linear interpolation blurs edges more.
 
     Args:
         numbers: (B, NUMBERS) int64, each within [-RESOLUTION, RESOLUTION].
+        recipe: its largest distortions, in both directions, and what fills edges.
     """
     count, channels, height, width = images.shape
     shares = numbers.float() / RESOLUTION
-    right, down = shares[:, 4:].view(count, 2, NODES, NODES).unbind(1)
-    reach = 2 * distortion.elastic_px
-    nodes = torch.stack((right * (reach / width), down * (reach / height)), dim=1)
-    moves = functional.interpolate(nodes, (height, width), mode="bicubic", align_corners=True)
-    matrices = _matrices(shares[:, :4] * distortion.affine, height / width)
+    right, down = shares[:, 4:].view(count, 2, GRID, GRID).unbind(1)
+    reach = 2 * recipe.elastic_px
+    points = torch.stack((right * (reach / width), down * (reach / height)), dim=1)
+    moves = functional.interpolate(points, (height, width), mode="bicubic", align_corners=True)
+    matrices = _matrices(shares[:, :4] * recipe.affine, height / width)
     coordinates = functional.affine_grid(
         matrices, [count, channels, height, width], align_corners=False
     )  # (B, H, W, 2): right and down, from -1 to 1 between the outer edges
     coordinates = coordinates + moves.permute(0, 2, 3, 1)
-    padding = "reflection" if pad == "reflect" else "zeros"
+    padding = "reflection" if recipe.pad == "reflect" else "zeros"
     distorted = functional.grid_sample(
         images, coordinates, mode="bicubic", padding_mode=padding, align_corners=False
     )

@@ -64,7 +64,7 @@ class Dataset:
     class_names: tuple[str, ...]
     preprocess: Literal["digit", "stretch", "crop"]
     """The way to fit an image to the network's size (`model.preprocess`)."""
-    held_out: int = HELD_OUT
+    held_out_count: int = HELD_OUT
     """The number of last training examples that are kept for validation."""
     source: Source | None = None
     """The source of the files; None where the images are not published."""
@@ -241,7 +241,7 @@ DATASETS = _by_name(
             image_shape=(1, 48, 48),
             class_names=_TOYS,
             preprocess="crop",
-            held_out=24_300 // 5,
+            held_out_count=24_300 // 5,
             source=Source(
                 mirrors=("https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",),
                 files={

@@ -38,8 +38,8 @@ _GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16"})
 _T = TypeVar("_T")
 
 
-class Folder(NamedTuple):
-    """A folder of images by class, described as published data sets are, with some held out."""
+class LoadedFolder(NamedTuple):
+    """A folder of images by class, described as published data sets are, and its split."""
 
     dataset: Dataset
     training: Examples
@@ -53,9 +53,9 @@ def load_folder(
     width: int,
     seed: int,
     channels: int | None = None,
-    held_out: float = 0.1,
+    held_out_share: float = 0.1,
     keep_size: bool = True,
-) -> Folder:
+) -> LoadedFolder:
     """Read all pictures of all classes, each cropped and scaled as serving does it.
 
     Which pictures of a class are held out depends on the seed and on their names alone.
@@ -64,7 +64,7 @@ def load_folder(
         folder: has a folder of pictures for each class; hidden ones are passed over.
         height, width: of the images, in pixels, where pictures do not keep their size.
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
-        held_out: share of each class that is kept for validation, more of few (`held_out_mask`); 0
+        held_out_share: of each class that is kept for validation, more of few (`held_out_mask`); 0
             holds out nothing.
         keep_size: whether pictures that all have one small size keep it.
 
@@ -73,7 +73,7 @@ def load_folder(
     """
     if channels not in (None, 1, 3):
         raise DatasetError(f"images have 1 channel or 3, not {channels}")
-    classes = _find(folder, least=2 if held_out else 1)
+    classes = _find(folder, least=2 if held_out_share else 1)
     files = [file for pictures in classes.values() for file in pictures]
     headers = _each(
         files, lambda picture: (turn_upright(picture).size, picture.mode), "looking", load=False
@@ -90,7 +90,7 @@ def load_folder(
         images = _read(files, 1, height, width)
     labels = np.repeat(np.arange(len(classes)), [len(pictures) for pictures in classes.values()])
     kept = np.array(
-        [mark for few in classes.values() for mark in held_out_mask(few, held_out, seed)]
+        [mark for few in classes.values() for mark in held_out_mask(few, held_out_share, seed)]
     )
     dataset = Dataset(
         name=_name(folder),
@@ -98,10 +98,10 @@ def load_folder(
         image_shape=images.shape[1:],
         class_names=tuple(classes),
         preprocess="crop",
-        held_out=int(kept.sum()),
+        held_out_count=int(kept.sum()),
     )
     training, validation = (Examples(images[rows], labels[rows]) for rows in (~kept, kept))
-    return Folder(dataset, training, validation)
+    return LoadedFolder(dataset, training, validation)
 
 
 def count_pictures(folder: Path) -> int:

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from model.preprocess import WHITE
 from training.data.augment import (
-    NOT_DISTORTED,
     NUMBERS,
     RESOLUTION,
     Augmentation,
+    Batch,
     RowStream,
     distort,
     shift,
@@ -47,14 +47,6 @@ TEST_DIGESTS = {
 """
 PAPER_PERCENT = {"baseline CNN": "8.1", "CapsNet": "5.2"}
 """The percentages of wrong pairs in Sabour 2017, table 1."""
-
-
-class PairBatch(NamedTuple):
-    """A `PairSet` of tensors. Images and object images are float32 in [0, 1]."""
-
-    images: Tensor
-    object_images: Tensor
-    labels: Tensor
 
 
 class PairSet(NamedTuple):
@@ -93,9 +85,9 @@ class PairDraw:
             raise ValueError("pairs need digits of at least two classes")
 
     def draw(self, count: int, *seed: int) -> NDArray[np.int64]:
-        """Draw rows (count, 6): two digits by number, and the shift of each, down and right.
+        """Draw pairs (count, 6): two digits by index, and the shift of each, down and right.
 
-        Fewer rows of the same seed are the first of these.
+        Fewer draws of the same seed are the first of these.
         """
         numbers = np.random.PCG64(seed).random_raw(6 * count).reshape(count, 6)
         first = (numbers[:, 0] % len(self._labels)).astype(np.int64)
@@ -130,24 +122,24 @@ class PairStream(RowStream):
         self._size_px = size_px
         self._pairs = PairDraw(examples.labels, shift_px=recipe.shift_px)
 
-    def make(self, rows: Tensor) -> PairBatch:
-        """The pairs of some rows."""
+    def make(self, rows: Tensor) -> Batch:
+        """Turn rows (B, R) into pairs, whose targets are their digits, each alone."""
         digits = self._images[rows[:, :2].flatten()]
-        if self._distortion != NOT_DISTORTED:
+        if self._recipe.distorts:
             numbers = rows[:, 6:].reshape(-1, NUMBERS)
-            distorted = distort(digits.float(), numbers, self._distortion)
+            distorted = distort(digits.float(), numbers, self._recipe)
             digits = distorted.round().to(torch.uint8)
         size, reach = self._size_px, self._recipe.shift_px
         object_images = lay_out(digits, rows[:, 2:6], size=size, reach=reach)
         images = overlay(object_images)
-        return PairBatch(
+        return Batch(
             images.float() / WHITE, object_images.float() / WHITE, self._labels[rows[:, :2]]
         )
 
     def draw(self, epoch: int) -> Tensor:
-        """Draw rows of six numbers as `PairDraw.draw` does, and those of the distortion, if any."""
+        """Sample rows: six numbers as `PairDraw.draw` gives them, and those of a distortion."""
         pairs = torch.from_numpy(self._pairs.draw(EPOCH_PAIRS, self._seed, epoch))
-        if self._distortion == NOT_DISTORTED:
+        if not self._recipe.distorts:
             return pairs
         shape = (EPOCH_PAIRS, 2 * NUMBERS)
         numbers = torch.randint(
@@ -163,16 +155,18 @@ def fixed_pairs(examples: Examples, count: int, *, size: int, shift_px: int, see
         size: height and width of the pairs' images, in pixels.
         shift_px: digits move by up to this many pixels, each way.
     """
-    rows = PairDraw(examples.labels, shift_px=shift_px).draw(count, seed)
-    return make_pairs(examples, rows, size=size, shift_px=shift_px)
+    draws = PairDraw(examples.labels, shift_px=shift_px).draw(count, seed)
+    return make_pairs(examples, draws, size=size, shift_px=shift_px)
 
 
-def make_pairs(examples: Examples, rows: NDArray[np.int64], *, size: int, shift_px: int) -> PairSet:
-    """Make the pairs of rows that `PairDraw.draw` gave, to split a set too large for memory."""
-    digits = torch.from_numpy(examples.images[rows[:, :2].ravel()])
-    object_images = lay_out(digits, torch.from_numpy(rows[:, 2:]), size=size, reach=shift_px)
+def make_pairs(
+    examples: Examples, draws: NDArray[np.int64], *, size: int, shift_px: int
+) -> PairSet:
+    """Make the pairs that `PairDraw.draw` gave, to split a set too large for memory."""
+    digits = torch.from_numpy(examples.images[draws[:, :2].ravel()])
+    object_images = lay_out(digits, torch.from_numpy(draws[:, 2:]), size=size, reach=shift_px)
     return PairSet(
-        overlay(object_images).numpy(), object_images.numpy(), examples.labels[rows[:, :2]]
+        overlay(object_images).numpy(), object_images.numpy(), examples.labels[draws[:, :2]]
     )
 
 

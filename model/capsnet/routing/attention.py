@@ -58,9 +58,6 @@ class Routing(nn.Module):
 
 
 def attend(votes: Tensor | FactoredVotes) -> Tensor:
-    """Return the logits A_ki = u_ki .
-
-    sum_j u_kj / sqrt(D), (N, K, I), of votes or their factors.
-    """
+    """Return the logits A_ki = <u_ki, sum_j u_kj> / sqrt(D), (N, K, I), of votes or factors."""
     sums = total(votes)
     return agree(votes, sums) / math.sqrt(sums.shape[-1])

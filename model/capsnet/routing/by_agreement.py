@@ -91,7 +91,7 @@ def stack_steps(steps: list[Step], votes: Tensor, input_presence: Tensor) -> Cla
 
 
 def total(votes: Tensor | FactoredVotes) -> Tensor:
-    """Return sum_i u_ik: (N, K, I, D) to (N, K, D)."""
+    """Return sum_i u_ki: (N, K, I, D) to (N, K, D)."""
     if isinstance(votes, FactoredVotes):
         return votes.total()
     # In the products' order of axes onnxruntime needs no transposed copy of the votes.
@@ -99,7 +99,7 @@ def total(votes: Tensor | FactoredVotes) -> Tensor:
 
 
 def weigh(votes: Tensor | FactoredVotes, couplings: Tensor | None) -> Tensor:
-    """Return s_k = sum_i c_ik u_ik: (N, K, I, D) and (N, K, I) to (N, K, D)."""
+    """Return s_k = sum_i c_ki u_ki: (N, K, I, D) and (N, K, I) to (N, K, D)."""
     if couplings is None:  # equal: a plain sum, one product less
         sums = total(votes)
         return sums / sums.shape[1]
@@ -109,7 +109,7 @@ def weigh(votes: Tensor | FactoredVotes, couplings: Tensor | None) -> Tensor:
 
 
 def agree(votes: Tensor | FactoredVotes, poses: Tensor) -> Tensor:
-    """Return u_ik . v_k: (N, K, I, D) and (N, K, D) to (N, K, I)."""
+    """Return <u_ki, v_k>: (N, K, I, D) and (N, K, D) to (N, K, I)."""
     if isinstance(votes, FactoredVotes):
         return votes.agree(poses)
     return torch.matmul(votes, poses.unsqueeze(-1)).squeeze(-1)

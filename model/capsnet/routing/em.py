@@ -31,9 +31,8 @@ class Parents(NamedTuple):
     assignments: Tensor
     """The assignments R (..., C, I): the share of child i that parent c was fitted to."""
     scores: Tensor
-    """The log scores (..., C, I), ln a + ln p over the temperature, of the assignments; zeros at
-    first.
-    """
+    """The log scores (..., C, I), ln a + ln p / `log_p_divisor` up to a constant; zeros in the
+    first iteration."""
     activations: Tensor
     """The activations a, (..., C)."""
     poses: Tensor
@@ -44,7 +43,8 @@ def iterate(
     votes: Tensor,
     activations: Tensor,
     *,
-    costs: tuple[Tensor, Tensor],
+    beta_u: Tensor,
+    beta_a: Tensor,
     inverse_temperature: float,
     share: Share,
     iterations: int,
@@ -57,21 +57,20 @@ def iterate(
         ramp_t (beta_a - m (beta_u + lambda sum_h ln sigma_h)),
 
     where m is the mass of its children over an equal share, I / C, and
-    ramp_t = (1 - 0.95^(t + 1)) / (1 - 0.95^T). Both costs are scaled: the paper's beta_a is this
-    one over lambda, its beta_u this one over 16 lambda. So they learn at the rate of all other
-    parameters: a unit of the paper's beta_a moves a logit by lambda alone.
+    ramp_t = (1 - 0.95^(t + 1)) / (1 - 0.95^T). In the paper's terms the inverse temperature is
+    ramp_t lambda C / I, beta_a is this one times I / (lambda C), and beta_u is this one over
+    16 lambda. So both learn at the rate of all other parameters.
 
     Args:
         votes: (..., C, I, 16), of child i for parent c.
         activations: (..., 1, I), of the children, in [0, 1].
-        costs: beta_u and beta_a, (C,) each, in logits.
+        beta_u, beta_a: (C,) each, in logits.
         inverse_temperature: lambda of the last iteration, whatever their number.
         share: how log scores become assignments: a softmax over all parents of a child.
         iterations: T, at least one.
         log_p_divisor: what ln p is divided by: 1 in the paper; 16 takes the mean over the
             numbers of a pose.
     """
-    beta_u, beta_a = costs
     both = torch.cat((votes, votes * votes), dim=-1)  # (..., C, I, 32)
     parents, children, dim = votes.shape[-3:]
     scores = votes[..., 0].detach() * 0  # torch.zeros_like exports a Shape

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.interpret.occlusion import MAX_PATCHES, find_ground, is_altered, plan_occlusion
+from model.interpret.occlusion import MAX_PATCHES, find_background, is_altered, plan_occlusion
 
 
 @pytest.mark.parametrize(("patch", "stride"), [(3, 2), (4, 4), (5, 3), (9, 1)])
@@ -16,17 +16,17 @@ def test_every_pixel_is_covered(patch: int, stride: int) -> None:
 
 
 def test_the_patch_alone_is_changed() -> None:
-    """Each image is the given one but for one square, which shows the ground, row by row."""
+    """Each image is the given one but for one square, which shows the background, row by row."""
     image = np.random.default_rng(0).random((3, 8, 8), np.float32)
     plan = plan_occlusion(8, 8, patch=3, stride=2)
-    ground = np.array([0.1, 0.2, 0.3], np.float32)
-    images = plan.images(image, ground)
+    background = np.array([0.1, 0.2, 0.3], np.float32)
+    images = plan.images(image, background)
     assert plan.shape[0] * plan.shape[1] == len(images)
     for place, one in enumerate(images):
         row, column = divmod(place, plan.shape[1])
         square = np.s_[:, plan.tops[row] : plan.tops[row] + 3, plan.lefts[column] :][0:3]
         inside = one[square][:, :, :3]
-        assert (inside == ground[:, None, None]).all()
+        assert (inside == background[:, None, None]).all()
         assert 9 >= (one != image).any(axis=0).sum()
 
 
@@ -53,7 +53,7 @@ def test_equal_changes_make_an_even_map() -> None:
     assert np.allclose(0.5, plan.on_pixels(np.full(plan.shape[0] * plan.shape[1], 0.5)))
 
 
-def test_a_patch_on_the_ground_hides_nothing() -> None:
+def test_a_patch_on_the_background_hides_nothing() -> None:
     """Only places with ink are altered."""
     image = np.zeros((1, 8, 8), np.float32)
     image[0, 1, 1] = 1
@@ -61,11 +61,11 @@ def test_a_patch_on_the_ground_hides_nothing() -> None:
     assert [0] == np.flatnonzero(is_altered(image, images)).tolist()
 
 
-def test_the_ground_of_a_photograph_is_its_mean() -> None:
+def test_the_background_of_a_photograph_is_its_mean() -> None:
     """That of strokes is black."""
     image = np.random.default_rng(0).random((3, 8, 8), np.float32)
-    assert image.mean(axis=(1, 2)).tolist() == find_ground(image, strokes=False).tolist()
-    assert [0, 0, 0] == find_ground(image, strokes=True).tolist()
+    assert image.mean(axis=(1, 2)).tolist() == find_background(image, strokes=False).tolist()
+    assert [0, 0, 0] == find_background(image, strokes=True).tolist()
 
 
 @pytest.mark.parametrize(

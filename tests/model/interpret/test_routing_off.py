@@ -68,7 +68,8 @@ def test_off_is_k_means_that_runs_once(votes: torch.Tensor, seen: torch.Tensor) 
 def test_off_is_em_routing_that_runs_once(votes: torch.Tensor, seen: torch.Tensor) -> None:
     """At the full inverse temperature, which the first of three iterations has not yet."""
     arguments: dict[str, Any] = {
-        "costs": (torch.full((K,), 0.3), torch.linspace(-2, 3, K)),
+        "beta_u": torch.full((K,), 0.3),
+        "beta_a": torch.linspace(-2, 3, K),
         "inverse_temperature": 0.05,
         "share": torch.nn.Softmax(dim=-2),
         "log_p_divisor": 16.0,

@@ -13,9 +13,11 @@ DIGIT, PAIR = (1, 28, 28), (1, 36, 36)
 """Shapes of the images that networks of digits take."""
 
 
-def draw_seven(size: int = 200, *, ink: Any = 0, ground: Any = 255, mode: str = "L") -> Image.Image:
+def draw_seven(
+    size: int = 200, *, ink: Any = 0, background: Any = 255, mode: str = "L"
+) -> Image.Image:
     """A seven in the upper left quarter of a square picture."""
-    picture = Image.new(mode, (size, size), ground)
+    picture = Image.new(mode, (size, size), background)
     path = [(0.15 * size, 0.15 * size), (0.4 * size, 0.15 * size), (0.25 * size, 0.6 * size)]
     ImageDraw.Draw(picture).line(path, ink, width=size // 20, joint="curve")
     return picture

@@ -71,7 +71,7 @@ def test_every_mode_gives_channels_in_the_unit_interval(mode: str, channels: int
 
 
 def test_transparency_is_laid_on_white() -> None:
-    """A cut-out photograph has a white ground."""
+    """A cut-out photograph has a white background."""
     picture = Image.new("RGBA", (64, 48), (0, 0, 0, 0))
     np.testing.assert_array_equal(np.ones(COLOUR), prepare(picture, COLOUR, rule="crop").image)
 

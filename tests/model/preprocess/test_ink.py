@@ -26,7 +26,7 @@ def test_noise_alone_gives_an_empty_image() -> None:
 
 
 def test_strokes_that_fill_their_frame_are_found() -> None:
-    """A picture cut close around a digit has hardly any ground on its border."""
+    """A picture cut close around a digit has hardly any background on its border."""
     one = Image.open(SAMPLES / "1.png")
     cut = one.crop(one.getbbox())
     enlarged = cut.resize((9 * cut.width, 9 * cut.height), Image.Resampling.BICUBIC)
@@ -37,7 +37,7 @@ def test_strokes_that_fill_their_frame_are_found() -> None:
 
 
 def test_illumination_follows_a_quadratic_exactly() -> None:
-    """A ground that is a quadratic surface is found to a thousandth, in spite of strokes."""
+    """A background that is a quadratic surface is found to a thousandth, in spite of strokes."""
     y, x = np.mgrid[-1:1:48j, -1:1:48j].astype(np.float32)
     surface = 0.6 + 0.1 * x - 0.15 * y + 0.05 * x * y - 0.1 * x * x
     strokes = surface.copy()
@@ -56,7 +56,7 @@ def test_uneven_light_is_removed() -> None:
 
 
 def test_border_half_dark_and_half_light_is_no_error() -> None:
-    """Where the ground cannot be told, the picture is still answered."""
+    """Where the background cannot be told, the picture is still answered."""
     picture = Image.new("L", (300, 200), 0)
     picture.paste(255, (0, 0, 150, 200))
     assert (1, 28, 28) == prepare(picture, DIGIT).image.shape

@@ -13,7 +13,7 @@ from tests.model.preprocess.drawings import DIGIT, PAIR, centre_of_mass, draw_se
 @pytest.fixture
 def native() -> NDArray[np.uint8]:
     """A 28x28 picture of a seven, light on dark, off-centre."""
-    return np.asarray(draw_seven(28, ink=200, ground=0))
+    return np.asarray(draw_seven(28, ink=200, background=0))
 
 
 def test_native_picture_passes_untouched(native: NDArray[np.uint8]) -> None:
@@ -71,16 +71,16 @@ def test_fit_digit_is_done_to_native_pictures_when_asked(native: NDArray[np.uint
 
 PICTURES = {
     "dark on light": draw_seven(),
-    "light on dark": draw_seven(ink=255, ground=0),
-    "faint": draw_seven(ink=150, ground=190),
-    "colour": draw_seven(mode="RGB", ink=(30, 40, 160), ground=(250, 245, 230)),
-    "transparent, dark ink": draw_seven(mode="RGBA", ink=(0, 0, 0, 255), ground=(0, 0, 0, 0)),
+    "light on dark": draw_seven(ink=255, background=0),
+    "faint": draw_seven(ink=150, background=190),
+    "colour": draw_seven(mode="RGB", ink=(30, 40, 160), background=(250, 245, 230)),
+    "transparent, dark ink": draw_seven(mode="RGBA", ink=(0, 0, 0, 255), background=(0, 0, 0, 0)),
     "transparent, light ink": draw_seven(
-        mode="RGBA", ink=(255, 255, 255, 255), ground=(0, 0, 0, 0)
+        mode="RGBA", ink=(255, 255, 255, 255), background=(0, 0, 0, 0)
     ),
-    "opaque alpha": draw_seven(mode="RGBA", ink=(0, 0, 0, 255), ground=(255, 255, 255, 255)),
-    "grey and alpha": draw_seven(mode="LA", ink=(255, 255), ground=(0, 0)),
-    "palette": draw_seven(mode="RGB", ink=(0, 0, 90), ground=(255, 255, 255)).quantize(8),
+    "opaque alpha": draw_seven(mode="RGBA", ink=(0, 0, 0, 255), background=(255, 255, 255, 255)),
+    "grey and alpha": draw_seven(mode="LA", ink=(255, 255), background=(0, 0)),
+    "palette": draw_seven(mode="RGB", ink=(0, 0, 90), background=(255, 255, 255)).quantize(8),
     "one bit": draw_seven().convert("1"),
     "16 bit": Image.fromarray(np.asarray(draw_seven(), np.uint16) * 257),
 }
@@ -94,18 +94,18 @@ def test_every_mode_gives_the_same_digit(picture: Image.Image) -> None:
 
 
 def test_palette_transparency_counts() -> None:
-    """A GIF's transparent colour is ground, whatever its red, green and blue."""
-    picture = draw_seven(mode="P", ink=1, ground=0)
+    """A GIF's transparent colour is background, whatever its red, green and blue."""
+    picture = draw_seven(mode="P", ink=1, background=0)
     picture.putpalette([10, 10, 10, 0, 0, 0])
     picture.info["transparency"] = 0
     expected = prepare(draw_seven(), DIGIT).image
     assert np.abs(prepare(picture, DIGIT).image - expected).mean() < 0.03
 
 
-@pytest.mark.parametrize(("ink", "ground"), [(0, 255), (255, 0)], ids=["dark ink", "light ink"])
-def test_paper_with_a_clear_margin_is_paper(ink: int, ground: int) -> None:
+@pytest.mark.parametrize(("ink", "background"), [(0, 255), (255, 0)], ids=["dark ink", "light ink"])
+def test_paper_with_a_clear_margin_is_paper(ink: int, background: int) -> None:
     """A window's picture or a cut-out scan is not taken for one large stroke."""
-    paper = draw_seven(mode="LA", ink=(ink, 255), ground=(ground, 255))
+    paper = draw_seven(mode="LA", ink=(ink, 255), background=(background, 255))
     picture = Image.new("LA", (260, 240), (0, 0))
     picture.paste(paper, (30, 20))
     expected = prepare(draw_seven(), DIGIT).image

@@ -22,7 +22,7 @@ from service.settings import Settings
 from tests.neighbours import add_gallery
 from tests.service.views.answers import answer_of, drawing_of
 from tests.serving import serve
-from training.neighbours import draw_sheet
+from training.analysis.neighbours import draw_sheet
 
 Pixels = Callable[[str], NDArray[np.int64]]
 LABEL = 3

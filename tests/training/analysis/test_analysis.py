@@ -25,8 +25,9 @@ from training.analysis.bundle import (
 )
 from training.card import ROC, ROUTING, SWEEP, write_card
 from training.data.datasets import DATASETS, Examples
-from training.evaluate import THRESHOLDS, held_out, recipe_of
-from training.learning_set import LearningSet
+from training.evaluate import THRESHOLDS, validation_examples
+from training.recipes import recipe_of
+from training.training_data import TrainingData
 
 IMAGES = np.random.default_rng(0).random((10, 1, 28, 28), np.float32)
 
@@ -41,7 +42,7 @@ def data_dir(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def examples(bundle: Bundle, data_dir: Path) -> Examples:
-    return held_out(bundle, data_dir)
+    return validation_examples(bundle, data_dir)
 
 
 def headings(bundle: Bundle) -> set[str]:
@@ -117,10 +118,10 @@ def test_pairs_have_no_novelty_rule(
     strokes_bundle_path: Path, data_dir: Path, strokes: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They see more than single digits; those stand in the middle of their larger images."""
-    monkeypatch.setattr("training.analysis.bundle.held_out", lambda *_, **__: strokes)
+    monkeypatch.setattr("training.analysis.bundle.validation_examples", lambda *_, **__: strokes)
     bundle = say_training(strokes_bundle_path, data_dir / "strokes")
-    learnt = LearningSet(recipe_of(bundle), DATASETS["toys"], strokes, strokes)
-    monkeypatch.setattr("training.analysis.bundle.learnt_from", lambda *_, **__: learnt)
+    data = TrainingData(recipe_of(bundle), DATASETS["toys"], strokes, strokes)
+    monkeypatch.setattr("training.analysis.bundle.training_data_of", lambda *_, **__: data)
     bundle = Bundle(bundle.path, replace(bundle.manifest, mask_threshold=0.9))
     analysed = analyse(bundle, data_dir)
     assert analysed.manifest.novelty is None
@@ -135,7 +136,7 @@ def test_pairs_without_reconstructions_have_no_masks(
     strokes_bundle_path: Path, data_dir: Path, strokes: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A CNN for pairs is analysed too: the threshold stays, and nothing is drawn."""
-    monkeypatch.setattr("training.analysis.bundle.held_out", lambda *_, **__: strokes)
+    monkeypatch.setattr("training.analysis.bundle.validation_examples", lambda *_, **__: strokes)
     bundle = say_training(strokes_bundle_path, data_dir / "cnn")
     blind = replace(bundle.manifest, offers=(), layers=(), class_dim=0, mask_threshold=0.0)
     analysed = analyse(Bundle(bundle.path, blind), data_dir)

@@ -31,7 +31,7 @@ TOYS = Dataset(
     image_shape=(1, 1, 2),
     class_names=("ball", "car"),
     preprocess="crop",
-    held_out=2,
+    held_out_count=2,
     source=Source(
         files={"train": (File("images", 4), File("labels", 4))},
         read=lambda content: {
@@ -72,7 +72,7 @@ def test_views_of_a_thing_stay_together(data_dir: Path) -> None:
     dataset = with_source(
         files={"train": tuple(File(n, 4) for n in ("images", "labels", "groups"))}
     )
-    training, validation = split_last(load(dataset, "train", data_dir), dataset.held_out)
+    training, validation = split_last(load(dataset, "train", data_dir), dataset.held_out_count)
     assert [2, 6] == training.images[:, 0, 0, 0].tolist()
     assert [0, 4] == validation.images[:, 0, 0, 0].tolist()
     assert [0, 0] == validation.labels.tolist()
@@ -173,8 +173,8 @@ def test_real_files_are_read(name: str, split: DataSplit, count: int, means: lis
 
 def test_a_fifth_of_the_toys_is_held_out() -> None:
     """SmallNORB's training split shows five toys of each class, all equally often."""
-    assert 24_300 == 5 * DATASETS["smallnorb"].held_out
-    assert {HELD_OUT} == {d.held_out for d in DATASETS.values() if d.name != "smallnorb"}
+    assert 24_300 == 5 * DATASETS["smallnorb"].held_out_count
+    assert {HELD_OUT} == {d.held_out_count for d in DATASETS.values() if d.name != "smallnorb"}
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])

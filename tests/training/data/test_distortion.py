@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from research.transforms import Reach, transform
-from training.data.augment import NODES, NUMBERS, RESOLUTION, BatchStream, Distortion, distort
+from training.data.augment import GRID, NUMBERS, RESOLUTION, Augmentation, BatchStream, distort
 from training.data.datasets import Examples
 from training.recipes import Recipe
 
@@ -36,9 +38,9 @@ def ramps() -> Tensor:
 
 
 def test_numbers_of_zero_change_nothing(strokes: Examples) -> None:
-    """An image is itself where neither turn, scale, shear nor nodes move it."""
+    """An image is itself where neither turn, scale, shear nor control points move it."""
     images = torch.tensor(strokes.images).float()
-    actual = distort(images, no_numbers(len(images)), Distortion(affine=1, elastic_px=9))
+    actual = distort(images, no_numbers(len(images)), Augmentation(affine=1, elastic_px=9))
     torch.testing.assert_close(images, actual, rtol=0, atol=0.01)
 
 
@@ -56,28 +58,28 @@ def test_affine_distortion_is_that_of_affnist(strokes: Examples, reach: Reach) -
     share = limits.max() / 200
     numbers[:, :4] = torch.tensor(whole * RESOLUTION // round(200 * share))
     images = torch.tensor(strokes.images).float()
-    actual = distort(images, numbers, Distortion(affine=share))
+    actual = distort(images, numbers, Augmentation(affine=share))
     expected = torch.tensor(transform(strokes, reach).images).float()
     torch.testing.assert_close(expected, actual, rtol=0, atol=10)
 
 
 @pytest.mark.parametrize("axis", [0, 1], ids=["right", "down"])
 @pytest.mark.parametrize("number", [RESOLUTION, RESOLUTION // 2])
-def test_a_node_moves_by_its_number(axis: int, number: int) -> None:
+def test_a_control_point_moves_by_its_number(axis: int, number: int) -> None:
     """Its pixel comes from as far away as that share of `elastic_px`."""
     numbers = no_numbers(2)
-    numbers[:, 4:].view(2, 2, NODES, NODES)[:, axis, 0, 0] = number
-    moved = distort(ramps(), numbers, Distortion(elastic_px=3)) - ramps()
+    numbers[:, 4:].view(2, 2, GRID, GRID)[:, axis, 0, 0] = number
+    moved = distort(ramps(), numbers, Augmentation(elastic_px=3)) - ramps()
     expected = [[0.0, 3 * number / RESOLUTION], [3 * number / RESOLUTION, 0.0]][axis]
     torch.testing.assert_close(torch.tensor(expected), moved[:, 0, 0, 0])
     torch.testing.assert_close(torch.zeros(2), moved[:, 0, -1, -1])
 
 
 def test_neighbours_move_alike() -> None:
-    """Between nodes images bend and do not tear."""
+    """Between control points images bend and do not tear."""
     generator = torch.Generator().manual_seed(1)
     numbers = torch.randint(-RESOLUTION, RESOLUTION + 1, (2, NUMBERS), generator=generator)
-    moved = (distort(ramps(), numbers, Distortion(elastic_px=2)) - ramps())[:, 0, 4:-4, 4:-4]
+    moved = (distort(ramps(), numbers, Augmentation(elastic_px=2)) - ramps())[:, 0, 4:-4, 4:-4]
     assert 1 < moved.abs().max() < 3
     assert max(moved.diff(dim=axis).abs().max() for axis in (1, 2)) < 1
 
@@ -87,8 +89,8 @@ def test_edges_are_sharper_than_linear_interpolation_leaves_them() -> None:
     edge = torch.zeros(1, 1, SIZE, SIZE)
     edge[..., SIZE // 2 :] = 255
     numbers = no_numbers(1)
-    numbers[:, 4 : 4 + NODES * NODES] = RESOLUTION
-    row = distort(edge, numbers, Distortion(elastic_px=0.25))[0, 0, SIZE // 2, 1:-1]
+    numbers[:, 4 : 4 + GRID * GRID] = RESOLUTION
+    row = distort(edge, numbers, Augmentation(elastic_px=0.25))[0, 0, SIZE // 2, 1:-1]
     assert 0 < row[SIZE // 2 - 2] < 0.95 * 255 / 4
     assert row[: SIZE // 2 - 2].max() == 0
     torch.testing.assert_close(row[SIZE // 2 - 1 :], torch.full((SIZE // 2 - 1,), 255.0))
@@ -99,27 +101,28 @@ def test_channels_are_distorted_alike(strokes: Examples) -> None:
     images = torch.tensor(strokes.images).float()
     numbers = torch.randint(-RESOLUTION, RESOLUTION + 1, (len(images), NUMBERS))
     both = torch.cat((images, images.flip(2)), dim=1)
-    expected = [distort(one[:, None], numbers, Distortion(1, 2)) for one in both.unbind(1)]
-    torch.testing.assert_close(torch.cat(expected, 1), distort(both, numbers, Distortion(1, 2)))
+    largest = Augmentation(affine=1, elastic_px=2)
+    expected = [distort(one[:, None], numbers, largest) for one in both.unbind(1)]
+    torch.testing.assert_close(torch.cat(expected, 1), distort(both, numbers, largest))
 
 
 def test_wide_images_turn_as_square_ones_do(strokes: Examples) -> None:
     """Columns of black at both sides do not change how the middle is turned, scaled and sheared."""
     images = torch.tensor(strokes.images).float()
     numbers = torch.randint(-RESOLUTION, RESOLUTION + 1, (len(images), NUMBERS))
-    wide = distort(torch.nn.functional.pad(images, (7, 7)), numbers, Distortion(affine=1))
-    square = distort(images, numbers, Distortion(affine=1))
+    wide = distort(torch.nn.functional.pad(images, (7, 7)), numbers, Augmentation(affine=1))
+    square = distort(images, numbers, Augmentation(affine=1))
     torch.testing.assert_close(square, wide[..., 7:-7], rtol=0, atol=0.01)
 
 
-def batches(strokes: Examples, distortion: Distortion, *, shift_px: int = 0) -> BatchStream:
-    recipe = Recipe("r", batch_size=8, shift_px=shift_px, **distortion._asdict())
+def batches(strokes: Examples, **changes: Any) -> BatchStream:
+    recipe = Recipe("r", batch_size=8, **changes)
     return BatchStream(strokes, recipe, seed=1, device=CPU)
 
 
 def test_a_resumed_stream_distorts_as_if_never_interrupted(strokes: Examples) -> None:
     """A batch is the same whether or not those before it were made."""
-    running, resumed = (batches(strokes, Distortion(0.5, 1), shift_px=2) for _ in range(2))
+    running, resumed = (batches(strokes, affine=0.5, elastic_px=1, shift_px=2) for _ in range(2))
     for step in range(7):
         expected = running.batch(step)
     torch.testing.assert_close(tuple(expected), tuple(resumed.batch(6)), rtol=0, atol=0)
@@ -128,14 +131,14 @@ def test_a_resumed_stream_distorts_as_if_never_interrupted(strokes: Examples) ->
 def test_distortion_changes_neither_order_nor_shifts(strokes: Examples) -> None:
     """A stream that distorts by next to nothing gives the images of one that does not."""
     plain, distorted = (
-        batches(strokes, distortion, shift_px=2).batch(3)
-        for distortion in (Distortion(), Distortion(affine=1e-9))
+        batches(strokes, affine=affine, shift_px=2).batch(3) for affine in (0, 1e-9)
     )
     torch.testing.assert_close(tuple(plain), tuple(distorted), rtol=0, atol=1e-3)
 
 
 def test_an_image_is_distorted_anew_each_epoch(strokes: Examples) -> None:
     """The same digit comes in other shapes."""
-    stream = batches(Examples(strokes.images[:1], strokes.labels[:1]), Distortion(0.5, 1))
+    one = Examples(strokes.images[:1], strokes.labels[:1])
+    stream = batches(one, affine=0.5, elastic_px=1, shift_px=0)
     first, second = stream.batch(0).images[:2]
     assert (first - second).abs().max() > 0.1

@@ -11,7 +11,7 @@ from PIL import Image
 from model.preprocess import crop
 from tests.attack.files import no_palette_png
 from training.data import folder as folders
-from training.data.folder import Folder, count_pictures, load_folder
+from training.data.folder import LoadedFolder, count_pictures, load_folder
 from training.data.source import DatasetError
 
 RED, GREEN, GREY = (200, 10, 30), (10, 200, 30), (90, 90, 90)
@@ -43,7 +43,7 @@ def fruit(tmp_path: Path) -> Path:
     return folder
 
 
-def load(folder: Path, **options: Any) -> Folder:
+def load(folder: Path, **options: Any) -> LoadedFolder:
     """With 28x28 pixels for pictures that do not keep their size."""
     return load_folder(folder, **{"height": 28, "width": 28, "seed": 1, **options})
 
@@ -63,7 +63,7 @@ def test_a_folder_is_described_as_published_data_sets_are(fruit: Path) -> None:
         dataset.name,
         dataset.image_shape,
         dataset.preprocess,
-        dataset.held_out,
+        dataset.held_out_count,
     )
 
 
@@ -74,7 +74,7 @@ def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:
     Image.fromarray(noise).save(fruit / "pear" / "noise.png")
     with Image.open(fruit / "pear" / "noise.png") as picture:
         expected = np.rint(crop(picture, 3, 20, 24) * 255).astype(np.uint8)
-    training = load(fruit, height=20, width=24, held_out=0).training
+    training = load(fruit, height=20, width=24, held_out_share=0).training
     assert (31, 3, 20, 24) == training.images.shape
     np.testing.assert_array_equal(expected, training.images[-1])
 
@@ -90,7 +90,7 @@ def test_types_are_those_of_examples(fruit: Path) -> None:
 )
 def test_each_class_gives_its_share(fruit: Path, share: float, apples: int, pears: int) -> None:
     """Of few pictures a fifth, up to four; one at least is not held out."""
-    _, training, validation = load(fruit, held_out=share)
+    _, training, validation = load(fruit, held_out_share=share)
     assert [apples, pears] == np.bincount(validation.labels).tolist()
     assert [20 - apples, 10 - pears] == np.bincount(training.labels).tolist()
 
@@ -106,7 +106,7 @@ def test_pictures_are_counted_before_they_are_opened(fruit: Path) -> None:
 def test_nothing_need_be_held_out(fruit: Path) -> None:
     """Then all pictures are trained on, and a single one of a class will do."""
     paint(fruit, "quince", [GREY])
-    _, training, validation = load(fruit, held_out=0)
+    _, training, validation = load(fruit, held_out_share=0)
     assert (31, 0) == (len(training.labels), len(validation.labels))
 
 
@@ -117,7 +117,7 @@ def apples(examples: Any) -> set[int]:
 
 def test_the_seed_decides_what_is_held_out(fruit: Path) -> None:
     """The same pictures for the same seed, others for another, and none in both parts."""
-    first, again, other = (load(fruit, seed=seed, held_out=0.5) for seed in (1, 1, 2))
+    first, again, other = (load(fruit, seed=seed, held_out_share=0.5) for seed in (1, 1, 2))
     assert apples(first.validation) == apples(again.validation)
     assert apples(first.validation) != apples(other.validation)
     assert set(range(20)) == apples(first.training) | apples(first.validation)
@@ -126,11 +126,11 @@ def test_the_seed_decides_what_is_held_out(fruit: Path) -> None:
 
 def test_other_classes_do_not_change_what_is_held_out(fruit: Path) -> None:
     """A picture's name decides, not its number."""
-    before = apples(load(fruit, held_out=0.5).validation)
+    before = apples(load(fruit, held_out_share=0.5).validation)
     paint(fruit, "aaa", [GREY] * 4)
-    validation = load(fruit, held_out=0.5).validation
-    held_out = set(validation.images[validation.labels == 1, 2, 0, 0].tolist())
-    assert before == held_out
+    validation = load(fruit, held_out_share=0.5).validation
+    kept = set(validation.images[validation.labels == 1, 2, 0, 0].tolist())
+    assert before == kept
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_pictures_of_any_size_are_read(tmp_path: Path) -> None:
         for number, size in enumerate(few):
             paint(tmp_path, name, [RED], size=size, suffix="jpg")
             (tmp_path / name / "000.jpg").rename(tmp_path / name / f"of-{number}.jpg")
-    assert 72 == len(load(tmp_path, held_out=0).training.labels)
+    assert 72 == len(load(tmp_path, held_out_share=0).training.labels)
 
 
 def test_a_fault_of_the_program_is_no_unreadable_picture(

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from model.capsnet.dynamic import DynamicConfig
-from training.data.augment import NOT_DISTORTED, Distortion
+from training.data.augment import Batch
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import (
     TEST_DIGESTS,
-    PairBatch,
     PairDraw,
     PairStream,
     fixed_pairs,
@@ -35,20 +34,16 @@ def squares() -> Examples:
 
 
 def stream(
-    examples: Examples,
-    *,
-    batch_size: int = 8,
-    seed: int = 1,
-    distortion: Distortion = NOT_DISTORTED,
+    examples: Examples, *, batch_size: int = 8, seed: int = 1, **distortion: float
 ) -> PairStream:
     """Pairs on 20x20 pixels, shifted by up to four."""
     network = DynamicConfig(height=20, width=20)
-    changes = {"batch_size": batch_size, "shift_px": 4, **distortion._asdict()}
+    changes = {"batch_size": batch_size, "shift_px": 4, **distortion}
     recipe = Recipe("r", task="pairs", network=network, **changes)
     return PairStream(examples, recipe, size_px=recipe.network.height, seed=seed, device=CPU)
 
 
-def assert_same(expected: PairBatch, actual: PairBatch) -> None:
+def assert_same(expected: Batch, actual: Batch) -> None:
     torch.testing.assert_close(tuple(expected), tuple(actual), rtol=0, atol=0)
 
 
@@ -105,7 +100,7 @@ def test_batches_run_on_across_epochs(squares: Examples, monkeypatch: pytest.Mon
     monkeypatch.setattr("training.data.pairs.EPOCH_PAIRS", 20)
     batches = [stream(squares).batch(step) for step in range(5)]
     assert {8} == {len(batch.images) for batch in batches}
-    pairs = torch.cat([batch.object_images for batch in batches])
+    pairs = torch.cat([batch.targets for batch in batches])
     assert not torch.equal(pairs[:20], pairs[20:])
 
 
@@ -168,16 +163,13 @@ def test_a_smaller_set_is_the_beginning_of_a_larger_one(squares: Examples) -> No
 
 def test_distortion_changes_neither_digits_nor_shifts(squares: Examples) -> None:
     """Pairs distorted by next to nothing are those that are not distorted."""
-    plain, distorted = (
-        stream(squares, distortion=distortion).batch(3)
-        for distortion in (Distortion(), Distortion(affine=1e-9))
-    )
+    plain, distorted = (stream(squares, affine=affine).batch(3) for affine in (0, 1e-9))
     assert_same(plain, distorted)
 
 
 def test_distorted_digits_still_make_up_their_pair(squares: Examples) -> None:
     """Digits of a pair are distorted apart, and what they show together is their sum."""
-    images, layers, _ = stream(squares, distortion=Distortion(1, 1)).batch(0)
+    images, layers, _ = stream(squares, affine=1, elastic_px=1).batch(0)
     torch.testing.assert_close(layers.sum(dim=1, keepdim=True).clamp(max=1), images)
     areas = (layers > 0.2).sum(dim=(2, 3))
     assert (areas[:, 0] != areas[:, 1]).any()
@@ -186,7 +178,7 @@ def test_distorted_digits_still_make_up_their_pair(squares: Examples) -> None:
 @pytest.mark.parametrize("step", [1, 7])
 def test_distorted_pairs_depend_on_seed_and_step_alone(squares: Examples, step: int) -> None:
     """A resumed stream distorts as if it had never been interrupted."""
-    running, resumed = (stream(squares, distortion=Distortion(1, 1)) for _ in range(2))
+    running, resumed = (stream(squares, affine=1, elastic_px=1) for _ in range(2))
     running.batch(0)
     assert_same(running.batch(step), resumed.batch(step))
 

@@ -31,7 +31,7 @@ def prior() -> Tensor:
 
 
 def logits_by_formula(votes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A_ki = sum_j u_ki . u_kj / sqrt(D), for one image (K, I, D), pair by pair."""
+    """A_ki = sum_j <u_ki, u_kj> / sqrt(D), for one image (K, I, D), pair by pair."""
     logits = np.zeros((K, I))
     for k, i, j in np.ndindex(K, I, I):
         logits[k, i] += votes[k, i] @ votes[k, j] / 4

@@ -31,7 +31,7 @@ def active() -> Tensor:
 
 @pytest.fixture
 def costs() -> tuple[Tensor, Tensor]:
-    """Prices and savings, unlike zero and each other."""
+    """beta_u and beta_a, unlike zero and each other."""
     return torch.linspace(-0.5, 0.8, C).double(), torch.linspace(2, -1, C).double()
 
 
@@ -45,7 +45,7 @@ def run(
         "iterations": 3,
         **changes,
     }
-    return list(iterate(votes, active, costs=costs, **settings))
+    return list(iterate(votes, active, beta_u=costs[0], beta_a=costs[1], **settings))
 
 
 def plain_em(

@@ -15,11 +15,11 @@ from model.bundle.neighbours import NeighbourImages, PoseGallery
 from model.interpret.neighbours import fit_whitening
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.answers import BATCH, most_present
+from training.answers import BATCH, is_wrong
 from training.data.datasets import DATASETS, Examples
 from training.data.pairs import fixed_pairs
-from training.learning_set import LearningSet
-from training.recipes import Recipe
+from training.recipes import Recipe, recipe_of
+from training.training_data import TrainingData
 
 COUNT = 1000
 """The number of poses in a bundle, the same of each class."""
@@ -42,21 +42,21 @@ class _Posed(NamedTuple):
 
 
 def choose_images(
-    bundle: Bundle, learnt: LearningSet, *, own_images: bool = True
+    bundle: Bundle, data: TrainingData, *, own_images: bool = True
 ) -> NeighbourImages:
-    """Choose images at random from those that a network learnt from, the same number of each class.
+    """Choose training images of a network at random, the same number of each class.
 
     Those that it answers wrongly are taken last: the pose of a class that it does not see says
     nothing. Images whose licence is not known stay out; their poses do not.
 
     Args:
         bundle: of the network.
-        learnt: what it learnt from.
+        data: that it was trained on.
         own_images: whether images of a folder of one's own go into the bundle.
     """
     manifest = bundle.manifest
-    recipe = Recipe.from_dict(manifest.training["recipe"])
-    examples = _sample(learnt, recipe)
+    recipe = recipe_of(bundle)
+    examples = _sample(data, recipe)
     posed = _measure(Runtime(bundle), examples)
     chosen = choose(posed.labels, posed.right, classes=manifest.num_classes, count=COUNT)
     published = DATASETS.get(recipe.dataset)
@@ -127,9 +127,9 @@ def draw_sheet(images: NDArray[np.uint8]) -> bytes:
     return file.getvalue()
 
 
-def _sample(learnt: LearningSet, recipe: Recipe) -> Examples:
+def _sample(data: TrainingData, recipe: Recipe) -> Examples:
     """Up to MEASURED images at random, labels (N,), or pairs of digits, labels (N, 2)."""
-    training = learnt.training
+    training = data.training
     if recipe.task == "pairs":
         size, shift_px = recipe.network.height, recipe.shift_px
         pairs = fixed_pairs(training, MEASURED // 2, size=size, shift_px=shift_px, seed=_SEED)
@@ -144,7 +144,6 @@ def _measure(runtime: Runtime, examples: Examples) -> _Posed:
     for start in range(0, len(labels), BATCH):
         own = labels[start : start + BATCH]
         encoding = runtime.encode(scale(examples.images[start : start + BATCH]))
-        answers = most_present(encoding.presence, own.shape[1])
-        right.append((np.sort(answers, axis=1) == np.sort(own, axis=1)).all(axis=1))
+        right.append(~is_wrong(encoding.presence, own))
         poses.append(np.take_along_axis(encoding.poses, own[..., None], axis=1))
     return _Posed(np.concatenate(poses), labels, np.concatenate(right))

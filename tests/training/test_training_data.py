@@ -9,8 +9,14 @@ import pytest
 from PIL import Image
 
 from training.data.source import DatasetError
-from training.learning_set import for_pictures, load_again, load_pictures, load_published
 from training.recipes import PRESETS, Recipe
+from training.training_data import (
+    FolderSplit,
+    for_pictures,
+    load_again,
+    load_pictures,
+    load_published,
+)
 
 Folder = Callable[..., Path]
 
@@ -33,18 +39,18 @@ def folder(tmp_path: Path) -> Folder:
 
 def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
     """Channels, size and classes are theirs; recipe and data set are called like the folder."""
-    learns = load_pictures(tiny, folder())
-    network = learns.recipe.network
+    data = load_pictures(tiny, folder())
+    network = data.recipe.network
     assert ((3, 28, 32), 3) == (network.image_shape, network.num_classes)
-    assert "pets" == learns.recipe.dataset == learns.dataset.name
-    assert (24, 6) == (len(learns.training.labels), len(learns.validation.labels))
-    assert 30 == len(learns.all.images)
+    assert "pets" == data.recipe.dataset == data.dataset.name
+    assert (24, 6) == (len(data.training.labels), len(data.validation.labels))
+    assert 30 == len(data.all.images)
 
 
 def test_size_and_channels_may_be_forced(folder: Folder, tiny: Recipe) -> None:
     """Then pictures are made grey and brought to the network's size."""
-    learns = load_pictures(tiny, folder(), channels=1, keep_size=False)
-    assert (1, 28, 28) == learns.recipe.network.image_shape
+    data = load_pictures(tiny, folder(), channels=1, keep_size=False)
+    assert (1, 28, 28) == data.recipe.network.image_shape
 
 
 def test_pictures_too_small_for_the_network(folder: Folder, tiny: Recipe) -> None:
@@ -95,10 +101,10 @@ def test_pairs_are_of_digits() -> None:
 
 def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
     """The same are held out, in the same size and colours."""
-    learnt = load_pictures(tiny, folder(), channels=1, keep_size=False)
-    again = load_again(learnt.recipe, learnt.pictures, tmp_path)
-    assert (learnt.recipe, learnt.dataset) == (again.recipe, again.dataset)
-    np.testing.assert_array_equal(learnt.validation.images, again.validation.images)
+    data = load_pictures(tiny, folder(), channels=1, keep_size=False)
+    again = load_again(data.recipe, data.pictures, tmp_path)
+    assert (data.recipe, data.dataset) == (again.recipe, again.dataset)
+    np.testing.assert_array_equal(data.validation.images, again.validation.images)
 
 
 @pytest.mark.parametrize("change", ["one more", "another class"])
@@ -107,22 +113,22 @@ def test_changed_pictures_are_noticed(
 ) -> None:
     """What was held out would no longer be the same."""
     place = folder()
-    learnt = load_pictures(tiny, place)
+    data = load_pictures(tiny, place)
     if change == "one more":
         (place / "cat" / "new.png").write_bytes((place / "cat" / "0.png").read_bytes())
     else:
         (place / "cat").rename(place / "lion")
     with pytest.raises(DatasetError, match="has changed"):
-        load_again(learnt.recipe, learnt.pictures, tmp_path)
+        load_again(data.recipe, data.pictures, tmp_path)
 
 
 def test_a_moved_folder_is_the_same(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
     """Where pictures are does not matter, but what they are."""
-    learnt = load_pictures(tiny, folder())
-    assert learnt.pictures is not None
-    moved = Path(learnt.pictures.folder).rename(tmp_path / "animals")
-    again = load_again(learnt.recipe, replace(learnt.pictures, folder=str(moved)), tmp_path)
-    assert learnt.pictures == again.pictures
+    data = load_pictures(tiny, folder())
+    assert data.pictures is not None
+    moved = Path(data.pictures.folder).rename(tmp_path / "animals")
+    again = load_again(data.recipe, replace(data.pictures, folder=str(moved)), tmp_path)
+    assert data.pictures == again.pictures
 
 
 @pytest.mark.parametrize(
@@ -146,3 +152,12 @@ def test_a_recipe_and_its_data_set_do_not_fit(tmp_path: Path, change: str, messa
     with pytest.raises(DatasetError, match=message):
         load_published(recipe, tmp_path)
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_split_is_stored_under_the_same_keys() -> None:
+    """Bundles and checkpoints of older versions are read."""
+    stored = {"folder": "/pets", "class_names": ["cat", "dog"], "count": 9, "held_out": 0.2}
+    split = FolderSplit.from_dict({**stored, "seed": 3})
+    assert (("cat", "dog"), 0.2, 3) == (split.class_names, split.held_out_share, split.seed)
+    assert {*stored, "seed"} == split.to_dict().keys()
+    assert split == FolderSplit.from_dict(split.to_dict())

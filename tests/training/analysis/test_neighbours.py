@@ -10,9 +10,9 @@ from model.preprocess import scale
 from model.runtime import Runtime
 from tests.training.published import HELD_OUT, TRAINING
 from training.analysis.bundle import analyse_neighbours
+from training.analysis.neighbours import choose
 from training.card import write_card
-from training.evaluate import learnt_from
-from training.neighbours import choose
+from training.evaluate import training_data_of
 
 
 def test_poses_are_those_of_the_training_images(bundle: Bundle, data_dir: Path) -> None:
@@ -23,10 +23,10 @@ def test_poses_are_those_of_the_training_images(bundle: Bundle, data_dir: Path) 
     assert manifest.neighbours
     gallery = manifest.neighbours.gallery
     assert gallery
-    learnt = learnt_from(bundle, data_dir).training
+    training = training_data_of(bundle, data_dir).training
     assert TRAINING - HELD_OUT == len(gallery.poses)
-    poses = Runtime(bundle, device="cpu").encode(scale(learnt.images)).poses
-    own = poses[np.arange(len(poses)), learnt.labels]
+    poses = Runtime(bundle, device="cpu").encode(scale(training.images)).poses
+    own = poses[np.arange(len(poses)), training.labels]
     for pose in gallery.poses:
         assert min(np.abs(np.array(one) - pose).max() for one in own) < 1e-3
     others = weights.keys() - {NEIGHBOURS}

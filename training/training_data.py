@@ -24,14 +24,14 @@ A lower one draws much the same blob for all images of a class, a higher one (0.
 
 
 @dataclass(frozen=True)
-class Pictures:
+class FolderSplit:
     """A folder of pictures and how it is divided, so that it can be read again in the same way."""
 
     folder: str = field(compare=False)
     class_names: tuple[str, ...]
     count: int
     """The number of images."""
-    held_out: float = 0.1
+    held_out_share: float = 0.1
     """The share of each class that is kept for validation."""
     seed: int = 0
     """The seed that chooses them.
@@ -41,15 +41,17 @@ class Pictures:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        return asdict(self)
+        values = asdict(self)
+        return values | {"held_out": values.pop("held_out_share")}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
-        return cls(**{**values, "class_names": tuple(values["class_names"])})
+        values = {**values, "class_names": tuple(values["class_names"])}
+        return cls(held_out_share=values.pop("held_out"), **values)
 
 
-class LearningSet(NamedTuple):
+class TrainingData(NamedTuple):
     """Examples, and a recipe whose network and data set are fitted to them."""
 
     recipe: Recipe
@@ -57,7 +59,7 @@ class LearningSet(NamedTuple):
     training: Examples
     validation: Examples
     """The last ones, or in a folder those of each class that a seed chose."""
-    pictures: Pictures | None = None
+    pictures: FolderSplit | None = None
     """The folder of images; None where the data set is published."""
 
     @property
@@ -68,7 +70,7 @@ class LearningSet(NamedTuple):
         return Examples(images, np.concatenate([examples.labels for examples in both]))
 
 
-def load_published(recipe: Recipe, data_dir: Path) -> LearningSet:
+def load_published(recipe: Recipe, data_dir: Path) -> TrainingData:
     """The training split that a recipe names, downloaded where it is missing.
 
     Raises:
@@ -100,7 +102,7 @@ def load_published(recipe: Recipe, data_dir: Path) -> LearningSet:
         settings = " ".join(f"--set network.{name}={size}" for name, size in wrong.items())
         raise DatasetError(f"{recipe.name}'s network does not fit {dataset.name}: {settings}")
     examples = load(dataset, "train", data_dir)
-    return LearningSet(recipe, dataset, *split_last(examples, dataset.held_out))
+    return TrainingData(recipe, dataset, *split_last(examples, dataset.held_out_count))
 
 
 def for_pictures(recipe: Recipe, count: int) -> Recipe:
@@ -135,7 +137,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
 
 def load_pictures(
     recipe: Recipe, folder: Path, *, channels: int | None = None, keep_size: bool = True
-) -> LearningSet:
+) -> TrainingData:
     """Load a folder of images by class, and fit the recipe's network to it.
 
     Args:
@@ -146,14 +148,14 @@ def load_pictures(
     Raises:
         DatasetError: nothing can be learnt from the folder, or not by this network.
     """
-    height, width, split = recipe.network.height, recipe.network.width, Pictures("", (), 0)
+    height, width, split = recipe.network.height, recipe.network.width, FolderSplit("", (), 0)
     loaded = load_folder(
         folder,
         height=height,
         width=width,
         seed=split.seed,
         channels=channels,
-        held_out=split.held_out,
+        held_out_share=split.held_out_share,
         keep_size=keep_size,
     )
     dataset = loaded.dataset
@@ -167,7 +169,7 @@ def load_pictures(
         raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {error}") from error
     count = len(loaded.training.labels) + len(loaded.validation.labels)
     pictures = replace(split, folder=str(folder.resolve()), class_names=names, count=count)
-    return LearningSet(fitting, dataset, loaded.training, loaded.validation, pictures)
+    return TrainingData(fitting, dataset, loaded.training, loaded.validation, pictures)
 
 
 def fit_to(recipe: Recipe, dataset: str, sizes: NetworkConfig) -> Recipe:
@@ -181,7 +183,7 @@ def fit_to(recipe: Recipe, dataset: str, sizes: NetworkConfig) -> Recipe:
     return replace(recipe, dataset=dataset, network=network)
 
 
-def load_again(recipe: Recipe, pictures: Pictures | None, data_dir: Path) -> LearningSet:
+def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> TrainingData:
     """The training images of an earlier run with this recipe, split as they were then.
 
     Raises:
@@ -190,7 +192,7 @@ def load_again(recipe: Recipe, pictures: Pictures | None, data_dir: Path) -> Lea
     if pictures is None:
         return load_published(recipe, data_dir)
     channels = recipe.network.channels
-    learnt = load_pictures(recipe, Path(pictures.folder), channels=channels, keep_size=False)
-    if learnt.pictures != pictures:
+    data = load_pictures(recipe, Path(pictures.folder), channels=channels, keep_size=False)
+    if data.pictures != pictures:
         raise DatasetError(f"{pictures.folder} has changed since the network was trained on it")
-    return learnt._replace(recipe=recipe)
+    return data._replace(recipe=recipe)
