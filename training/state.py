@@ -220,7 +220,8 @@ class TrainingState:
         self.muon = Muon(matrices, momentum=recipe.muon_momentum) if matrices else None
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
         rest = [weight for weight in trained if weight not in matrices]
-        self.optimiser = torch.optim.Adam(rest, lr=recipe.learning_rate, eps=1e-8, fused=True)
+        group = {"params": rest}  # a group may be empty, a list may not
+        self.optimiser = torch.optim.Adam([group], lr=recipe.learning_rate, eps=1e-8, fused=True)
         decay = recipe.average_decay
         self._average = RunningAverage(self.network, decay=decay) if decay else None
         self.run = Run(

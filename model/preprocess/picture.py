@@ -67,6 +67,8 @@ def prepare(
         if chosen in ("digit", "pair"):
             raise PreprocessError(f"fit={chosen} is for networks of digits, this one has images")
         make = crop if chosen == "crop" else scale_whole
+        if chosen == "none":
+            height, width = upright.height, upright.width
         return Prepared(make(upright, channels, height, width), chosen, None, None)
     if chosen in ("digit", "pair"):
         return fit_strokes(to_grey(upright), height, polarity, rule=chosen)

@@ -76,6 +76,14 @@ def test_transparency_is_laid_on_white() -> None:
     np.testing.assert_array_equal(np.ones(COLOUR), prepare(picture, COLOUR, rule="crop").image)
 
 
+def test_a_network_of_any_size_takes_a_larger_picture_as_it_is() -> None:
+    """Its pixels are not scaled."""
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)
+    picture = Image.fromarray(pixels)
+    prepared = prepare(picture, COLOUR, rule="crop", fit="none", any_size=True)
+    np.testing.assert_allclose(prepared.image, pixels.transpose(2, 0, 1) / 255, atol=1e-6)
+
+
 @pytest.mark.parametrize("turned", [False, True], ids=["width", "height"])
 def test_pictures_of_every_size_are_cropped(turned: bool) -> None:  # noqa: FBT001
     """Sides of 1 to 400 pixels to sides of 1 to 64, and one colour stays that colour."""
