@@ -88,7 +88,7 @@ def measure_all(
         bundle = manifests[name]
         if not again and measured.get(name, {}).get("version") == bundle.manifest.version:
             continue
-        if "trace" not in bundle.manifest.offers:
+        if "trace" not in bundle.manifest.offers or recipe_of(bundle).dataset not in DATASETS:
             continue
         tell(f"{name}: couplings are replaced")
         measured[name] = measure(bundle, data_dir)
