@@ -101,6 +101,12 @@ class TestRead:
     date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
 
 
+def lock(bundles: Path) -> FileLock:
+    """The lock of what is written about the bundles of a folder: test reads and manifests."""
+    bundles.mkdir(parents=True, exist_ok=True)
+    return FileLock(bundles / f"{TEST_READS}.lock")
+
+
 def record_read(bundles: Path, read: TestRead) -> None:
     """Add a read to the record in the folder of the bundles, for good.
 
@@ -108,8 +114,7 @@ def record_read(bundles: Path, read: TestRead) -> None:
         OSError: it cannot be written; then the scores must not be shown.
     """
     path = bundles / TEST_READS
-    bundles.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_name(f"{path.name}.lock")):
+    with lock(bundles):
         before = path.read_bytes() if path.exists() else b""
         with replacing(path) as file:
             file.write(before + json.dumps(asdict(read)).encode() + b"\n")
