@@ -228,7 +228,7 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
 def score_pairs(
     runtime: Runtime, digits: Examples, *, split: ScoredSplit, which: str, count: int = TEST_PAIRS
 ) -> Scores:
-    """Name `count` fixed pairs for each shift that counts, and draw the first of them.
+    """Classify `count` fixed pairs at each reported shift; decode and segment the first ones.
 
     Of test digits the first pairs are the published ones; of held-out digits all are those of the
     training's validation.
@@ -373,7 +373,7 @@ def _measure(runtime: Runtime, pairs: PairSet) -> dict[str, NDArray[Any]]:
 
 
 def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether `count=auto` finds just these classes (N, C) in images (N, 1, H, W): (N,)."""
+    """Return whether `count=auto` finds just these classes (N, L) in images (N, 1, H, W): (N,)."""
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None
     presence, poses = runtime.encode(images)

@@ -75,9 +75,12 @@ def unseen_by(runs: Sequence[Run]) -> int:
 
 
 def images_of(runs: Sequence[Run]) -> tuple[int, int]:
-    """Count the images seen by the runs of the last one's task: in all, and different ones.
+    """Count the images seen in all runs with the last run's data set and task.
 
     A seed gives the same shifts and the same pairs again, from the first on.
+
+    Returns:
+        the count with repeats, and that of distinct images.
     """
     own = [run for run in runs if (run.dataset, run.task) == (runs[-1].dataset, runs[-1].task)]
     longest = {run.seed: run.images for run in sorted(own, key=lambda run: run.images)}
