@@ -339,7 +339,7 @@ _PRESETS = (
         network=AttentionConfig(
             height=36, width=36, stem=_RESIDUAL_STEM, norm_first=True, primary="spatial"
         ),
-        epochs=25,
+        epochs=36,
         shift_px=4,
         reconstruction_share=0.25,
         decoder="bfloat16",
