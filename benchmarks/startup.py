@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from rich.progress import track
 from rich.table import Table
 
 import service
+from benchmarks.load.servers import find_port, resident_mib
 
 SAMPLES = sorted((Path(service.__file__).parent / "samples").glob("*.png"))
 ROOT = Path(service.__file__).parents[1]
@@ -36,21 +36,15 @@ DEADLINE = 60.0
 app = typer.Typer(pretty_exceptions_enable=False)
 
 
-class Memory(NamedTuple):
-    """A process's resident memory, in MiB."""
-
-    now: float
-    peak: float
-
-
 class Start(NamedTuple):
     """What was measured of one start."""
 
     seconds: float
     """From starting the process to the first 200 of /readyz."""
-    ready: Memory
-    used: Memory
-    """After the requests."""
+    ready_mib: float
+    """The resident memory of the supervisor and its workers."""
+    used_mib: float
+    """The same after the requests."""
 
 
 @app.command()
@@ -70,10 +64,8 @@ def report(
     ]
     table = Table("", "median", "min - max", title=f"service with {model}, {starts} starts")
     table.add_row("ready after, s", *describe([one.seconds for one in measured], digits=2))
-    table.add_row("memory when ready, MiB", *describe([one.ready.now for one in measured]))
-    table.add_row("  peak until then", *describe([one.ready.peak for one in measured]))
-    table.add_row(f"after {requests} requests, MiB", *describe([one.used.now for one in measured]))
-    table.add_row("  peak until then", *describe([one.used.peak for one in measured]))
+    table.add_row("memory when ready, MiB", *describe([one.ready_mib for one in measured]))
+    table.add_row(f"after {requests} requests, MiB", *describe([one.used_mib for one in measured]))
     Console().print(table)
 
 
@@ -85,16 +77,9 @@ def measure(bundles: Path, model: str, *, requests: int) -> Start:
         with run_service(environment(bundles, model, port)) as process:
             wait_until_ready(client, process)
             seconds = time.perf_counter() - begin
-            ready = read_memory(process.pid)
+            ready_mib = resident_mib(process.pid)
             classify(client, requests)
-            return Start(seconds, ready, read_memory(process.pid))
-
-
-def find_port() -> int:
-    """A TCP port of this host that is free now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+            return Start(seconds, ready_mib, resident_mib(process.pid))
 
 
 def environment(bundles: Path, model: str, port: int) -> dict[str, str]:
@@ -151,14 +136,6 @@ def classify(client: httpx.Client, requests: int) -> None:
             "/classify", content=sample.read_bytes(), headers={"content-type": "image/png"}
         )
         answer.raise_for_status()
-
-
-def read_memory(pid: int) -> Memory:
-    """Resident memory of a process, and its peak so far."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    entries = dict(line.split(":", 1) for line in lines)
-    now, peak = (int(entries[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
-    return Memory(now, peak)
 
 
 def describe(values: list[float], *, digits: int = 0) -> tuple[str, str]:

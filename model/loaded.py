@@ -143,7 +143,8 @@ def open_picture(picture: Picture) -> Image.Image:
 
     Raises:
         TypeError: this is no picture.
-        ValueError: it cannot be read as one, or the array has another shape or other values.
+        ValueError: it cannot be read as one, has more pixels than Pillow opens, or the array has
+            another shape or other values.
         OSError: the file is not there.
     """
     if isinstance(picture, Image.Image):
@@ -159,7 +160,7 @@ def open_picture(picture: Picture) -> Image.Image:
         )
     try:
         return Image.open(picture)
-    except UnidentifiedImageError as error:
+    except (UnidentifiedImageError, Image.DecompressionBombError) as error:
         raise ValueError(str(error)) from error
 
 
@@ -169,7 +170,8 @@ def _channels_last(array: NDArray[Any]) -> NDArray[Any]:
         array = array.transpose(1, 2, 0)
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)):
+    wrong = array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4))
+    if wrong or not array.size:
         raise ValueError(
             f"an array is one picture, (H, W), (H, W, C) or (C, H, W), not {array.shape}"
         )

@@ -26,7 +26,8 @@ class Score(NamedTuple):
     high: float
     deviation: float | None
     is_bound: bool
-    """Whether the interval is that of one network, which is as wide as that of a mean can be."""
+    """Whether this is Wilson's interval of a single network, an upper bound for the mean over
+    seeds: the results did not keep which images were wrong."""
 
 
 class Difference(NamedTuple):

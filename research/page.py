@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from model.bundle import MANIFEST, Bundle, write_manifest
+from model.bundle import MANIFEST, Bundle, Manifest
 from research import routing
 from research.compare import compare, describe, lines, of_row, score
 from research.run import Result
 from research.tables import ROWS, TABLES, Table
 from training.card import write_card
+from training.manifest import update_manifest
 from training.provenance import reads_of, runs_of
 
 NAME, SPEEDS = "results.md", "speeds.json"
@@ -48,31 +51,36 @@ def describe_bundles(bundles: Path, results: Sequence[Result]) -> None:
     recipe, and the card tells no mean.
     """
     for bundle in _open(bundles):
-        manifest, runs = bundle.manifest, runs_of(bundle.manifest.training)
-        own = [
-            one
-            for one in results
-            if runs and (manifest.name, runs[-1].images, "test") == (one.row, one.images, one.split)
-        ]
-        metrics = {key: value for key, value in manifest.metrics.items() if key != "seeds"}
-        if len(own) > 1 and any(
-            one.seed == runs[-1].seed
-            and abs(next(iter(one.wrong.values())) - metrics["test_errors"]) <= ROUNDED
-            for one in own
-        ):
-            mean = score(own, next(iter(own[0].wrong)))  # of pairs, at the paper's shift
-            metrics["seeds"] = {
-                "count": len(own),
-                "mean_percent": round(mean.percent, 4),
-                "deviation_percent": round(mean.deviation or 0.0, 4),
-                "interval_percent": [round(mean.low, 4), round(mean.high, 4)],
-            }
-        reads = [asdict(read) for read in reads_of(bundles, runs)]
-        training = {**manifest.training, "test_reads": reads} if runs else manifest.training
-        if (metrics, training) != (manifest.metrics, manifest.training):
-            told = Bundle(bundle.path, replace(manifest, metrics=metrics, training=training))
-            write_manifest(bundle.path, told.manifest)
-            write_card(told)
+        tell = partial(_add_seeds_and_reads, bundles=bundles, results=results)
+        if tell(bundle.manifest) != bundle.manifest:
+            write_card(update_manifest(bundle, tell))
+
+
+def _add_seeds_and_reads(
+    manifest: Manifest, *, bundles: Path, results: Sequence[Result]
+) -> Manifest:
+    runs = runs_of(manifest.training)
+    own = [
+        one
+        for one in results
+        if runs and (manifest.name, runs[-1].images, "test") == (one.row, one.images, one.split)
+    ]
+    metrics = {key: value for key, value in manifest.metrics.items() if key != "seeds"}
+    if len(own) > 1 and any(
+        one.seed == runs[-1].seed
+        and abs(next(iter(one.wrong.values())) - metrics.get("test_errors", math.inf)) <= ROUNDED
+        for one in own
+    ):
+        mean = score(own, next(iter(own[0].wrong)))  # of pairs, at the paper's shift
+        metrics["seeds"] = {
+            "count": len(own),
+            "mean_percent": round(mean.percent, 4),
+            "deviation_percent": round(mean.deviation or 0.0, 4),
+            "interval_percent": [round(mean.low, 4), round(mean.high, 4)],
+        }
+    reads = [asdict(read) for read in reads_of(bundles, runs)]
+    training = {**manifest.training, "test_reads": reads} if runs else manifest.training
+    return replace(manifest, metrics=metrics, training=training)
 
 
 def _tables(table: Table, results: Sequence[Result]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What is compared: a table is a list of runs, each a recipe with a budget of images.
 
-The recipes are written out, so that a change of a preset does not change what a result is of. What
-is said of the tables is in `results.md`.
+The recipes are written out, so that a change of a preset does not change what a result is of; only
+`shipped` takes a preset, which is what ships. What is said of the tables is in `results.md`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Row:
     name: str
     title: str
     recipe: Recipe
-    """Its name and epochs do not count."""
+    """`make_plan` replaces its name and epochs."""
     images: int
     """The budget: images or pairs seen in training."""
     seeds: tuple[int, ...] = (1,)
-    """Those of the page."""
+    """The seeds that docs/results.md shows."""
     tests: tuple[str, ...] = ("plain",)
     """Names of test sets: see `research.run.make_test_sets`."""
     training_images: int | None = None

@@ -308,7 +308,8 @@ def conclude(
 ) -> Iterator[str]:
     """The conclusion of a complete run, from its last error on held-out images, as sentences.
 
-    They say which weights were kept, and what to do where the network has hardly learnt anything.
+    They say which weights were kept and, of single images, what to do where the network has hardly
+    learnt anything.
     """
     if validation is None or error_percent is None:
         return
@@ -318,6 +319,8 @@ def conclude(
             f"kept are the weights of step {best.step:,}, the best on held-out images: "
             f"{error_percent:.2f} % validation error"
         )
+    if state.run.task == "pairs":
+        return
     guess = 100 * (1 - np.bincount(validation.labels).max() / len(validation.labels))
     if error_percent >= BARELY_LEARNT * guess:
         yield f"{error_percent:.2f} % validation error: {_ADVICE.format(guess=guess)}"

@@ -26,7 +26,7 @@ Labelled = Examples | PairSet
 
 
 class WrongAnswers(NamedTuple):
-    """Wrongly answered images (N, channels, H, W), with labels and answers (N, C), sorted."""
+    """Wrongly answered images (N, C, H, W), with labels and answers (N, L), sorted."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
@@ -63,7 +63,7 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 
 def answer(presence: Floats, labels: Labels) -> NDArray[np.int64]:
-    """The C most present classes (N, C) of presence (N, K), in order, C as in labels."""
+    """The L most present classes (N, L) of presence (N, K), in order, L as in labels."""
     return np.sort(most_present(presence, labels.reshape(len(labels), -1).shape[1]))
 
 
@@ -71,7 +71,7 @@ def is_wrong(presence: Floats, labels: Labels) -> NDArray[np.bool_]:
     """Return which answers are wrong, (N,): those whose classes are not exactly the labels.
 
     Args:
-        labels: (N,), or (N, C) where each image shows C classes.
+        labels: (N,), or (N, L) where each image shows L classes.
     """
     wanted = np.sort(labels.reshape(len(labels), -1))
     return np.asarray((answer(presence, labels) != wanted).any(axis=1))
@@ -111,11 +111,14 @@ def confusion(labels: Labels, answers: Labels, classes: int) -> NDArray[np.int64
 def decode_each(
     decode: Callable[[Floats, NDArray[np.int64]], Floats], poses: Floats, classes: Labels
 ) -> Floats:
-    """Decode C classes (N, C) of each of N images, each alone: (N, C, H, W), of one channel.
+    """Decode the poses of L classes (N, L) of each image, one class at a time.
 
     Args:
         decode: poses (M, D) of classes (M,) to images (M, 1, H, W).
         poses: (N, K, D).
+
+    Returns:
+        grey images (N, L, H, W).
     """
     chosen = classes.astype(np.int64)
     label_poses = np.take_along_axis(poses, chosen[:, :, None], axis=1)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from rich.table import Table
 
-from model.bundle import Bundle, Manifest, write_manifest
+from model.bundle import Bundle, Manifest
 from model.capsnet import Network
 from model.interpret.masks import INK, find_masks
 from model.interpret.presence import most_present
@@ -45,6 +45,7 @@ from training.data.pairs import (
 )
 from training.data.source import DatasetError
 from training.figures import draw_wrong
+from training.manifest import update_manifest
 from training.novelty import novel_percent
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
 from training.recipes import recipe_of
@@ -227,7 +228,7 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
 def score_pairs(
     runtime: Runtime, digits: Examples, *, split: ScoredSplit, which: str, count: int = TEST_PAIRS
 ) -> Scores:
-    """Name `count` fixed pairs for each shift that counts, and draw the first of them.
+    """Classify `count` fixed pairs at each reported shift; decode and segment the first ones.
 
     Of test digits the first pairs are the published ones; of held-out digits all are those of the
     training's validation.
@@ -372,7 +373,7 @@ def _measure(runtime: Runtime, pairs: PairSet) -> dict[str, NDArray[Any]]:
 
 
 def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether `count=auto` finds just these classes (N, C) in images (N, 1, H, W): (N,)."""
+    """Return whether `count=auto` finds just these classes (N, L) in images (N, 1, H, W): (N,)."""
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None
     presence, poses = runtime.encode(images)
@@ -391,22 +392,21 @@ def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) ->
 
 def _keep(bundle: Bundle, scores: Scores) -> None:
     """Write scores into manifest and card, and draw the wrong answers."""
-    manifest = bundle.manifest
-    training = manifest.training
-    if scores.split == "test":
-        reads = reads_of(bundle.path.parent, runs_of(training))
-        training = {**training, "test_reads": [asdict(read) for read in reads]}
-    seeds = {key: value for key, value in manifest.metrics.items() if key == "seeds"}
-    metrics = scores.metrics() | seeds  # of networks that differ in their seed
-    kept = Bundle(bundle.path, replace(manifest, metrics=metrics, training=training))
-    if scores.split == "test" and kept.manifest.novelty:
-        novelty = replace(kept.manifest.novelty, test_novel_percent=scores.novel_percent)
-        kept = Bundle(bundle.path, replace(kept.manifest, novelty=novelty))
+
+    def add(manifest: Manifest) -> Manifest:
+        training, novelty = manifest.training, manifest.novelty
+        if scores.split == "test":
+            reads = reads_of(bundle.path.parent, runs_of(training))
+            training = {**training, "test_reads": [asdict(read) for read in reads]}
+            novelty = novelty and replace(novelty, test_novel_percent=scores.novel_percent)
+        seeds = {key: value for key, value in manifest.metrics.items() if key == "seeds"}
+        metrics = scores.metrics() | seeds  # of networks that differ in their seed
+        return replace(manifest, metrics=metrics, training=training, novelty=novelty)
+
     (bundle.path / WRONG).unlink(missing_ok=True)
     if len(scores.wrong.images):
-        draw_wrong(scores.wrong, manifest.class_names, bundle.path / WRONG)
-    write_manifest(bundle.path, kept.manifest)
-    write_card(kept)
+        draw_wrong(scores.wrong, bundle.manifest.class_names, bundle.path / WRONG)
+    write_card(update_manifest(bundle, add))
 
 
 def _slices(labels: NDArray[np.int64]) -> list[slice]:

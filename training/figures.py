@@ -17,7 +17,7 @@ from model.bundle import Manifest
 from model.canvas import ACCENT, INK, PAPER
 from model.interpret.masks import colour, find_masks
 from model.interpret.presence import most_present
-from model.interpret.sweep import plan_sweep
+from model.interpret.sweep import Sweep
 from model.interpret.sweep_grid import draw_sweep
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
@@ -94,7 +94,8 @@ def draw_sweeps(
     runtime: Runtime, manifest: Manifest, examples: Examples, labels: Sequence[int], target: Path
 ) -> None:
     """Draw every pose dimension of the first image of each of some classes, side by side."""
-    sweep = plan_sweep(range(manifest.class_dim), start=-0.25, stop=0.25, step=0.05)
+    deltas = tuple(number / 20 for number in range(-5, 6))
+    sweep = Sweep(tuple(range(manifest.class_dim)), deltas)
     grids = []
     for label in labels:
         image = scale(examples.images[examples.labels == label][:1])

@@ -75,9 +75,12 @@ def unseen_by(runs: Sequence[Run]) -> int:
 
 
 def images_of(runs: Sequence[Run]) -> tuple[int, int]:
-    """Count the images seen by the runs of the last one's task: in all, and different ones.
+    """Count the images seen in all runs with the last run's data set and task.
 
     A seed gives the same shifts and the same pairs again, from the first on.
+
+    Returns:
+        the count with repeats, and that of distinct images.
     """
     own = [run for run in runs if (run.dataset, run.task) == (runs[-1].dataset, runs[-1].task)]
     longest = {run.seed: run.images for run in sorted(own, key=lambda run: run.images)}
@@ -101,6 +104,12 @@ class TestRead:
     date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
 
 
+def lock(bundles: Path) -> FileLock:
+    """The lock of what is written about the bundles of a folder: test reads and manifests."""
+    bundles.mkdir(parents=True, exist_ok=True)
+    return FileLock(bundles / f"{TEST_READS}.lock")
+
+
 def record_read(bundles: Path, read: TestRead) -> None:
     """Add a read to the record in the folder of the bundles, for good.
 
@@ -108,8 +117,7 @@ def record_read(bundles: Path, read: TestRead) -> None:
         OSError: it cannot be written; then the scores must not be shown.
     """
     path = bundles / TEST_READS
-    bundles.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_name(f"{path.name}.lock")):
+    with lock(bundles):
         before = path.read_bytes() if path.exists() else b""
         with replacing(path) as file:
             file.write(before + json.dumps(asdict(read)).encode() + b"\n")

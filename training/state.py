@@ -32,7 +32,7 @@ from training.device import convolution_precision, device_name
 from training.muon import Muon, matrices_of
 from training.provenance import Run, runs_of
 from training.recipes import Recipe, recipe_of
-from training.training_data import FolderSplit
+from training.training_data import FolderSplit, same_split
 
 CHECKPOINT = "checkpoint.pt"
 """The checkpoint's name in the folder of a run."""
@@ -220,7 +220,8 @@ class TrainingState:
         self.muon = Muon(matrices, momentum=recipe.muon_momentum) if matrices else None
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
         rest = [weight for weight in trained if weight not in matrices]
-        self.optimiser = torch.optim.Adam(rest, lr=recipe.learning_rate, eps=1e-8, fused=True)
+        group = {"params": rest}  # a group may be empty, a list may not
+        self.optimiser = torch.optim.Adam([group], lr=recipe.learning_rate, eps=1e-8, fused=True)
         decay = recipe.average_decay
         self._average = RunningAverage(self.network, decay=decay) if decay else None
         self.run = Run(
@@ -355,8 +356,9 @@ class TrainingState:
         plan, path = self._plan, self._plan.checkpoint_path
         saved = Checkpoint.load(path)
         *before, run = saved.runs
-        asked = (plan.recipe, plan.seed, plan.held_out_count, plan.pictures)
-        if asked != (saved.recipe, run.seed, run.held_out, saved.pictures):
+        asked = (plan.recipe, plan.seed, plan.held_out_count)
+        same = same_split(plan.pictures, saved.pictures)
+        if not same or asked != (saved.recipe, run.seed, run.held_out):
             others = [
                 field.name
                 for field in fields(Recipe)

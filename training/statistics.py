@@ -58,7 +58,10 @@ def standard_error(values: NDArray[np.generic], digits: NDArray[np.int64] | None
         return float(rest.std() / count**0.5)
     own = float((rest**2).sum())
     by_digit = np.bincount(digits.ravel(), rest.repeat(2))
-    return float(max((by_digit**2).sum() - own, own) ** 0.5 / count)
+    # What shares both digits is in the sums of both.
+    both = digits.min(axis=1) * len(by_digit) + digits.max(axis=1)
+    by_both = np.bincount(np.unique(both, return_inverse=True)[1], rest)
+    return float(max((by_digit**2).sum() - (by_both**2).sum(), own) ** 0.5 / count)
 
 
 def design_effect(values: NDArray[np.generic], digits: NDArray[np.int64]) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 
 from model.capsnet.network import NetworkConfig
 from training.data.datasets import DATASETS, Dataset, Examples, load, split_last
-from training.data.folder import SMALL_FOLDER, load_folder
+from training.data.folder import SMALL_FOLDER, digest_names, load_folder
 from training.data.source import DatasetError
 from training.recipes import FOLDER, Recipe
 
@@ -19,7 +19,7 @@ _FEW_BATCH, _FEW_STEPS = 16, 1000
 _FEW_RECONSTRUCTION = 0.005
 """The least weight of the reconstruction.
 
-A lower one draws much the same blob for all images of a class, a higher one (0.05) costs answers.
+A lower one draws much the same blob for all images of a class, a higher one (0.05) lowers accuracy.
 """
 
 
@@ -38,6 +38,9 @@ class FolderSplit:
 
     It is the same for runs of any seed, as one may follow another.
     """
+    names: str | None = None
+    """The SHA-256 of the sorted relative names of the files, which decide what is held out; None in
+    older bundles and checkpoints."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -49,6 +52,13 @@ class FolderSplit:
         """Read what `to_dict` wrote."""
         values = {**values, "class_names": tuple(values["class_names"])}
         return cls(held_out_share=values.pop("held_out"), **values)
+
+
+def same_split(one: FolderSplit | None, other: FolderSplit | None) -> bool:
+    """Return whether both hold the same images out; names count where both have them."""
+    if one and other and not (one.names and other.names):
+        other = replace(other, names=one.names)
+    return one == other
 
 
 class TrainingData(NamedTuple):
@@ -108,9 +118,10 @@ def load_published(recipe: Recipe, data_dir: Path) -> TrainingData:
 def for_pictures(recipe: Recipe, count: int) -> Recipe:
     """Fit the recipe to a folder of so many images of any kind: not bent, not padded with black.
 
-    Few are learnt in smaller batches for at least _FEW_STEPS steps; warm-up and averaging of
-    weights shorten with the run by themselves. The best weights on held-out images are kept.
-    Pictures are turned and scaled a little rather than mirrored, as letters may not be.
+    Few are learnt in smaller batches for at least _FEW_STEPS steps, less the share that is held
+    out; warm-up and averaging of weights shorten with the run by themselves. The best weights
+    on held-out images are kept. Pictures are turned and scaled a little rather than mirrored, as
+    letters may not be.
 
     Raises:
         DatasetError: it is for pairs of digits.
@@ -168,7 +179,13 @@ def load_pictures(
     except ValueError as error:
         raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {error}") from error
     count = len(loaded.training.labels) + len(loaded.validation.labels)
-    pictures = replace(split, folder=str(folder.resolve()), class_names=names, count=count)
+    pictures = replace(
+        split,
+        folder=str(folder.resolve()),
+        class_names=names,
+        count=count,
+        names=digest_names(folder),
+    )
     return TrainingData(fitting, dataset, loaded.training, loaded.validation, pictures)
 
 
@@ -193,6 +210,6 @@ def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> 
         return load_published(recipe, data_dir)
     channels = recipe.network.channels
     data = load_pictures(recipe, Path(pictures.folder), channels=channels, keep_size=False)
-    if data.pictures != pictures:
+    if not same_split(data.pictures, pictures):
         raise DatasetError(f"{pictures.folder} has changed since the network was trained on it")
     return data._replace(recipe=recipe)

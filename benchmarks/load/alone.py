@@ -26,8 +26,8 @@ def rate_alone(bundle: Path, *, batch: int, seconds: float, at_once: int = 1) ->
         bundle: folder.
         batch: images of one inference.
         seconds: of the measurement.
-        at_once: inferences that run side by side, on all cores together: the threads that run them,
-            and those of their session, one of which each of the first stands for.
+        at_once: concurrent inferences. A calling thread counts as one of the session's threads, so
+            the session gets `cpu_quota() - at_once + 1`.
     """
     arguments = (bundle, str(batch), str(seconds), str(at_once))
     finished = subprocess.run(

@@ -13,7 +13,8 @@ from typing import BinaryIO
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file to write, which takes the place of `path` at the end.
 
-    A kill or an exception before leaves what was there.
+    A kill or an exception before leaves what was there. Only one process may write `path` at a
+    time.
     """
     temporary = path.with_name(f"{path.name}.tmp")
     with temporary.open("wb") as file:

@@ -236,7 +236,10 @@ def _check_kinds(kind: type, values: Any) -> None:
 
 @cache
 def _entries(kind: type) -> type[BaseModel]:
-    """The entries of a dataclass that are compared by their types; others have checks of theirs."""
+    """A pydantic model that checks the types of a dataclass's fields.
+
+    `novelty`, `neighbours` and `gaussians` are checked elsewhere.
+    """
     hints = get_type_hints(kind)
     own = [
         entry for entry in fields(kind) if entry.name not in ("novelty", "neighbours", "gaussians")

@@ -14,7 +14,8 @@ from model.preprocess import Floats
 PRESENT = 0.2
 """The length from which `count=auto` may take a class for present."""
 EXPLAINED = 0.04
-"""The share of the image that the class must explain then, times its length."""
+"""`count=auto` keeps a class if its length times the share of the squared brightness that it
+explains exceeds this."""
 
 Count = int | Literal["auto"]
 

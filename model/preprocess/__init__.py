@@ -1,7 +1,7 @@
 """Fit any image file's content to the image that the network was trained on.
 
-The only copy: evaluation and serving come through here, and training scales its batches by the
-same number on its own device. numpy and Pillow alone. `picture` has the steps in order.
+The only implementation. Evaluation and serving call it; training divides its batches by the same
+`WHITE` on the training device. numpy and Pillow alone. `picture` has the steps in order.
 """
 
 from model.preprocess.crop import crop

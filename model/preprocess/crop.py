@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from model.preprocess.pixels import Floats, to_floats, turn_upright
+from model.preprocess.pixels import Floats, to_common_mode, to_floats, turn_upright
 
 
 def crop(picture: Image.Image, channels: int, height: int, width: int) -> Floats:
@@ -47,7 +47,8 @@ def scale_whole(
 def _flatten(picture: Image.Image, channels: int) -> Image.Image:
     """Any mode to L or RGB."""
     mode = "L" if channels == 1 else "RGB"
-    if picture.mode.startswith("I") or picture.mode == "F":
+    picture = to_common_mode(picture)
+    if picture.mode.startswith("I"):
         sixteen_bits = np.asarray(picture, np.float32) / 257
         return Image.fromarray((sixteen_bits.clip(0, 255) + 0.5).astype(np.uint8)).convert(mode)
     if picture.has_transparency_data:

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from model.preprocess.crop import crop, scale_whole
-from model.preprocess.pixels import Floats, median, resize, to_floats, turn_upright
+from model.preprocess.pixels import Floats, median, resize, to_common_mode, to_floats, turn_upright
 from model.preprocess.prepared import FoundPolarity, Polarity, Prepared
 from model.preprocess.strokes import fit_strokes
 
@@ -67,6 +67,8 @@ def prepare(
         if chosen in ("digit", "pair"):
             raise PreprocessError(f"fit={chosen} is for networks of digits, this one has images")
         make = crop if chosen == "crop" else scale_whole
+        if chosen == "none":
+            height, width = upright.height, upright.width
         return Prepared(make(upright, channels, height, width), chosen, None, None)
     if chosen in ("digit", "pair"):
         return fit_strokes(to_grey(upright), height, polarity, rule=chosen)
@@ -87,6 +89,7 @@ def _is_larger(picture: Image.Image, width: int, height: int) -> bool:
 
 def to_grey(picture: Image.Image) -> Floats:
     """Convert any mode to luminance (H, W) in [0, 1], transparency on a suitable background."""
+    picture = to_common_mode(picture)
     if picture.mode.startswith("I"):
         return (np.asarray(picture, np.float32) / 65535).clip(0, 1)
     if picture.has_transparency_data:

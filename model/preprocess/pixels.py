@@ -10,6 +10,9 @@ from PIL import ExifTags, Image, ImageOps
 
 Floats = NDArray[np.float32]
 
+_BETWEEN = {"La": "LA", "LAB": "RGB"}
+"""Modes that Pillow does not convert to L, and those through which it does."""
+
 WHITE = 255
 """The pixel value that becomes 1.0."""
 _EXIF_FAULTS = (
@@ -62,6 +65,12 @@ def median(values: NDArray[np.floating]) -> float:
     """The median of one or more values (N,), equal to numpy's to the last bit."""
     ordered, middle = np.sort(values), len(values) // 2
     return float((ordered[-1 - middle] + ordered[middle]) / 2)
+
+
+def to_common_mode(picture: Image.Image) -> Image.Image:
+    """Convert a mode that Pillow does not convert to L to one that it does."""
+    between = _BETWEEN.get(picture.mode)
+    return picture.convert(between) if between else picture
 
 
 def turn_upright(picture: Image.Image) -> Image.Image:

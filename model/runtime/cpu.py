@@ -41,7 +41,8 @@ class CpuDevice:
 
     Args:
         threads: of one inference; 0 takes this process's CPU quota.
-        lone_threads: of one inference of a graph that is used only while little else waits.
+        lone_threads: threads of one inference of the encoder for one or two images, which runs only
+            when the queue is short.
     """
 
     def __init__(self, threads: int = 0, lone_threads: int = 0) -> None:

@@ -71,7 +71,10 @@ class Runtime:
         self.max_encode_rows = max_encode_rows
         self.max_decode_rows = max_decode_rows
         self._cpu = CpuDevice(threads, lone_threads)
-        self._any_size = self._open(ANY_SIZE, lambda graph: PlainSession(open_session(graph)))
+        self._any_size = self._open(
+            ANY_SIZE,
+            lambda graph: PlainSession(open_session(graph, threads=self._cpu.threads)),
+        )
         self._cuda_options = cuda or CudaOptions()
         self.cuda: CudaDevice | None = None
         self._strict = device == "cuda"

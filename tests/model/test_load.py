@@ -140,6 +140,7 @@ def test_pictures_come_as_people_have_them(strokes: LoadedBundle, kind: str) -> 
         (PICTURE, np.full((28, 28), np.nan), ValueError, "from 0 to 1, not nan"),
         (PICTURE, np.zeros((1, 1, 28, 28)), ValueError, r"\(C, H, W\), not \(1, 1, 28, 28\)"),
         (PICTURE, np.zeros(28), ValueError, r"not \(28,\)"),
+        (PICTURE, np.zeros((0, 28)), ValueError, r"not \(0, 28\)"),
         (PICTURE, np.array([["a"]]), TypeError, "an array of numbers, not of <U1"),
         (IMAGES, np.zeros((1, 1, 28, 28), np.uint8), TypeError, "not of uint8; divide by 255"),
         (IMAGES, np.full((1, 1, 28, 28), 255.0), ValueError, r"in \[0, 1\], these from 255 to 255"),
@@ -164,6 +165,15 @@ def test_what_is_no_picture_is_refused(
     for method in methods:
         with pytest.raises(error, match=message):
             getattr(strokes, method)(given)
+
+
+def test_a_picture_of_too_many_pixels_is_refused(
+    strokes: LoadedBundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pillow's own limit is a ValueError as other faults are."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(ValueError, match="exceeds limit of 200 pixels"):
+        strokes.prepare(SAMPLES / "3.png")
 
 
 def test_floats_of_any_width_are_encoded(strokes: LoadedBundle) -> None:

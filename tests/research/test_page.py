@@ -13,7 +13,7 @@ from model.bundle.novelty import NoveltyRule
 from research import page, routing
 from research.run import Result, read_results
 from research.tables import ROWS
-from tests.training.published import say_training
+from tests.training.published import RUN, say_training
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -90,6 +90,18 @@ def test_novelty_is_told_by_bundle_and_kind(
         "| `one` |  | 0.9877, 1.2 % |  |",
         "| `two` | 1.5 % | 0.9877, 1.2 % | 0.9877, 1.2 % |",
     ] == table
+
+
+def test_a_bundle_without_a_score_has_no_mean(
+    bundle_path: Path, results: list[Result], tmp_path: Path
+) -> None:
+    """It was exported, but not evaluated."""
+    bundle = say_training(bundle_path, tmp_path / "mnist")
+    own = [
+        replace(results[0], row="mnist", seed=RUN.seed + more, images=RUN.images) for more in (0, 1)
+    ]
+    page.describe_bundles(tmp_path, own)
+    assert {} == Bundle.open(bundle.path).manifest.metrics
 
 
 def test_sizes_and_speeds_are_a_table(tmp_path: Path) -> None:

@@ -164,3 +164,13 @@ def test_networks_without_routing_are_left_out(bundles: Path, tmp_path: Path) ->
     )
     routing.measure_all(bundles, tmp_path, tmp_path, names=None, again=False, tell=lambda _: None)
     assert {} == routing.read(tmp_path)
+
+
+def test_networks_without_a_published_test_split_are_left_out(
+    bundles: Path, tmp_path: Path, bundle_path: Path
+) -> None:
+    """As those of one's own pictures."""
+    pets = say_training(bundle_path, bundles / "pets", dataset="pets")
+    write_manifest(pets.path, replace(pets.manifest, name="pets"))
+    routing.measure_all(bundles, tmp_path, tmp_path, names=None, again=False, tell=lambda _: None)
+    assert ["mnist"] == list(routing.read(tmp_path))

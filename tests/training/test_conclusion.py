@@ -13,9 +13,11 @@ from training.data.datasets import Examples
 from training.state import Best
 
 
-def tell(errors: float | None, *, best: Best | None, labels: list[int] | None) -> str:
+def tell(
+    errors: float | None, *, best: Best | None, labels: list[int] | None, task: str = "single"
+) -> str:
     """What is told of a last error, the best weights, and held-out images of these labels."""
-    state: Any = SimpleNamespace(best=best)
+    state: Any = SimpleNamespace(best=best, run=SimpleNamespace(task=task))
     images = np.zeros((len(labels or ()), 1, 1, 1), np.uint8)
     validation = None if labels is None else Examples(images, np.array(labels))
     return " ".join(conclude(state, validation, errors))
@@ -37,6 +39,11 @@ def test_advice_is_given_where_guessing_is_hardly_worse(
 ) -> None:
     """Guessing is the most frequent label for all."""
     assert advised == ("hardly better than guessing" in tell(error, best=None, labels=labels))
+
+
+def test_guessing_of_pairs_is_not_compared() -> None:
+    """A constant pair is wrong far more often than a constant digit."""
+    assert not tell(90, best=None, labels=list(range(10)), task="pairs")
 
 
 def test_the_best_error_counts() -> None:

@@ -16,7 +16,9 @@ from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
+from training import novelty
 from training.__main__ import app, conclude_export
+from training.analysis.bundle import analyse
 from training.answers import is_missed
 from training.card import WRONG
 from training.data.datasets import DATASETS, Examples, digest, load
@@ -132,6 +134,21 @@ def test_images_that_chose_the_weights_are_called_so(bundle_path: Path, data_dir
     best = say_training(bundle_path, data_dir / "best", runs=(replace(RUN, kept_step=75),))
     scores = evaluate(best, data_dir, split="validation")
     assert "not trained on, but chose the weights of step 75" in scores.protocol
+
+
+def test_findings_made_meanwhile_are_kept(
+    bundle: Bundle, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An analysis and an evaluation of one bundle may run at the same time."""
+    monkeypatch.setattr(novelty, "COUNT", 5)
+    found = analyse(bundle, data_dir).manifest
+    scores = evaluate(bundle, data_dir)
+    assert (
+        replace(
+            found, metrics=scores.metrics(), training=Bundle.open(bundle.path).manifest.training
+        )
+        == Bundle.open(bundle.path).manifest
+    )
 
 
 def test_the_mean_over_seeds_stays_beside_a_new_score(bundle: Bundle, data_dir: Path) -> None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from model.bundle import Bundle
+from model.outputs import Encoding
 from model.runtime import Runtime
 from training.answers import WrongAnswers
 from training.data.datasets import DIGITS, Examples
@@ -120,6 +124,18 @@ def test_sweeps_of_two_classes_stand_side_by_side(
     draw_sweeps(runtime, manifest, examples, [1, 2], tmp_path / "two.png")
     one, two = (pixels(tmp_path / f"{count}.png") for count in ("one", "two"))
     assert 2 * one.shape[1] == pytest.approx(two.shape[1], rel=0.1)
+
+
+def test_poses_of_any_size_are_swept(runtime: Runtime, tmp_path: Path) -> None:
+    """What a request may ask for is no limit: a row for each of 24 dimensions."""
+    manifest = replace(runtime.bundle.manifest, class_dim=24)
+    network: Any = SimpleNamespace(
+        encode=lambda images: Encoding(images[:, 0, 0, :10], np.zeros((1, 10, 24), np.float32)),
+        decode=lambda poses, _: np.zeros((len(poses), *manifest.image_shape), np.float32),
+    )
+    images = Examples(np.zeros((1, *manifest.image_shape), np.uint8), np.array([1]))
+    draw_sweeps(network, manifest, images, [1], tmp_path / "sweep.png")
+    assert 24 * manifest.height < len(pixels(tmp_path / "sweep.png"))
 
 
 @pytest.fixture

@@ -119,6 +119,19 @@ def test_every_weight_is_trained_once(make_trainer: MakeTrainer, tiny_attention:
     assert sorted(id(weight) for weight in state.network.parameters()) == sorted(trained)
 
 
+def test_muon_may_train_alone(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
+    """Where all other weights are frozen, a run is trained and resumed as any other."""
+    network = build(tiny_attention.network)
+    rest = {name.partition(".")[0] for name, _ in network.named_parameters()} - {"votes"}
+    recipe = replace(tiny_attention, frozen=tuple(sorted(rest)), muon_votes=0.2)
+    make_trainer(recipe=recipe).run(max_minutes=0)
+    resumed = make_trainer(recipe=recipe, resume=True)
+    before = weights(resumed)
+    assert resumed.run()
+    changed = {name for name, weight in weights(resumed).items() if (weight != before[name]).any()}
+    assert {"votes.weight"} == changed
+
+
 def test_rates_rise_and_fall_together(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
     """Muon's are Adam's times what the recipe says."""
     recipe = replace(tiny_attention, learning_rate=0.01, **MUON)

@@ -66,6 +66,16 @@ def test_shared_digits_widen_by_what_drawing_digits_anew_gives() -> None:
     assert plain < 0.6 * told
 
 
+def test_pairs_that_share_both_digits_count_once() -> None:
+    """The variance is the sum over all pairs of pairs with a digit in common."""
+    generator = np.random.default_rng(0)
+    digits = np.array([generator.permutation(6)[:2] for _ in range(40)])
+    wrong = (digits == 3).any(axis=1).astype(float)
+    rest = wrong - wrong.mean()
+    shared = [[bool(set(one) & set(other)) for other in digits.tolist()] for one in digits.tolist()]
+    assert standard_error(wrong, digits) == pytest.approx((rest @ shared @ rest) ** 0.5 / 40)
+
+
 def test_more_pairs_of_the_same_digits_do_not_end_the_doubt() -> None:
     """Ten times as many pairs leave the digits' part of the variance."""
     generator = np.random.default_rng(1)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from training.recipes import Recipe
 from training.state import Checkpoint, CheckpointError, TrainingError
 from training.tasks import Single
 from training.trainer import Trainer
+from training.training_data import FolderSplit
 
 
 class KilledError(Exception):
@@ -135,6 +137,21 @@ def test_a_complete_run_has_nothing_to_resume(make_trainer: MakeTrainer) -> None
     resumed = make_trainer(resume=True)
     assert resumed.run()
     torch.testing.assert_close(weights(trainer), weights(resumed), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("names", ["1", "2", None])
+def test_a_folder_with_other_names_is_not_resumed(
+    make_trainer: MakeTrainer, names: str | None
+) -> None:
+    """Other pictures would be held out; an older checkpoint does not know the names."""
+    plan = make_trainer().plan
+    pictures = FolderSplit("/bars", ("top", "middle", "bottom"), 24, names=names)
+    device = torch.device("cpu")
+    run_three_steps(Trainer(replace(plan, pictures=pictures), device=device))
+    again = replace(plan, pictures=replace(pictures, names="1"))
+    refused = pytest.raises(TrainingError, match="seed or split") if names == "2" else nullcontext()
+    with refused:
+        Trainer(again, device=device, resume=True)
 
 
 def test_a_run_is_not_started_over(make_trainer: MakeTrainer) -> None:

@@ -16,6 +16,7 @@ from training.training_data import (
     load_again,
     load_pictures,
     load_published,
+    same_split,
 )
 
 Folder = Callable[..., Path]
@@ -107,7 +108,7 @@ def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_
     np.testing.assert_array_equal(data.validation.images, again.validation.images)
 
 
-@pytest.mark.parametrize("change", ["one more", "another class"])
+@pytest.mark.parametrize("change", ["one more", "another name", "another class"])
 def test_changed_pictures_are_noticed(
     folder: Folder, tiny: Recipe, tmp_path: Path, change: str
 ) -> None:
@@ -116,6 +117,8 @@ def test_changed_pictures_are_noticed(
     data = load_pictures(tiny, place)
     if change == "one more":
         (place / "cat" / "new.png").write_bytes((place / "cat" / "0.png").read_bytes())
+    elif change == "another name":
+        (place / "cat" / "0.png").rename(place / "cat" / "new.png")
     else:
         (place / "cat").rename(place / "lion")
     with pytest.raises(DatasetError, match="has changed"):
@@ -159,5 +162,17 @@ def test_a_split_is_stored_under_the_same_keys() -> None:
     stored = {"folder": "/pets", "class_names": ["cat", "dog"], "count": 9, "held_out": 0.2}
     split = FolderSplit.from_dict({**stored, "seed": 3})
     assert (("cat", "dog"), 0.2, 3) == (split.class_names, split.held_out_share, split.seed)
-    assert {*stored, "seed"} == split.to_dict().keys()
+    assert {*stored, "seed", "names"} == split.to_dict().keys()
     assert split == FolderSplit.from_dict(split.to_dict())
+
+
+def test_names_are_compared_where_both_splits_have_them() -> None:
+    """Older bundles and checkpoints do not have them."""
+    old = FolderSplit("/pets", ("cat", "dog"), 9)
+    new, other = replace(old, names="1"), replace(old, names="2")
+    assert same_split(old, new)
+    assert same_split(new, old)
+    assert same_split(None, None)
+    assert not same_split(new, other)
+    assert not same_split(old, None)
+    assert not same_split(old, replace(new, count=8))

@@ -6,6 +6,7 @@ Everything is measured on held-out training images, never on a test split.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, digest, write_manifest
-from model.bundle.atomic_file import replacing
+from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.capsnet import Network, build
 from model.capsnet.weights import load
 from model.interpret.novelty import rank
@@ -28,6 +28,7 @@ from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
 from training.evaluate import choose_threshold, seen_or_not, training_data_of, validation_examples
 from training.figures import draw_roc, draw_routing, draw_sweeps
+from training.manifest import Arrays, update_manifest
 from training.novelty import draw_others, find_features, fit_novelty, roc, summarise_kind
 from training.recipes import recipe_of
 
@@ -82,11 +83,9 @@ def analyse_neighbours(
     data = training_data_of(bundle, data_dir, folder=folder)
     neighbours = choose_images(bundle, data, own_images=own_images)
     assert neighbours.gallery
-    with replacing(bundle.path / NEIGHBOURS) as file:
-        neighbours.gallery.save(file)
-    digests = {**bundle.manifest.sha256, NEIGHBOURS: digest(bundle.path / NEIGHBOURS, bundle.path)}
     offers = tuple(dict.fromkeys((*bundle.manifest.offers, "neighbours")))
-    return _record(bundle, neighbours=neighbours, offers=offers, sha256=digests)
+    arrays = {NEIGHBOURS: neighbours.gallery}
+    return _record(bundle, arrays, neighbours=neighbours, offers=offers)
 
 
 def analyse_dimensions(bundle: Bundle, examples: Examples) -> Bundle:
@@ -169,12 +168,8 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
     }
     draw_roc({kind: roc(typical, scores) for kind, scores in others.items()}, bundle.path / ROC)
     verdicts = tuple(summarise_kind(rule, typical, kind, scores) for kind, scores in others.items())
-    digests = manifest.sha256
-    if gaussians:
-        with replacing(bundle.path / NOVELTY) as file:
-            gaussians.save(file)
-        digests = {**digests, NOVELTY: digest(bundle.path / NOVELTY, bundle.path)}
-    return _record(bundle, novelty=replace(rule, others=verdicts), sha256=digests)
+    arrays = {NOVELTY: gaussians} if gaussians else {}
+    return _record(bundle, arrays, novelty=replace(rule, others=verdicts))
 
 
 def _centre(examples: Examples, bundle: Bundle) -> Examples:
@@ -186,13 +181,15 @@ def _centre(examples: Examples, bundle: Bundle) -> Examples:
     return Examples(np.pad(examples.images, [(0, 0), *margins]), examples.labels)
 
 
-def _record(bundle: Bundle, **findings: Any) -> Bundle:
+def _record(bundle: Bundle, arrays: Mapping[str, Arrays] | None = None, **findings: Any) -> Bundle:
     """Write findings into the manifest; findings about other weights are removed."""
-    manifest, version = bundle.manifest, bundle.manifest.version
-    if manifest.analysed_version != version:
-        offers = tuple(offer for offer in manifest.offers if offer != "neighbours")
-        manifest = replace(manifest, offers=offers, neighbours=None)
-        manifest = replace(manifest, pose_dimensions=(), novelty=None, analysed_version=version)
-    recorded = Bundle(bundle.path, replace(manifest, **findings))
-    write_manifest(bundle.path, recorded.manifest)
-    return recorded
+
+    def add(manifest: Manifest) -> Manifest:
+        version = manifest.version
+        if manifest.analysed_version != version:
+            offers = tuple(offer for offer in manifest.offers if offer != "neighbours")
+            manifest = replace(manifest, offers=offers, neighbours=None)
+            manifest = replace(manifest, pose_dimensions=(), novelty=None, analysed_version=version)
+        return replace(manifest, **findings)
+
+    return update_manifest(bundle, add, arrays)

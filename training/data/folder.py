@@ -113,6 +113,16 @@ def count_pictures(folder: Path) -> int:
     return sum(len(files) for files in _find(folder, least=2).values())
 
 
+def digest_names(folder: Path) -> str:
+    """The SHA-256 of the sorted relative names of the pictures of all classes.
+
+    Raises:
+        DatasetError: there are not two classes, or no pictures of one.
+    """
+    files = [file for pictures in _find(folder, least=1).values() for file in pictures]
+    return hashlib.sha256("\0".join(sorted(map(_place, files))).encode()).hexdigest()
+
+
 def _find(folder: Path, *, least: int) -> dict[str, list[Path]]:
     """The picture files of each class, both in the order of their names."""
     if not folder.is_dir():

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from model.preprocess import PreprocessError, crop, prepare
+from model.bundle import PreprocessRule
+from model.preprocess import Fit, PreprocessError, crop, prepare
 from tests.model.preprocess.drawings import DIGIT, draw_seven
 
 COLOUR = (3, 24, 32)
@@ -54,14 +55,17 @@ def test_a_grey_network_sees_luminance(thirds: Image.Image) -> None:
     assert pytest.approx(0.587, abs=0.01) == float(image.mean())
 
 
-@pytest.mark.parametrize("mode", ["L", "1", "P", "CMYK", "I;16", "F"])
+@pytest.mark.parametrize("mode", ["L", "1", "P", "CMYK", "I;16", "F", "La", "LAB"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_mode_gives_channels_in_the_unit_interval(mode: str, channels: int) -> None:
     """Grey pictures repeat themselves in red, green and blue."""
     grey = Image.linear_gradient("L").resize((128, 96))
-    if mode in ("I;16", "F"):
-        sixteen = np.asarray(grey).astype(np.uint16 if mode == "I;16" else np.float32) * 257
-        picture = Image.fromarray(sixteen)
+    if mode == "I;16":
+        picture = Image.fromarray(np.asarray(grey, np.uint16) * 257)
+    elif mode == "La":
+        picture = grey.convert("LA").convert(mode)
+    elif mode == "LAB":
+        picture = Image.merge(mode, (grey, *[Image.new("L", grey.size, 128)] * 2))
     else:
         picture = grey.convert(mode)
     image = crop(picture, channels, 24, 32)
@@ -74,6 +78,14 @@ def test_transparency_is_laid_on_white() -> None:
     """A cut-out photograph has a white background."""
     picture = Image.new("RGBA", (64, 48), (0, 0, 0, 0))
     np.testing.assert_array_equal(np.ones(COLOUR), prepare(picture, COLOUR, rule="crop").image)
+
+
+def test_a_network_of_any_size_takes_a_larger_picture_as_it_is() -> None:
+    """Its pixels are not scaled."""
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)
+    picture = Image.fromarray(pixels)
+    prepared = prepare(picture, COLOUR, rule="crop", fit="none", any_size=True)
+    np.testing.assert_allclose(prepared.image, pixels.transpose(2, 0, 1) / 255, atol=1e-6)
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["width", "height"])
@@ -110,20 +122,29 @@ def test_sides_that_shrink_or_stay_are_averaged(width: int, height: int) -> None
     np.testing.assert_allclose(image[0] * 255, means, atol=0.51)
 
 
-@pytest.mark.parametrize("levels", [np.uint16, np.float32])
-def test_sixteen_bits_are_rounded_to_eight(levels: type) -> None:
+def test_sixteen_bits_are_rounded_to_eight() -> None:
     """257 times a byte is that byte, and so is what is less than half of 257 away."""
     middle = 257 * np.arange(1, 255)
     for moved in (middle - 128, middle, middle + 128):
-        picture = Image.fromarray(moved.astype(levels)[None])
+        picture = Image.fromarray(moved.astype(np.uint16)[None])
         image = crop(picture, 1, 1, 254)
         np.testing.assert_array_equal(np.arange(1, 255, dtype=np.float32) / 255, image[0, 0])
 
 
 def test_levels_beyond_sixteen_bits_are_clipped() -> None:
     """Below zero is black, above 65,535 is white."""
-    picture = Image.fromarray(np.array([[-5000, 70_000]], np.float32))
+    picture = Image.fromarray(np.array([[-5000, 70_000]], np.int32))
     assert [0, 1] == crop(picture, 1, 1, 2).ravel().tolist()
+
+
+@pytest.mark.parametrize("fit", ["crop", "stretch"])
+@pytest.mark.parametrize("rule", ["crop", "digit"])
+def test_floats_are_0_to_255(fit: Fit, rule: PreprocessRule) -> None:
+    """Whichever way they are fitted; others are clipped."""
+    for level, expected in ((-5, 0), (200, 200 / 255), (300, 1)):
+        picture = Image.new("F", (40, 40), level)
+        prepared = prepare(picture, DIGIT, rule=rule, fit=fit, polarity="light-on-dark")
+        np.testing.assert_allclose(prepared.image, expected, atol=1e-6)
 
 
 def test_a_photograph_stored_on_its_side_is_turned(thirds: Image.Image) -> None:

@@ -80,6 +80,10 @@ PICTURES = {
     ),
     "opaque alpha": draw_seven(mode="RGBA", ink=(0, 0, 0, 255), background=(255, 255, 255, 255)),
     "grey and alpha": draw_seven(mode="LA", ink=(255, 255), background=(0, 0)),
+    "grey and alpha, multiplied": draw_seven(mode="LA", ink=(255, 255), background=(0, 0)).convert(
+        "La"
+    ),
+    "Lab": Image.merge("LAB", (draw_seven(), *[Image.new("L", (200, 200), 128)] * 2)),
     "palette": draw_seven(mode="RGB", ink=(0, 0, 90), background=(255, 255, 255)).quantize(8),
     "one bit": draw_seven().convert("1"),
     "16 bit": Image.fromarray(np.asarray(draw_seven(), np.uint16) * 257),

@@ -15,6 +15,7 @@ from model.bundle.manifest import ANY_SIZE
 from model.capsnet import FAMILIES
 from model.preprocess import Floats
 from model.runtime import DeviceError, Runtime
+from model.runtime.cpu import open_session
 
 HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 BATCHES = pytest.mark.parametrize("count", [1, 2, 7])
@@ -157,6 +158,21 @@ def test_without_a_batch_encoder_the_plain_one_takes_all(family_bundles: Path) -
 
 
 @pytest.mark.skipif(HAS_CUDA, reason="CUDA works here")
+def test_larger_images_take_no_more_threads(
+    family_bundles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers share the cores."""
+    asked = []
+
+    def open_recorded(graph: Path, *, threads: int = 0) -> onnxruntime.InferenceSession:
+        asked.append(threads)
+        return open_session(graph, threads=threads)
+
+    monkeypatch.setattr("model.runtime.runtime.open_session", open_recorded)
+    Runtime(Bundle.open(family_bundles / "tiny-shared"), device="cpu", threads=3)
+    assert [3] == asked
+
+
 def test_cuda_does_not_fall_back(bundle_path: Path) -> None:
     """Who asks for CUDA and has none is told so, instead of being served slowly."""
     with pytest.raises(DeviceError, match="no CUDA provider; install the gpu extra"):
