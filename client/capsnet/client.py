@@ -32,6 +32,7 @@ from capsnet.transport import (
     only,
     read_response,
     request_arguments,
+    too_large_together,
     translated,
 )
 
@@ -120,7 +121,11 @@ class CapsNet(CapsNetMethods):
         try:
             return self._send(build(images))
         except Problem as problem:
-            return failed(images, problem)
+            if not too_large_together(images, problem):
+                return failed(images, problem)
+        half = len(images) // 2
+        first = self._send_batch(images[:half], build)
+        return first + self._send_batch(images[half:], build)
 
     def _send(self, call: Call[T]) -> T:
         deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)
@@ -209,7 +214,11 @@ class AsyncCapsNet(AsyncCapsNetMethods):
         try:
             return await self._send(build(images))
         except Problem as problem:
-            return failed(images, problem)
+            if not too_large_together(images, problem):
+                return failed(images, problem)
+        half = len(images) // 2
+        first = await self._send_batch(images[:half], build)
+        return first + await self._send_batch(images[half:], build)
 
     async def _send(self, call: Call[T]) -> T:
         deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)

@@ -141,6 +141,11 @@ def only(outcomes: list[T]) -> T:
     return outcomes[0]
 
 
+def too_large_together(images: list[bytes], problem: Problem) -> bool:
+    """Whether fewer of a request's images may be accepted: the service limits their pixels."""
+    return len(images) > 1 and problem.status == httpx.codes.REQUEST_ENTITY_TOO_LARGE
+
+
 def failed(images: list[bytes], problem: Problem) -> list[Any]:
     """What takes the place of an image that was alone in its request and is at fault.
 

@@ -25,6 +25,7 @@ from capsnet import (
 )
 from service.pictures import SAMPLES
 from tests.client.conftest import MAX_PICTURES
+from tests.processes import SOURCE, running
 
 FOUR = SAMPLES / "4.png"
 POSE = np.linspace(-0.3, 0.3, 16)
@@ -186,6 +187,30 @@ def test_a_hundred_images_are_split_as_the_service_accepts(
     assert expected == labels(capsnet.classify(folder(100)))
     assert -(-100 // MAX_PICTURES) == requests(service) - before
     assert expected == labels(asyncio.run(run()))
+
+
+def test_images_that_are_too_large_together_are_sent_apart() -> None:
+    """The service limits the pixels of a request: half of the images, and half of that, fit."""
+    settings = {
+        "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_WORKERS": "1",
+        "CAPSNET_MODELS": '["mnist-compact"]',
+        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+        "CAPSNET_MAX_PIXELS": "1100000",
+    }
+    file = io.BytesIO()
+    Image.new("1", (1050, 1000), 1).save(file, "PNG")
+    images = [file.getvalue()] * 40
+
+    async def run(url: str) -> list[Prediction | FailedPrediction]:
+        async with AsyncCapsNet(url) as client:
+            return await client.classify(images)
+
+    with running(lambda _: SOURCE, settings) as (_, service):
+        url = str(service.base_url)
+        with CapsNet(url) as client:
+            outcomes = [*client.classify(images), *asyncio.run(run(url))]
+    assert 80 == sum(isinstance(one, Prediction) for one in outcomes)
 
 
 @pytest.mark.parametrize("place", [0, 5, MAX_PICTURES, 2 * MAX_PICTURES])
