@@ -56,6 +56,7 @@ class CapsNet(CapsNetMethods):
         DeadlineExceeded: there was no answer in time.
         Unreachable: nothing listens at the url.
         InvalidAnswer: the answer ended early, or is not that of a CapsNet service.
+        ValueError: the url is none; raised by the constructor.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class AsyncCapsNet(AsyncCapsNetMethods):
     """The same client for asyncio: its methods are awaited, `async with` closes its connections.
 
     Args:
-        url: see `CapsNet`, also for what its methods raise.
+        url: see `CapsNet`, also for what is raised.
         api_key: see `CapsNet`.
         timeout_s: see `CapsNet`.
         connections: see `CapsNet`.

@@ -319,6 +319,13 @@ def test_the_address_is_taken_from_the_environment(
         assert "mnist-compact" in [one.name for one in client.models().models]
 
 
+@pytest.mark.parametrize("kind", [CapsNet, AsyncCapsNet])
+def test_an_address_that_is_none_is_refused(kind: type) -> None:
+    """Before anything is sent."""
+    with pytest.raises(ValueError, match="http://localhost:port is no URL: Invalid port"):
+        kind("http://localhost:port")
+
+
 def test_an_address_may_have_a_path(url: str) -> None:
     """As behind a proxy; /v1 is the service's own."""
     with CapsNet(f"{url}/v1") as client:
