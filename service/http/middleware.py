@@ -188,7 +188,13 @@ def _address(scope: Scope) -> str:
 
 
 def _as_routed(scope: Scope) -> Scope:
-    """A request by the method and the path of the route that answers it."""
+    """A request by the method and the path of the route that answers it.
+
+    `Range` is left out, as a server may ignore it (RFC 9110, section 14.2): Starlette's refusals of
+    ranges are no problem details.
+    """
+    headers = [header for header in scope["headers"] if header[0] != b"range"]
+    scope = {**scope, "headers": headers}
     if scope["method"] == "HEAD":
         scope = {**scope, "method": "GET"}
     for root in {scope.get("root_path", ""), ""}:
