@@ -52,7 +52,7 @@ _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN = "unknown"
-"""The route of a path that there is not."""
+"""The route that is logged for a path that no route has."""
 _MOUNTED = "app_root_path"
 """Starlette sets this key in the scope of requests for files of a mounted folder."""
 

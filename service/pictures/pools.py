@@ -71,11 +71,11 @@ class DecodePools:
     ) -> list[Prepared | Problem]:
         """Decode and fit each upload. An upload that cannot be decoded yields its problem.
 
-        Those of one request take turns with others': it has no more at work than there are
-        processes.
+        A request decodes at most as many files at once as there are processes, so that other
+        requests get their turn.
 
         Raises:
-            TooLarge: all of them together.
+            TooLarge: the request's large files have too many pixels together.
             QueueFull: too much waits to be decoded.
             Closed: a process was killed or cannot be started.
         """

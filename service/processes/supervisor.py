@@ -62,7 +62,9 @@ class Process(multiprocess.Process):
         self.ping_is_pending = False
         """Whether it has a ping to answer."""
         self.was_dropped = False
-        """Whether the drain killed it because it had not begun, or found that it had ended."""
+        """Whether, when the drain began, it had not started yet (then it was killed) or had already
+        ended. Its exit code then does not count as a failure.
+        """
         self.reason: str | None = None
         """Why it ends, or was killed."""
         self.silent_s = 0.0
