@@ -103,7 +103,7 @@ async def many_chunks(site: Site) -> None:
 
 
 @attack("256 JPEGs of 499 comments in one JSON", allowed=UNFIT, short=True)
-async def many_headers(site: Site) -> None:
+async def many_segments(site: Site) -> None:
     """Each takes half a millisecond to refuse, before anything is admitted."""
     data = several("/classify", [files.commented_jpeg(499)] * 256)
     await site.flood([data], connections=30)
