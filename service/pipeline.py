@@ -85,13 +85,15 @@ class Pipeline:
     drawing: Admission | None = None
     """The admission of drawing jobs, where the response has to be drawn in a process."""
     charge: Callable[[int], object] | None = None
-    """Charges the client for the job's rows, or raises RateLimited."""
+    """Charges the client for so many rows, or raises RateLimited."""
 
     def __post_init__(self) -> None:
         self._drawn = Job(self.job.arrived)
 
-    def admit(self, rows: int) -> None:
+    def admit(self, rows: int, *, files: int = 0) -> None:
         """Admit the job with its number of rows, and its drawing, before anything is decoded.
+
+        The caller is charged for at least one row for each of the files.
 
         Raises:
             QueueFull: see `Admission.admit`.
@@ -106,7 +108,7 @@ class Pipeline:
             self._drawn = Job(self.job.arrived, self.job.deadline)
             self.drawing.admit(self._drawn)
         if self.charge:
-            self.charge(rows)
+            self.charge(max(rows, files))
 
     def record_drawing(self) -> None:
         """Record that the response is drawn."""

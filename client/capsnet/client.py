@@ -32,6 +32,7 @@ from capsnet.transport import (
     only,
     read_response,
     request_arguments,
+    too_large_together,
     translated,
 )
 
@@ -55,6 +56,7 @@ class CapsNet(CapsNetMethods):
         DeadlineExceeded: there was no answer in time.
         Unreachable: nothing listens at the url.
         InvalidAnswer: the answer ended early, or is not that of a CapsNet service.
+        ValueError: the url is none; raised by the constructor.
     """
 
     def __init__(
@@ -120,7 +122,11 @@ class CapsNet(CapsNetMethods):
         try:
             return self._send(build(images))
         except Problem as problem:
-            return failed(images, problem)
+            if not too_large_together(images, problem):
+                return failed(images, problem)
+        half = len(images) // 2
+        first = self._send_batch(images[:half], build)
+        return first + self._send_batch(images[half:], build)
 
     def _send(self, call: Call[T]) -> T:
         deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)
@@ -138,7 +144,7 @@ class AsyncCapsNet(AsyncCapsNetMethods):
     """The same client for asyncio: its methods are awaited, `async with` closes its connections.
 
     Args:
-        url: see `CapsNet`, also for what its methods raise.
+        url: see `CapsNet`, also for what is raised.
         api_key: see `CapsNet`.
         timeout_s: see `CapsNet`.
         connections: see `CapsNet`.
@@ -209,7 +215,11 @@ class AsyncCapsNet(AsyncCapsNetMethods):
         try:
             return await self._send(build(images))
         except Problem as problem:
-            return failed(images, problem)
+            if not too_large_together(images, problem):
+                return failed(images, problem)
+        half = len(images) // 2
+        first = await self._send_batch(images[:half], build)
+        return first + await self._send_batch(images[half:], build)
 
     async def _send(self, call: Call[T]) -> T:
         deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)

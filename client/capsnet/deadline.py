@@ -56,7 +56,7 @@ def parse_retry_after(value: str | None) -> float | None:
     """Seconds, of a `Retry-After` header with seconds or a date (RFC 9110, section 10.2.3)."""
     if value is None:
         return None
-    if value.strip().isdigit():
+    if value.isascii() and value.strip().isdigit():
         return float(value)
     try:
         date = parsedate_to_datetime(value)

@@ -30,14 +30,21 @@ MAX_ANSWER_BYTES = 200_000_000
 
 
 def client_options(url: str | None, api_key: str | None) -> dict[str, Any]:
-    """What httpx's clients are made with."""
+    """What httpx's clients are made with.
+
+    Raises:
+        ValueError: the url is none.
+    """
     headers = {"User-Agent": f"capsnet-client/{version('capsnet-client')}"}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
     base_url = url or os.environ.get("CAPSNET_URL") or DEFAULT_URL
     if "://" not in base_url:
         base_url = f"http://{base_url}"
-    return {"base_url": base_url, "headers": headers}
+    try:
+        return {"base_url": httpx.URL(base_url), "headers": headers}
+    except httpx.InvalidURL as error:
+        raise ValueError(f"{base_url} is no URL: {error}") from error
 
 
 def request_arguments(call: Call[Any], deadline: Deadline) -> dict[str, Any]:
@@ -139,6 +146,11 @@ def only(outcomes: list[T]) -> T:
     if len(outcomes) != 1 or isinstance(outcomes[0], FailedPrediction):
         raise InvalidAnswer("one image was sent, but not one prediction came back")
     return outcomes[0]
+
+
+def too_large_together(images: list[bytes], problem: Problem) -> bool:
+    """Whether fewer of a request's images may be accepted: the service limits their pixels."""
+    return len(images) > 1 and problem.status == httpx.codes.REQUEST_ENTITY_TOO_LARGE
 
 
 def failed(images: list[bytes], problem: Problem) -> list[Any]:

@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.errors import Busy, Problem, TooLate, Unavailable
 from service.http.problems import to_response
 
-_OF_A_REPLICA = b"server-timing"
-"""A header of all answers of the service."""
+_OF_A_REPLICA = {b"server-timing", b"access-control-allow-methods"}
+"""All answers of the service have the first header, but those to CORS preflights the second."""
 _ID = b"x-request-id"
 _OWN = "/-/"
 """How paths of the proxy itself begin."""
@@ -43,7 +43,7 @@ class Mended:
             nonlocal started, problem
             if message["type"] == "http.response.start":
                 headers = dict(message["headers"])
-                if _OF_A_REPLICA in headers:
+                if not _OF_A_REPLICA.isdisjoint(headers):
                     started = True
                     message["headers"] = _once(_ID, message["headers"])
                 else:

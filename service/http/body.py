@@ -18,9 +18,8 @@ LEAST_BYTES, WINDOW_S = 10_000, 10.0
 ARRIVES_WHOLE = "capsnet.arrives_whole"
 """The extension (ASGI) of a request whose body is seen only once all of it is there."""
 MOMENT_S = 0.2
-"""A body that is seen only whole counts as empty for this long, and then as the largest.
-
-Once it has arrived, its own size counts.
+"""gRPC delivers a message only when it is complete. While one arrives, it counts as 0 bytes for
+this long, and after that as `max_body_bytes`.
 """
 WATCH_AFTER_S = 0.02
 """After a request has been handled for this long, its client's connection is watched."""
@@ -56,10 +55,10 @@ class MemoryTrimmer:
 class Budget:
     """The bytes of all bodies in memory, shared among the addresses that they come from.
 
-    One address may hold as many bytes as are free: alone half of all, two a third each. Whoever
-    comes next finds room. Where an address has no more, its largest unfinished body is refused:
-    who holds back the end of large ones keeps nobody from sending small ones, not even behind the
-    same proxy.
+    An address may hold at most as many bytes as are still free: half of the limit if it is alone, a
+    third if there are two. So a new address always finds room. If an address needs more, its
+    largest unfinished body is refused. Large uploads that never end therefore cannot block small
+    ones from the same address or proxy.
     """
 
     limit_bytes: int

@@ -52,7 +52,7 @@ _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN = "unknown"
-"""The route of a path that there is not."""
+"""The route that is logged for a path that no route has."""
 _MOUNTED = "app_root_path"
 """Starlette sets this key in the scope of requests for files of a mounted folder."""
 
@@ -188,7 +188,13 @@ def _address(scope: Scope) -> str:
 
 
 def _as_routed(scope: Scope) -> Scope:
-    """A request by the method and the path of the route that answers it."""
+    """A request by the method and the path of the route that answers it.
+
+    `Range` is left out, as a server may ignore it (RFC 9110, section 14.2): Starlette's refusals of
+    ranges are no problem details.
+    """
+    headers = [header for header in scope["headers"] if header[0] != b"range"]
+    scope = {**scope, "headers": headers}
     if scope["method"] == "HEAD":
         scope = {**scope, "method": "GET"}
     for root in {scope.get("root_path", ""), ""}:

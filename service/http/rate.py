@@ -39,10 +39,10 @@ class RateLimit:
         Args:
             caller: whose.
             rows: what the request costs in all.
-            paid: what of it was taken before.
+            paid: tokens that this request has already taken.
 
         Raises:
-            RateLimited: none was left, but for those.
+            RateLimited: the caller has less than one token, `paid` included.
         """
         now = self._clock()
         full_at = max(self._full_at.get(caller, now), now)

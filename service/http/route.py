@@ -123,8 +123,9 @@ class Route(APIRoute):
         permission: who may call it, where keys are set.
         max_cost: the rows of the most expensive request.
         problems: what the handler raises.
-        needs_models: while nothing is loaded, the answer is 503. The deadline covers making
-            the answer, not sending it.
+        needs_models: whether the handler uses `request.pipeline`. Such a route answers 503 until
+            the bundles are loaded, and 504 if its answer is not ready by the deadline; sending the
+            answer is not timed.
         openapi: what FastAPI cannot read off the handler.
         options: for FastAPI's route.
     """

@@ -24,7 +24,9 @@ FILE_FIELD = "file"
 _LARGE = 100_000
 """A body of more bytes is parsed off the event loop: a megabyte takes milliseconds."""
 _MORE_FIELDS = 16
-"""A form may have this many parts beside its pictures. An error names them."""
+"""A form may have this many parts beside its pictures. They are refused by name; beyond this
+number, without.
+"""
 _CHUNK = 1 << 18
 """This many characters of base64 are decoded at once: other threads run in between."""
 

@@ -23,6 +23,8 @@ _MOST_WAITING = 64
 """Each of the two pools may have this many waiting files of the largest size."""
 _MOST_TOGETHER = 16
 """One request may have this many files of the largest size: a body has room for ten photographs."""
+_FEW = 4
+"""The headers of this many files are read at once; each may take half a millisecond."""
 _CPU_S, _CPU_S_PER_PIXEL = 0.25, 2e-7
 """The CPU time for a file: ten times what a photograph takes."""
 _MEMORY_BYTES, _MEMORY_BYTES_PER_PIXEL = 64_000_000, 16
@@ -40,6 +42,7 @@ class DecodePools:
         self._max_pixels = max_pixels
         self._largest = max(max_pixels, _LARGE)
         self._processes = processes
+        self._weighing = asyncio.Lock()
         memory_bytes = _MEMORY_BYTES + _MEMORY_BYTES_PER_PIXEL * max_pixels
         self.fork_server = ForkServer("service.pictures.spec", memory_bytes=memory_bytes)
         large, limit = max(1, processes // 2), _MOST_WAITING * self._largest
@@ -55,9 +58,9 @@ class DecodePools:
         Image.preinit()
         self.fork_server.start()
 
-    def check(self, uploads: Sequence[Upload], spec: ImageSpec) -> list[Upload]:
+    async def check(self, uploads: Sequence[Upload], spec: ImageSpec) -> list[Upload]:
         """The uploads, with the problem in place of each that its header already rules out."""
-        weights = [self._weigh(upload, spec) for upload in uploads]
+        weights = await self._weigh_all(uploads, spec)
         return [
             weight if isinstance(weight, Problem) else upload
             for upload, weight in zip(uploads, weights, strict=True)
@@ -68,15 +71,15 @@ class DecodePools:
     ) -> list[Prepared | Problem]:
         """Decode and fit each upload. An upload that cannot be decoded yields its problem.
 
-        Those of one request take turns with others': it has no more at work than there are
-        processes.
+        A request decodes at most as many files at once as there are processes, so that other
+        requests get their turn.
 
         Raises:
-            TooLarge: all of them together.
+            TooLarge: the request's large files have too many pixels together.
             QueueFull: too much waits to be decoded.
             Closed: a process was killed or cannot be started.
         """
-        weights = [self._weigh(upload, spec) for upload in uploads]
+        weights = await self._weigh_all(uploads, spec)
         if weights == [0]:
             return [await self._prepare(uploads[0], spec, 0)]
         most = _MOST_TOGETHER * self._largest
@@ -117,6 +120,17 @@ class DecodePools:
         if not weight:
             return None
         return self.large if weight > _LARGE else self.small
+
+    async def _weigh_all(self, uploads: Sequence[Upload], spec: ImageSpec) -> list[int | Problem]:
+        """Weigh the files, in parts. Requests of several parts take turns, and others go first."""
+        if len(uploads) <= _FEW:
+            return [self._weigh(upload, spec) for upload in uploads]
+        weights: list[int | Problem] = []
+        for start in range(0, len(uploads), _FEW):
+            async with self._weighing:
+                weights += [self._weigh(upload, spec) for upload in uploads[start : start + _FEW]]
+                await asyncio.sleep(0)
+        return weights
 
     def _weigh(self, upload: Upload, spec: ImageSpec) -> int | Problem:
         """Return the cost of a file in pixels, by its header and length; zero if it is quick."""

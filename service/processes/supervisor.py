@@ -62,7 +62,9 @@ class Process(multiprocess.Process):
         self.ping_is_pending = False
         """Whether it has a ping to answer."""
         self.was_dropped = False
-        """Whether the drain killed it because it had not begun, or found that it had ended."""
+        """Whether, when the drain began, it had not started yet (then it was killed) or had already
+        ended. Its exit code then does not count as a failure.
+        """
         self.reason: str | None = None
         """Why it ends, or was killed."""
         self.silent_s = 0.0
@@ -70,7 +72,9 @@ class Process(multiprocess.Process):
         self.ready_s = 0.0
         """Seconds in which it could answer."""
         self.ended_at: float | None = None
-        """When the supervisor saw that it has ended, in seconds of `time.monotonic`."""
+        """When the supervisor saw that it has ended, or last failed to start another, in seconds of
+        `time.monotonic`.
+        """
 
     def target(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve in the worker's process."""
@@ -168,7 +172,10 @@ class Supervisor(multiprocess.Multiprocess):
                 self._watch(slot)
             except OSError as error:  # no descriptor or process is left
                 log.error("a process cannot be started: %s", error)  # noqa: TRY400
-                self.processes[slot].failures += 1
+                process = self.processes[slot]
+                process.failures += 1
+                if process.ended_at is not None:
+                    process.ended_at = time.monotonic()
         if any(process.can_answer for process in self.processes):
             self._unready_s = 0.0
         elif self._unready_s is not None:
@@ -291,7 +298,7 @@ class Supervisor(multiprocess.Multiprocess):
 
 
 def _wait_s(process: Process) -> float:
-    return min(_FIRST_WAIT_S * 4.0 ** (process.failures - 1), _LONGEST_WAIT_S)
+    return min(_FIRST_WAIT_S * 4.0 ** min(process.failures - 1, 5), _LONGEST_WAIT_S)
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
 from io import UnsupportedOperation
-from threading import Event, Thread
+from threading import Event, RLock, Thread
 from typing import Any, Literal, TextIO
 
 LogFormat = Literal["text", "json"]
@@ -68,6 +68,8 @@ class Lines(logging.Handler):
         self._stream, self._dropped = stream, 0
         self._lines: deque[str] = deque()
         self._some, self._urgent, self._written = Event(), Event(), Event()
+        self._written.set()
+        self._queueing = RLock()  # never held while a line is written
         Thread(target=self._write, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -76,18 +78,20 @@ class Lines(logging.Handler):
             self._dropped += 1
             return
         try:
-            self._lines.append(self.format(record))
+            line = self.format(record)
         except Exception:  # noqa: BLE001  as other handlers do
             self.handleError(record)
-        if not self._some.is_set():
+            return
+        with self._queueing:
             self._written.clear()
+            self._lines.append(line)
+        if not self._some.is_set():
             self._some.set()
 
     def flush(self) -> None:
         """Wait until all is written, but not for long."""
         self._urgent.set()
-        if self._some.is_set():
-            self._written.wait(_FLUSH_S)
+        self._written.wait(_FLUSH_S)
         self._urgent.clear()
 
     def _write(self) -> None:
@@ -100,8 +104,9 @@ class Lines(logging.Handler):
                 self._dropped = 0
             with suppress(OSError, ValueError):  # it was closed
                 self._put("".join(f"{line}\n" for line in lines))
-            if not self._some.is_set():
-                self._written.set()
+            with self._queueing:
+                if not self._lines:
+                    self._written.set()
 
     def _put(self, text: str) -> None:
         """Write without the stream's buffer, whose lock would delay the end of the process."""

@@ -95,10 +95,11 @@ async def classify(request: Request, query: ClassifyQuery) -> DeferredJson[Class
         raise InvalidParameter(detail, parameter="novelty")
     takes_any_size = manifest.any_size and not query.novelty  # that compares reconstructions
     spec = query.spec(manifest)._replace(any_size=takes_any_size)
-    uploads = request.pipeline.decode_pools.check(await read_pictures(request), spec)
+    uploads = await request.pipeline.decode_pools.check(await read_pictures(request), spec)
     files = sum(isinstance(upload, bytes) for upload in uploads)
     large = files > _FEW
-    request.pipeline.admit(files * (2 if query.novelty else 1) + large * RESPONSE_COST_ROWS)
+    rows = files * (2 if query.novelty else 1) + large * RESPONSE_COST_ROWS
+    request.pipeline.admit(rows, files=len(uploads))
     encoded = await request.pipeline.encode_uploads(uploads, manifest, spec)
     if len(encoded) == 1:
         unwrap(encoded[0])

@@ -151,7 +151,7 @@ def draw_neighbours(image: Floats, images: Floats, found: _Found, *, what: str) 
         image: (C, H, W).
         images: of the neighbours, then of the prototypes: (M, C, H, W).
         found: their distances and shares.
-        what: they are.
+        what: the title, what the images show.
     """
     count = len(found.nearest.rows)
     titles = [f"{distance:.1f}" for distance in found.nearest.distances]

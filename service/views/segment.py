@@ -72,7 +72,8 @@ async def segment_image(request: Request, query: SegmentQuery) -> JsonOrPng[Segm
     if count != "auto" and count > manifest.num_classes:
         raise InvalidParameter(f"count is at most {manifest.num_classes}", parameter="count")
     upload = await read_picture(request)
-    request.pipeline.admit(3 if count == "auto" else 1 + count)  # mostly two are decoded
+    most = min(manifest.num_classes, MAX_SEGMENTS) if count == "auto" else count
+    request.pipeline.admit(1 + most)
     spec = query.spec(manifest)
     (read,) = await request.pipeline.encode_uploads([upload], manifest, spec)
     encoded = unwrap(read)

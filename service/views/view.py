@@ -30,7 +30,10 @@ IMAGE_PROBLEMS = (*BODY_PROBLEMS, UnreadablePicture)
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A route that looks into a network. Admission, document and what follows from it read this.
+    """A route that looks into a network.
+
+    Admission and the OpenAPI document, from which the client is generated, are made from these
+    fields.
 
     Args:
         path: of the route.

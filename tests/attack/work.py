@@ -102,6 +102,13 @@ async def many_chunks(site: Site) -> None:
     await site.flood([request("/classify", make()) for make in makers])
 
 
+@attack("256 JPEGs of 499 comments in one JSON", allowed=UNFIT, short=True)
+async def many_segments(site: Site) -> None:
+    """Each takes half a millisecond to refuse, before anything is admitted."""
+    data = several("/classify", [files.commented_jpeg(499)] * 256)
+    await site.flood([data], connections=30)
+
+
 @attack("files just under a megabyte", allowed=UNFIT)
 async def small_files(site: Site) -> None:
     """As much work as a file may hold that is still taken for a small one."""

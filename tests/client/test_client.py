@@ -25,6 +25,7 @@ from capsnet import (
 )
 from service.pictures import SAMPLES
 from tests.client.conftest import MAX_PICTURES
+from tests.processes import SOURCE, running
 
 FOUR = SAMPLES / "4.png"
 POSE = np.linspace(-0.3, 0.3, 16)
@@ -188,6 +189,30 @@ def test_a_hundred_images_are_split_as_the_service_accepts(
     assert expected == labels(asyncio.run(run()))
 
 
+def test_images_that_are_too_large_together_are_sent_apart() -> None:
+    """The service limits the pixels of a request: half of the images, and half of that, fit."""
+    settings = {
+        "CAPSNET_DEVICE": "cpu",
+        "CAPSNET_WORKERS": "1",
+        "CAPSNET_MODELS": '["mnist-compact"]',
+        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+        "CAPSNET_MAX_PIXELS": "1100000",
+    }
+    file = io.BytesIO()
+    Image.new("1", (1050, 1000), 1).save(file, "PNG")
+    images = [file.getvalue()] * 40
+
+    async def run(url: str) -> list[Prediction | FailedPrediction]:
+        async with AsyncCapsNet(url) as client:
+            return await client.classify(images)
+
+    with running(lambda _: SOURCE, settings) as (_, service):
+        url = str(service.base_url)
+        with CapsNet(url) as client:
+            outcomes = [*client.classify(images), *asyncio.run(run(url))]
+    assert 80 == sum(isinstance(one, Prediction) for one in outcomes)
+
+
 @pytest.mark.parametrize("place", [0, 5, MAX_PICTURES, 2 * MAX_PICTURES])
 def test_an_image_of_several_that_is_none_fails_alone(capsnet: CapsNet, place: int) -> None:
     """Also where it is the only one of its request."""
@@ -292,6 +317,13 @@ def test_the_address_is_taken_from_the_environment(
     with CapsNet() as client:
         assert (url, f"CapsNet({url!r})") == (client.url, repr(client))
         assert "mnist-compact" in [one.name for one in client.models().models]
+
+
+@pytest.mark.parametrize("kind", [CapsNet, AsyncCapsNet])
+def test_an_address_that_is_none_is_refused(kind: type) -> None:
+    """Before anything is sent."""
+    with pytest.raises(ValueError, match="http://localhost:port is no URL: Invalid port"):
+        kind("http://localhost:port")
 
 
 def test_an_address_may_have_a_path(url: str) -> None:

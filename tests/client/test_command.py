@@ -198,6 +198,7 @@ def test_one_bad_picture_of_several_is_named(run: Run, folder: Path, tmp_path: P
         (["perturb", FOUR, "--dim", "3", "--delta", "5"], Exit.USAGE, "--delta"),
         (["classify", FOUR, "--fit", "none", "--polarity", "x"], Exit.USAGE, "--polarity"),
         (["classify", FOUR, "--timeout", "0"], Exit.USAGE, "--timeout"),
+        (["models", "--url", "http://localhost:port"], Exit.USAGE, "Invalid port: 'port'"),
     ],
 )
 def test_what_is_wrong_is_said(arguments: list[str], code: Exit, text: str, run: Run) -> None:

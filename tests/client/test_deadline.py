@@ -53,3 +53,4 @@ def test_retry_after_is_seconds_or_a_date() -> None:
     assert 90 < (parse_retry_after(soon) or 0) <= 100
     assert 0 == parse_retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
     assert (7, None, None) == tuple(map(parse_retry_after, ("7", "soon", None)))
+    assert (None, None) == tuple(map(parse_retry_after, ("\u00b2", "\u0667")))

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from service.api.probes import livez, readyz
 from service.api.v2.infer import compute
 from service.api.v2.messages import SERVICE, messages
-from service.api.v2.metadata import ProtocolModelPath, describe_network, describe_server, find
+from service.api.v2.metadata import ProtocolModelPath, describe_model, describe_server, find
 from service.api.v2.models import ProtocolModel, Tensors
 from service.api.v2.request import InferRequest, Work, make_work
 from service.api.v2.tensors import LENGTH
@@ -83,7 +83,7 @@ async def model_ready(request: Request) -> Protobuf:
 async def model_metadata(request: Request) -> Protobuf:
     """Show a model's metadata."""
     message = await _read(request, "ModelMetadataRequest")
-    described = await describe_network(request, _query(message.name, message.version))
+    described = await describe_model(request, _query(message.name, message.version))
     metadata = ParseDict(described, messages()["ModelMetadataResponse"]())
     return Protobuf(metadata.SerializeToString())
 

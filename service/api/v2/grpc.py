@@ -65,7 +65,9 @@ _METHODS = {
     "ServerMetadata": (200,),
     "ServerReady": (200, 503),
 }
-"""Statuses that do not end a call: where one of these is no 200, the answer is false."""
+"""The HTTP statuses that each method answers with a message: 200 with the app's own, any other with
+`false`. A status that is not listed ends the call with an error.
+"""
 _FALSE = b""
 """A message whose only field is false."""
 _IDENTITY = 1
@@ -97,8 +99,8 @@ async def serve_grpc(
         settings: the address, the largest message and the time to finish.
         loaded: set once the bundles are.
         on_fault: told why the port cannot be opened.
-        ending: set when to stop, so that calls finish while requests do; else the end is that of
-            the context.
+        ending: set to stop the server early, so that calls drain at the same time as HTTP requests.
+            Without it, the server stops when the context ends.
     """
     idle_ms = round(1000 * settings.upload_timeout_s)
     options = {

@@ -65,7 +65,7 @@ async def describe_server(request: Request) -> dict[str, Any]:
     return {"name": "capsnet-service", "version": VERSION, "extensions": extensions}
 
 
-async def describe_network(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
+async def describe_model(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
     """Show a model's metadata."""
     model = find(request, query)
     return {
@@ -77,12 +77,12 @@ async def describe_network(request: Request, query: ProtocolModelPath) -> dict[s
     }
 
 
-async def network_ready(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
+async def check_model(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
     """Check that a model is loaded."""
     return {"name": find(request, query).name, "ready": True}
 
 
-async def configure_network(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
+async def show_config(request: Request, query: ProtocolModelPath) -> dict[str, Any]:
     """Show a model's configuration as Triton would."""
     model = find(request, query)
     return {

@@ -117,12 +117,14 @@ async def read_work(request: Request, model: ProtocolModel) -> Work:
 
 async def _read_body(request: Request) -> bytes:
     """Read and inflate the body. Its inflated size counts in the budget."""
-    body, encoding = await request.body(), request.headers.get("content-encoding", "identity")
+    body = await request.body()
+    encoding = request.headers.get("content-encoding", "").strip().lower() or "identity"
     if encoding == "identity":
         return body
     limit = request.app.state.settings.max_body_bytes
-    inflated, is_whole = await asyncio.to_thread(_inflate, body, encoding.strip().lower(), limit)
+    inflated, is_whole = await asyncio.to_thread(_inflate, body, encoding, limit)
     request.scope["state"]["hold"](len(inflated) - len(body))
+    request._body = inflated  # noqa: SLF001  else the compressed bytes would be kept too
     if len(inflated) > limit:
         raise TooLarge(f"the inflated body exceeds {limit:,} bytes")
     if not is_whole:

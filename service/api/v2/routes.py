@@ -7,12 +7,12 @@ from functools import partial
 from model.interpret.sweep import MAX_IMAGES
 from service.api.v2.infer import infer
 from service.api.v2.metadata import (
-    configure_network,
-    describe_network,
+    check_model,
+    describe_model,
     describe_server,
     live,
-    network_ready,
     ready,
+    show_config,
 )
 from service.http.route import Route
 
@@ -40,9 +40,9 @@ def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
         for path in (_NAMED, _VERSIONED)
         for route in (
             post(f"{path}/infer", infer, max_cost=max_cost),
-            get(path, describe_network),
-            get(f"{path}/ready", network_ready),
-            get(f"{path}/config", configure_network),
+            get(path, describe_model),
+            get(f"{path}/ready", check_model),
+            get(f"{path}/config", show_config),
         )
     ]
     probes = [probe("/v2/health/live", live), probe("/v2/health/ready", ready)]

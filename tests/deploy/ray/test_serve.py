@@ -10,13 +10,14 @@ from ray.serve import Application
 from ray.serve.schema import ServeDeploySchema
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import deploy.ray as package
 from deploy.ray.metrics import render
 from deploy.ray.proxy import middlewares
 from deploy.ray.serve import NAME, Arguments, app, options
 from service.app import CLOSE_TIMEOUT_S
+from service.http.middleware import cross_origin
 from service.settings import Settings, SettingsError
 from service.telemetry.metrics import Metrics
 
@@ -92,6 +93,11 @@ def proxied(status: int | None, headers: dict[str, str] | None = None) -> TestCl
         if status is not None:
             await PlainTextResponse("text", status, headers)(scope, receive, send)
 
+    return proxied_app(answer)
+
+
+def proxied_app(answer: ASGIApp) -> TestClient:
+    """A proxy in front of an app."""
     (middleware,) = middlewares()
     wrapped = middleware.cls(answer, *middleware.args, **middleware.kwargs)
     return TestClient(wrapped)
@@ -121,6 +127,22 @@ def test_answers_of_replicas_pass_as_they_are(status: int) -> None:
     assert (status, "text", "abc") == (
         answer.status_code, answer.text, answer.headers["x-request-id"],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"), [("https://page.example", 200), ("https://other.example", 400)]
+)
+def test_answers_to_preflights_pass_as_they_are(origin: str, status: int) -> None:
+    """They come from the middleware of CORS, before the service's own."""
+
+    async def unasked(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise AssertionError("the preflight is answered before")
+
+    headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    behind = cross_origin(unasked, ["https://page.example"])
+    answer = proxied_app(behind).options("/classify", headers=headers)
+    assert status == answer.status_code
+    assert "POST" in answer.headers["access-control-allow-methods"]
 
 
 def test_paths_of_the_proxy_itself_are_its_own() -> None:

@@ -91,6 +91,14 @@ def test_what_is_not_there_is_a_problem(
     assert (status, f"urn:capsnet:problem:{slug}") == (problem["status"], problem["type"])
 
 
+@pytest.mark.parametrize("asked", ["bytes=soon", "bytes=999999-", "bytes=0-9", "lines=0-9"])
+@pytest.mark.parametrize("path", ["/samples/7.png", "/static/icon.svg"])
+def test_a_file_is_sent_whole(path: str, asked: str, client: TestClient) -> None:
+    """As a server may (RFC 9110, section 14.2), whatever part of it is asked for."""
+    answer = client.get(path, headers={"Range": asked})
+    assert (200, client.get(path).content) == (answer.status_code, answer.content)
+
+
 def test_an_unknown_model_is_a_parameter_at_fault(client: TestClient) -> None:
     """The problem names the parameter and the models that there are."""
     problem = problem_of(client, post("/classify", model="emnist"))

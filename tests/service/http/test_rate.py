@@ -211,6 +211,14 @@ def test_files_that_are_no_pictures_cost_a_row(settings: Settings) -> None:
         assert [415, 415, 429] == statuses
 
 
+def test_each_file_that_is_no_picture_costs_a_row(settings: Settings) -> None:
+    """Many in one request cost as much as in many."""
+    with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=5) as client:
+        files = [("file", b"text")] * 5
+        statuses = [client.post("/classify", files=files).status_code for _ in "12"]
+        assert [200, 429] == statuses
+
+
 def test_a_full_queue_costs_nothing(settings: Settings) -> None:
     """What the service refuses by itself leaves the caller the row that it has not computed."""
     with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=3) as client:

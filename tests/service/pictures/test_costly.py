@@ -14,7 +14,7 @@ from model.preprocess import Prepared
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 from service.inference.job import Closed, QueueFull
 from service.pictures import ImageSpec, is_quick
-from service.pictures.header import MAX_CHUNKS, MAX_SCANS
+from service.pictures.header import MAX_CHUNKS, MAX_SCANS, MAX_SIDE
 from service.pictures.pools import DecodePools
 from service.settings import Settings
 from tests.service.pictures.costly import (
@@ -49,7 +49,7 @@ def prepare(preparation: DecodePools, *contents: bytes) -> list[Prepared | Probl
     [
         pytest.param(webp(16_383), TooLarge, "16383 x 16383", id="WebP of 34 bytes"),
         pytest.param(png(10_000, 10_000), TooLarge, "10000 x 10000", id="PNG of a colour"),
-        pytest.param(png(20_000, 1, colour=6), TooLarge, "a picture's side", id="PNG of one row"),
+        pytest.param(png(MAX_SIDE + 1, 1), TooLarge, "a picture's side", id="PNG of one row"),
         pytest.param(rle_bmp(5_000, 1_000), UnsupportedFormat, "run-length", id="BMP of runs"),
         pytest.param(filled_jpeg(10**6), UnreadablePicture, "header", id="JPEG of fill bytes"),
     ],
@@ -62,6 +62,12 @@ def test_what_a_header_announces_is_refused_without_a_process(
     assert problem is type(found)
     assert text in found.detail
     assert 0 == preparation.fork_server.pid
+
+
+def test_the_longest_side_is_taken(preparation: DecodePools) -> None:
+    """A row of as many pixels as a side may have."""
+    (found,) = prepare(preparation, png(MAX_SIDE, 1))
+    assert isinstance(found, Prepared)
 
 
 @pytest.mark.parametrize(

@@ -122,3 +122,24 @@ def test_many_quick_pictures_do_not_hold_up_the_event_loop(
         return turns
 
     assert 25 <= asyncio.run(scenario())
+
+
+def test_many_headers_do_not_hold_up_the_event_loop(
+    preparation: DecodePools, manifest: Manifest
+) -> None:
+    """A JPEG of many segments takes half a millisecond; others have their turn after four.
+
+    That is so with several requests too.
+    """
+    stub = b"\xff\xd8" + b"\xff\xfe\0\2" * 499
+
+    async def scenario() -> int:
+        turns = 0
+        checks = (preparation.check([stub] * 40, frame_of(manifest)) for _ in range(3))
+        job = asyncio.gather(*checks)
+        while not job.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert 30 <= asyncio.run(scenario())

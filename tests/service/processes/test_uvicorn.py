@@ -35,7 +35,8 @@ ADDED = {
         "_leave",
     },
     supervisor.Process: {"tick", "poll", "read"},
-    supervisor.Supervisor: {"serve", "_watch", "_kill_if_hung", "_record_end", "_fail", "_start"},
+    supervisor.Supervisor: {"serve", "_watch", "_kill_if_hung", "_record_end", "_fail", "_start"}
+    | {"_is_told_again"},
 }
 """Methods that are not uvicorn's."""
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
+import threading
+import time
 import warnings
 from collections.abc import Iterator
 
@@ -175,14 +178,31 @@ def test_nobody_waits_for_who_reads_the_log() -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream, os.fdopen(reading) as log:
         handler, record = Lines(stream), logging.makeLogRecord({"msg": "x" * 99})
-        for _ in range(sent := MOST_LINES + 2_000):
+        for _ in range(sent := 2 * MOST_LINES + 2_000):
             handler.handle(record)
         handler.flush()
         written = dropped = 0
         while written + dropped < sent:
             number, _, rest = log.readline().partition(" lines were dropped: ")
             written, dropped = (written, dropped + int(number)) if rest else (written + 1, dropped)
-        assert 0 < dropped <= 2_000
+        assert 0 < dropped <= MOST_LINES + 2_000
+
+
+def test_what_is_being_written_is_waited_for() -> None:
+    """Else the last lines of a process that ends would be lost."""
+    begun = threading.Event()
+
+    class Slow(io.StringIO):
+        def write(self, text: str) -> int:
+            begun.set()
+            time.sleep(0.2)
+            return super().write(text)
+
+    handler = Lines(stream := Slow())
+    handler.handle(logging.makeLogRecord({"msg": "last"}))
+    assert begun.wait(5)
+    handler.flush()
+    assert "last\n" == stream.getvalue()
 
 
 @pytest.mark.usefixtures("restored_logging")

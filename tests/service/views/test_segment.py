@@ -21,6 +21,7 @@ from service.inference.engine import open_engine
 from service.settings import Settings
 from tests.pictures import as_png
 from tests.service.views.answers import answer_of, drawing_of
+from tests.serving import serve
 from training.data.datasets import Examples
 from training.data.pairs import PairSet, fixed_pairs
 
@@ -126,6 +127,20 @@ def test_a_long_capsule_without_ink_of_its_own_is_left_out(
     single = np.pad(strokes.images[0], MIDDLE)
     assert 1 == len(segment(client, single, count="auto")["segments"])
     assert [] == segment(client, EMPTY, count="auto")["segments"]
+
+
+@pytest.mark.parametrize(("count", "rows"), [(1, 2), (2, 3), ("auto", 4)])
+def test_every_class_that_may_be_decoded_has_a_row(
+    count: int | str, rows: int, settings: Settings
+) -> None:
+    """So has the image. With `auto` these are the three classes."""
+    query = {"count": count}
+    for burst, status in ((rows, 429), (rows + 1, 200)):
+        with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=burst) as client:
+            answers = [
+                client.post("/segment", params=query, files={"file": as_png(EMPTY)}) for _ in "12"
+            ]
+        assert [200, status] == [answer.status_code for answer in answers]
 
 
 def test_an_empty_picture_has_no_segments(client: TestClient) -> None:

@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import struct
 import tracemalloc
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
+from starlette.types import Message
 
+from service.api.v2.request import _read_body
 from service.api.v2.tensors import TensorSpec
 from service.errors import InvalidParameter
+from service.http.route import Request
+from service.settings import Settings
 from tests.service.api.v2.conftest import MAX_BODY_BYTES
 
 MODEL = "mnist-compact"
@@ -256,6 +262,32 @@ def test_compressed_bodies_are_limited(
     found, text = refusal(answer)
     assert status == found
     assert words in text
+
+
+@pytest.mark.parametrize("encoding", ["identity", "Identity", ""])
+def test_a_body_may_be_sent_as_it_is(encoding: str, service: httpx.Client) -> None:
+    """Names of encodings have no case, and an empty list of them has none (RFC 9110, 8.4)."""
+    headers = {"Content-Encoding": encoding}
+    assert 200 == service.post(URL, json=request(), headers=headers).status_code
+
+
+def test_compressed_bytes_are_freed_once_they_are_inflated() -> None:
+    """As they no longer count."""
+    content = gzip.compress(bytes(99))
+    held: list[int] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": content}
+
+    async def scenario() -> tuple[bytes, bytes]:
+        app = SimpleNamespace(state=SimpleNamespace(settings=Settings()))
+        headers = [(b"content-encoding", b"gzip")]
+        scope = {"type": "http", "headers": headers, "state": {"hold": held.append}, "app": app}
+        made = Request(scope, receive)
+        return await _read_body(made), await made.body()
+
+    assert (bytes(99), bytes(99)) == asyncio.run(scenario())
+    assert [99 - len(content)] == held
 
 
 def test_a_body_counts_as_what_it_inflates_to(service: httpx.Client) -> None:
