@@ -193,8 +193,9 @@ def _as_routed(scope: Scope) -> Scope:
     `Range` is left out, as a server may ignore it (RFC 9110, section 14.2): Starlette's refusals of
     ranges are no problem details.
     """
-    headers = [header for header in scope["headers"] if header[0] != b"range"]
-    scope = {**scope, "headers": headers}
+    if any(name == b"range" for name, _ in scope["headers"]):
+        kept = [header for header in scope["headers"] if header[0] != b"range"]
+        scope = {**scope, "headers": kept}
     if scope["method"] == "HEAD":
         scope = {**scope, "method": "GET"}
     for root in {scope.get("root_path", ""), ""}:

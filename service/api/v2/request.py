@@ -106,7 +106,7 @@ async def read_work(request: Request, model: ProtocolModel) -> Work:
     Raises:
         Problem: the body cannot be inflated or parsed, or a tensor is not one of the model's.
     """
-    body = await _read_body(request)
+    body = await read_body(request)
     head, tensors = _split(body, request.headers.get(TENSOR_HEADER))
     if head is None:
         return _read_raw(body, model)
@@ -115,7 +115,7 @@ async def read_work(request: Request, model: ProtocolModel) -> Work:
     return _read(head, tensors, model)
 
 
-async def _read_body(request: Request) -> bytes:
+async def read_body(request: Request) -> bytes:
     """Read and inflate the body. Its inflated size counts in the budget."""
     body = await request.body()
     encoding = request.headers.get("content-encoding", "").strip().lower() or "identity"

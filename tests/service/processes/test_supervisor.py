@@ -23,6 +23,7 @@ def test_the_wait_begins_anew_where_no_process_can_be_started(
         raise OSError("no process is left")
 
     monkeypatch.setattr(Supervisor, "_start", refuse)
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # the handlers of tests stay
     supervisor = Supervisor(Options("127.0.0.1", 0, 1, "text", 1.0, 1.0, 1.0, 1.0), tmp_path)
     ended = Process(supervisor.config, supervisor.sockets, 0)
     ended.failures, ended.ended_at = failures, time.monotonic() - 100

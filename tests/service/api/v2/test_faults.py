@@ -14,7 +14,7 @@ import pytest
 import tritonclient.http as triton
 from starlette.types import Message
 
-from service.api.v2.request import _read_body
+from service.api.v2.request import read_body
 from service.api.v2.tensors import TensorSpec
 from service.errors import InvalidParameter
 from service.http.route import Request
@@ -284,7 +284,7 @@ def test_compressed_bytes_are_freed_once_they_are_inflated() -> None:
         headers = [(b"content-encoding", b"gzip")]
         scope = {"type": "http", "headers": headers, "state": {"hold": held.append}, "app": app}
         made = Request(scope, receive)
-        return await _read_body(made), await made.body()
+        return await read_body(made), await made.body()
 
     assert (bytes(99), bytes(99)) == asyncio.run(scenario())
     assert [99 - len(content)] == held
