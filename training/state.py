@@ -239,10 +239,18 @@ class TrainingState:
         for weight in slow:
             matrices.pop(weight, None)
         quick = [weight for weight in trained if weight not in {*matrices, *slow}]
-        groups: list[dict[str, Any]] = [{"params": quick}]  # a group may be empty, a list may not
-        groups += [{"params": slow, "factor": recipe.pretrained_rate}] * bool(slow)
         self.muon = Muon(matrices, momentum=recipe.muon_momentum) if matrices else None
-        self.optimiser = torch.optim.Adam(groups, lr=recipe.learning_rate, eps=1e-8, fused=True)
+        groups = _groups(quick, weight_decay=recipe.weight_decay)
+        if slow:
+            own = _groups(slow, weight_decay=recipe.weight_decay)
+            groups += [group | {"factor": recipe.pretrained_rate} for group in own]
+        self.optimiser = torch.optim.AdamW(
+            groups,
+            lr=recipe.learning_rate,
+            eps=1e-8,
+            weight_decay=0.0,
+            fused=True,
+        )
         decay = recipe.average_decay
         self._average = RunningAverage(self.network, decay=decay) if decay else None
         self.run = Run(
@@ -275,6 +283,7 @@ class TrainingState:
             self.muon.set_rates(
                 convolutions=rate * recipe.muon_rate / recipe.learning_rate,
                 votes=rate * recipe.muon_votes,
+                decay=rate * recipe.weight_decay,
             )
         torch.manual_seed(self.run.seed * 1_000_003 + self.run.steps)  # of dropout
         self.network.train()
@@ -398,6 +407,15 @@ class TrainingState:
             raise CheckpointError(f"{path} does not fit: {error}") from error
         self.run, self._before = run, tuple(before)
         self.best, self.unlogged = saved.best, saved.unlogged
+
+
+def _groups(weights: list[nn.Parameter], *, weight_decay: float) -> list[dict[str, Any]]:
+    """The optimiser's groups: matrices and kernels decay, biases and norms do not."""
+    if not weight_decay:
+        return [{"params": weights}]  # a group may be empty, a list may not
+    matrices = [weight for weight in weights if weight.ndim > 1]
+    rest = [weight for weight in weights if weight.ndim <= 1]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": rest}]
 
 
 class RunningAverage:
