@@ -25,7 +25,6 @@ from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, joined_processes
 from training.growth import LARGEST_PX
 from training.pretrained import (
-    LEAST_PX,
     PretrainedError,
     PublishedWeights,
     find_weights,
