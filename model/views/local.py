@@ -92,7 +92,7 @@ def ask(
     net = LocalNet(runtime)
     query = read_query(view, net.manifest, parameters)
     fitted = [_fit(picture, net.manifest, query) for picture in pictures]
-    if alone:
+    if alone or view.pictures[1] is not None:
         fitted = list(map(unwrap, fitted))
     answer = run(view.compute(net, query, *fitted))
     if view.draw:
