@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -26,6 +26,13 @@ from training.data.folder import count_pictures
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, joined_processes
+from training.growth import LARGEST_PX
+from training.pretrained import (
+    PretrainedError,
+    PublishedWeights,
+    find_weights,
+    use_pretrained,
+)
 from training.provenance import ProvenanceError, runs_of, unseen_by
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override, recipe_of
 from training.state import (
@@ -38,9 +45,19 @@ from training.state import (
 )
 from training.tasks import PREVIEW
 from training.trainer import Trainer
-from training.training_data import dataset_name, for_pictures, load_pictures, load_published
+from training.training_data import (
+    FolderSplit,
+    TrainingData,
+    dataset_name,
+    for_pictures,
+    load_pictures,
+    load_published,
+)
 
-EXPECTED = (TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError)
+EXPECTED = (
+    *(TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError),
+    PretrainedError,
+)
 """Errors that are printed as one line, without a traceback."""
 
 app = typer.Typer(
@@ -85,7 +102,16 @@ def train(
         Path | None, typer.Option(help="Train on a folder with a subfolder for each class.")
     ] = None,
     size: Annotated[
-        int | None, typer.Option(min=1, help="Height and width that those are brought to.")
+        int | None,
+        typer.Option(min=1, max=LARGEST_PX, help="Height and width that those are brought to."),
+    ] = None,
+    stem: Annotated[
+        str | None,
+        typer.Option(
+            metavar="pretrained|FILE",
+            help="Look at pictures with a published network: EfficientNet-Lite0 of the extra "
+            "`pretrained`, or the weights in FILE, of torchvision or timm.",
+        ),
     ] = None,
     channels: Annotated[int | None, typer.Option(help="1 makes them grey, 3 coloured.")] = None,
     skip_unreadable: Annotated[
@@ -122,13 +148,14 @@ def train(
     """
     if weights and transfer:
         raise typer.BadParameter("--weights and --transfer exclude each other")
-    if data is None and (size or channels or skip_unreadable):
-        raise typer.BadParameter("--size, --channels and --skip-unreadable are for --data")
+    if data is None and (size or channels or stem or skip_unreadable):
+        raise typer.BadParameter("--size, --channels, --stem and --skip-unreadable are for --data")
     sizes = [f"network.{side}={size}" for side in ("height", "width") if size]
-    recipe = _recipe(preset, sizes + (settings or []), folder=data)
+    settings = sizes + (settings or [])
+    published = find_weights(stem) if stem else None
+    recipe = _recipe(preset, settings if data is None else [])
     directory = run_dir or Path("runs") / f"{dataset_name(data) if data else preset}-{seed}"
     resumes = resume or (resume_or_begin and (directory / CHECKPOINT).exists())
-    saved = Checkpoint.load(directory / CHECKPOINT) if resumes and data else None
     source = None if resumes else weights or transfer
     other = starting_point(source) if source else None
     torch_device = choose_device(device, threads=threads)
@@ -137,16 +164,15 @@ def train(
             if data is None:
                 training_data = load_published(recipe, data_dir)
             else:
-                preset_size = recipe.network.image_shape == PRESETS[preset].network.image_shape
-                keep_size = not size and preset_size
-                training_data = load_pictures(
+                split = _split(data, directory if resumes else None, skip=skip_unreadable)
+                training_data = _load_own(
                     recipe,
+                    settings,
                     data,
+                    published=published,
                     channels=channels,
-                    keep_size=keep_size,
+                    split=split,
                     seen=seen_pictures(other, data) if other else (),
-                    split=saved.pictures if saved else None,
-                    skip_unreadable=skip_unreadable,
                 )
         recipe, validation = training_data.recipe, None if final else training_data.validation
         training = training_data.all if final else training_data.training
@@ -154,7 +180,7 @@ def train(
         pictures = training_data.pictures
         if pictures and final:
             pictures = replace(pictures, trained=(*pictures.trained, *pictures.held_out))
-        plan = Plan(recipe, seed, training, validation, directory, pictures)
+        plan = Plan(recipe, seed, training, validation, directory, pictures, published)
         with plan.locked() if processes.leads else nullcontext():
             trainer = Trainer(
                 plan,
@@ -322,17 +348,47 @@ def main() -> None:
         raise SystemExit(1) from error
 
 
-def _recipe(preset: str, settings: list[str], *, folder: Path | None = None) -> Recipe:
-    """The preset with other settings; first those that suit the pictures in the folder."""
+def _recipe(preset: str, settings: list[str]) -> Recipe:
+    """The preset with other settings."""
     if preset not in PRESETS:
         raise typer.BadParameter(f"{preset} is none of {', '.join(PRESETS)}")
-    recipe = PRESETS[preset]
-    fixed = {"name", "dataset", "task", "channels", "num_classes"} if folder else set()
     try:
-        own = override(recipe, settings, fixed=fixed)  # refuses them before the folder is read
-        if folder is None:
-            return own
-        return override(for_pictures(recipe, count_pictures(folder)), settings, fixed=fixed)
+        return override(PRESETS[preset], settings)
+    except SettingError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _split(folder: Path, resumed: Path | None, *, skip: bool) -> FolderSplit | None:
+    """How a folder is divided: as before in the run that is resumed, or else as usual."""
+    if resumed:
+        return Checkpoint.load(resumed / CHECKPOINT).pictures
+    return FolderSplit(str(folder), (), 0, skip_unreadable=skip)
+
+
+def _load_own(
+    recipe: Recipe,
+    settings: list[str],
+    folder: Path,
+    *,
+    published: PublishedWeights | None,
+    **options: Any,
+) -> TrainingData:
+    """The pictures of a folder, and the recipe that suits them, with other settings.
+
+    Args:
+        options: of `load_pictures`.
+    """
+    fixed = {"name", "dataset", "task", "channels", "num_classes"}
+    if published:
+        recipe = use_pretrained(recipe, published)
+    names = {setting.partition("=")[0].removeprefix("network.") for setting in settings}
+    try:
+        network = override(recipe, settings, fixed=fixed).network  # before the folder is read
+        size = (network.height, network.width)
+        asked = published or not names.isdisjoint({"height", "width"})
+        suited = for_pictures(recipe, count_pictures(folder))
+        data = load_pictures(suited, folder, size=size if asked else None, **options)
+        return data._replace(recipe=override(data.recipe, settings, fixed=fixed))
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error
 

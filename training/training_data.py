@@ -15,14 +15,15 @@ from training.data.datasets import DATASETS, Dataset, Examples, load, split_last
 from training.data.folder import digest_names, load_folder, name_of
 from training.data.picture_files import content_of
 from training.data.source import DatasetError
+from training.growth import fit_size
 from training.recipes import FOLDER, Recipe
 
 LEAST_BATCH, LEAST_STEPS = 16, 1000
 """The smallest batch of a folder, and the fewest steps."""
-_RECONSTRUCTION = 0.005
+_RECONSTRUCTION = 4.0
 """The least weight of the reconstruction.
 
-A lower one draws much the same blob for all images of a class, a higher one (0.05) lowers accuracy.
+A lower one draws much the same blob for all images of a class, a higher one (40) lowers accuracy.
 """
 
 
@@ -165,7 +166,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
         raise DatasetError(f"{recipe.name} learns {recipe.task}, not single pictures of a folder")
     batch_size = min(max(LEAST_BATCH, round(math.sqrt(2 * count))), recipe.batch_size)
     steps = max(LEAST_STEPS, recipe.epochs * count / recipe.batch_size)
-    weight = recipe.reconstruction_weight
+    weight = recipe.mse_weight
     return replace(
         recipe,
         flip=False,
@@ -176,7 +177,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
         batch_size=batch_size,
         epochs=round(steps * batch_size / count, 1),
         spread_steps=min(recipe.spread_steps, math.ceil(steps / 10)),
-        reconstruction_weight=weight and max(weight, _RECONSTRUCTION),
+        mse_weight=weight and max(weight, _RECONSTRUCTION),
         keep="best",
     )
 
@@ -192,34 +193,30 @@ def load_pictures(
     folder: Path,
     *,
     channels: int | None = None,
-    keep_size: bool = True,
+    size: tuple[int, int] | None = None,
     seen: Collection[str] = (),
     split: FolderSplit | None = None,
-    skip_unreadable: bool = False,
 ) -> TrainingData:
     """Load a folder of images by class, and fit the recipe's network to it.
 
     Args:
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
-        keep_size: whether small pictures of one size keep it; others, and all where it is False,
-            are brought to the network's height and width.
+        size: the height and width that pictures are brought to, in pixels; None lets the pictures
+            decide (`training.data.picture_size`).
         seen: fingerprints of pictures that the weights have learnt from, which are not held out.
-        split: an earlier one of this folder, which is used again.
-        skip_unreadable: whether unreadable files are left out.
+        split: an earlier one of this folder, which is used again, or only its share, its seed and
+            whether unreadable files are skipped.
 
     Raises:
         DatasetError: nothing can be learnt from the folder, or not by this network.
     """
-    height, width, usual = recipe.network.height, recipe.network.width, FolderSplit("", (), 0)
-    split = split or replace(usual, skip_unreadable=skip_unreadable)
+    split = split or FolderSplit("", (), 0)
     loaded = load_folder(
         folder,
-        height=height,
-        width=width,
+        size=size,
         seed=split.seed,
         channels=channels,
         held_out_share=split.held_out_share,
-        keep_size=keep_size,
         seen=seen,
         held_out=split.held_out,
         skip_unreadable=split.skip_unreadable,
@@ -228,7 +225,7 @@ def load_pictures(
     names, (channels, height, width) = dataset.class_names, dataset.image_shape
     sizes = NetworkConfig(channels, height, width, num_classes=len(names))
     try:
-        fitting = fit_to(recipe, dataset.name, sizes)
+        fitting = replace(fit_size(recipe, sizes), dataset=dataset.name)
     except ValueError as error:
         raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {error}") from error
     count = len(loaded.training.labels) + len(loaded.validation.labels)
@@ -238,7 +235,7 @@ def load_pictures(
         class_names=names,
         count=count,
         names=digest_names(folder),
-        trained=tuple(dict.fromkeys((*loaded.trained, *seen))),
+        trained=tuple(dict.fromkeys((*loaded.trained, *seen, *split.trained))),
         held_out=loaded.held_out,
         class_counts=tuple(np.bincount(loaded.training.labels, minlength=len(names)).tolist()),
     )
@@ -261,17 +258,6 @@ def _uneven(training: Examples, names: tuple[str, ...]) -> list[str]:
     return [warning]
 
 
-def fit_to(recipe: Recipe, dataset: str, sizes: NetworkConfig) -> Recipe:
-    """The recipe for a data set with the images and classes of `sizes`.
-
-    Raises:
-        ValueError: its network's layers do not fit such images.
-    """
-    names = ("channels", "height", "width", "num_classes")
-    network = replace(recipe.network, **{name: getattr(sizes, name) for name in names})
-    return replace(recipe, dataset=dataset, network=network)
-
-
 def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> TrainingData:
     """The training images of an earlier run with this recipe, split as they were then.
 
@@ -280,8 +266,9 @@ def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> 
     """
     if pictures is None:
         return load_published(recipe, data_dir)
-    channels, folder = recipe.network.channels, Path(pictures.folder)
-    data = load_pictures(recipe, folder, channels=channels, keep_size=False, split=pictures)
+    network, folder = recipe.network, Path(pictures.folder)
+    size = (network.height, network.width)
+    data = load_pictures(recipe, folder, channels=network.channels, size=size, split=pictures)
     found = data.pictures
     assert found is not None
     unknown = set(found.trained) - {*pictures.trained, *pictures.held_out}

@@ -76,7 +76,8 @@ def test_pictures_have_no_strokes(tiny: Recipe) -> None:
         recipe.flip,
     )
     assert (True, "best") == (recipe.even_classes, recipe.keep)
-    assert 0 == for_pictures(replace(tiny, reconstruction_weight=0), 40).reconstruction_weight
+    assert 0 == for_pictures(replace(tiny, mse_weight=0), 40).mse_weight
+    assert 4 == for_pictures(replace(tiny, mse_weight=1), 40).mse_weight
 
 
 @pytest.mark.parametrize("name", ["pictures", "mnist-compact", "mnist-matrix", "mnist-baseline"])

@@ -22,16 +22,12 @@ from training.data.picture_files import (
     find_pictures,
     held_out_mask,
 )
+from training.data.picture_size import choose_size
 from training.data.source import DatasetError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
 """The suffixes of files that are read, in any case. Other files are named."""
-SMALL_FOLDER = 2000
-"""A folder with fewer images is small: its network is expected to learn less."""
-KEPT_PX, FEW_KEPT_PX = 64, 40
-"""Pictures that all have one size keep it if no side is longer than this; few are learnt worse,
-and in thrice the time, at 60x50 pixels than at 32x32."""
 _SLOW = 500
 """From this many images on a progress bar is shown."""
 UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
@@ -58,12 +54,10 @@ class LoadedFolder(NamedTuple):
 def load_folder(
     folder: Path,
     *,
-    height: int,
-    width: int,
     seed: int,
+    size: tuple[int, int] | None = None,
     channels: int | None = None,
     held_out_share: float = 0.1,
-    keep_size: bool = True,
     seen: Collection[str] = (),
     held_out: Collection[str] = (),
     skip_unreadable: bool = False,
@@ -74,11 +68,11 @@ def load_folder(
 
     Args:
         folder: has a folder of pictures for each class; hidden ones are passed over.
-        height, width: of the images, in pixels, where pictures do not keep their size.
+        size: the height and width of the images, in pixels; None lets the pictures decide
+            (`choose_size`).
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
         held_out_share: of each class that is kept for validation, more of few (`held_out_mask`); 0
             holds out nothing.
-        keep_size: whether pictures that all have one small size keep it.
         seen: fingerprints of pictures that weights have learnt from; no picture of the same
             content is held out.
         held_out: fingerprints of the pictures to hold out, whatever the seed; none lets the seed
@@ -95,10 +89,7 @@ def load_folder(
     headers = _each(
         found.files, lambda picture: (turn_upright(picture).size, picture.mode), load=False
     )
-    sizes = {size for size, _ in headers.values()}
-    most_px = FEW_KEPT_PX if len(headers) < SMALL_FOLDER else KEPT_PX
-    if keep_size and len(sizes) == 1 and max(next(iter(sizes))) <= most_px:
-        ((width, height),) = sizes
+    height, width = size or choose_size(own for own, _ in headers.values())
     grey = {file: mode in _GREY_MODES for file, (_, mode) in headers.items()}
     if channels is None and all(grey.values()):
         channels = 1

@@ -45,8 +45,8 @@ def fruit(tmp_path: Path) -> Path:
 
 
 def load(folder: Path, **options: Any) -> LoadedFolder:
-    """With 28x28 pixels for pictures that do not keep their size."""
-    return load_folder(folder, **{"height": 28, "width": 28, "seed": 1, **options})
+    """The pictures, of which the seed 1 chooses those that are held out."""
+    return load_folder(folder, **{"seed": 1, **options})
 
 
 def test_classes_are_the_folders_in_order(fruit: Path) -> None:
@@ -75,7 +75,7 @@ def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:
     Image.fromarray(noise).save(fruit / "pear" / "noise.png")
     with Image.open(fruit / "pear" / "noise.png") as picture:
         expected = np.rint(crop(picture, 3, 20, 24) * 255).astype(np.uint8)
-    training = load(fruit, height=20, width=24, held_out_share=0).training
+    training = load(fruit, size=(20, 24), held_out_share=0).training
     assert (31, 3, 20, 24) == training.images.shape
     np.testing.assert_array_equal(expected, training.images[-1])
 
@@ -135,36 +135,29 @@ def test_other_classes_do_not_change_what_is_held_out(fruit: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "options", "few", "expected"),
+    ("size", "asked", "expected"),
     [
-        pytest.param((40, 20), {}, 5, (20, 40), id="small"),
-        pytest.param((41, 20), {}, 5, (28, 28), id="too wide"),
-        pytest.param((20, 41), {}, 5, (28, 28), id="too high"),
-        pytest.param((40, 20), {"keep_size": False}, 5, (28, 28), id="not wanted"),
-        pytest.param((64, 20), {}, 4, (20, 64), id="many may be larger"),
-        pytest.param((65, 20), {}, 4, (28, 28), id="not that large"),
+        pytest.param((40, 20), None, (20, 40), id="theirs"),
+        pytest.param((40, 20), (28, 28), (28, 28), id="another"),
+        pytest.param((192, 96), None, (48, 96), id="large ones are shrunk"),
     ],
 )
-def test_small_pictures_of_one_size_keep_it(
+def test_pictures_of_one_size_keep_it(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
     size: tuple[int, int],
-    options: dict[str, Any],
-    few: int,
+    asked: tuple[int, int] | None,
     expected: tuple[int, int],
 ) -> None:
-    """Others get the size that the caller says; from some number on there is more to learn from."""
-    monkeypatch.setattr(folders, "SMALL_FOLDER", few)
+    """Unless the caller asks for another one, or they are large."""
     for name in "ab":
         paint(tmp_path, name, [RED] * 2, size=size)
-    assert (3, *expected) == load(tmp_path, **options).dataset.image_shape
+    assert (3, *expected) == load(tmp_path, size=asked).dataset.image_shape
 
 
-def test_pictures_of_several_sizes_get_the_callers(fruit: Path) -> None:
+def test_pictures_of_several_sizes_become_squares(fruit: Path) -> None:
     """Even where all are small."""
     paint(fruit, "quince", [GREEN] * 2, size=(30, 40))
-    assert (3, 28, 28) == load(fruit).dataset.image_shape
+    assert (3, 30, 30) == load(fruit).dataset.image_shape
 
 
 def test_pictures_are_turned_upright(tmp_path: Path) -> None:
