@@ -41,15 +41,15 @@ def advise(
             "the folder of the run: can you tell the classes apart at this size? Where colour does "
             "not tell the classes apart, --channels 1 helps; so may more epochs, --set epochs=..."
         )
-    least = min(pictures.values(), default=ENOUGH)
+    least, most = min(pictures.values(), default=0), max(pictures.values(), default=0)
     worst = recalls[0]
-    if pictures and 2 * least < max(pictures.values()):
+    if 2 * least < most:
         rare = min(pictures, key=lambda name: pictures[name])
         yield (
             f"Add pictures of {rare} first: it has {least:,} training pictures, the largest class "
-            f"has {max(pictures.values()):,}."
+            f"has {most:,}."
         )
-    elif error and least < FEW:
+    elif error and 0 < least < FEW:
         yield (
             f"Add pictures of each class, of {worst.class_name} first: with {least:,} training "
             "pictures of a class, more of them help most. A larger --size rarely helps so few."

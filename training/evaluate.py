@@ -231,7 +231,8 @@ def score_folder(runtime: Runtime, folder: Path) -> Scores:
     if recipe_of(runtime.bundle).task == "pairs":
         raise DatasetError(f"{runtime.bundle.manifest.name} is for pairs of digits, not pictures")
     pictures = load_unseen(runtime, folder)
-    which = f"{len(pictures.places):,} new pictures, none of which training saw"
+    which = f"{len(pictures.places):,} pictures of a folder"
+    which += ", none of which training saw" * pictures.unseen
     scores = score_single(runtime, pictures.examples, split="test", which=which)
     assert scores.answers
     answers = scores.answers._replace(places=pictures.places, notices=pictures.notices)

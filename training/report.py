@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from model.bundle import Manifest
 from model.bundle.atomic_file import replacing
 from model.canvas import enlarge, png
-from model.interpret.presence import most_present
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from model.views.presence import most_present
 from training.advice import advise
 from training.answers import confusion, most_confused
 from training.evaluate import Answers, Scores
@@ -137,9 +137,10 @@ def _reconstructions(runtime: Runtime, answers: Answers) -> str:
     right = np.flatnonzero(_first(answers) == labels)
     if not len(right):
         return ""
-    order = right[np.argsort(labels[right], kind="stable")]
-    places = np.linspace(0, len(order) - 1, min(MOST_DRAWN, len(order))).round().astype(int)
-    figures = _draw(runtime, answers, order[places], labels[order[places], None], lambda _: "drawn")
+    own = [right[labels[right] == label] for label in np.unique(labels[right])]
+    each = max(1, MOST_DRAWN // len(own))
+    rows = np.concatenate([few[:each] for few in own])[:MOST_DRAWN]
+    figures = _draw(runtime, answers, rows, labels[rows, None], lambda _: "drawn")
     return (
         "<p>Pictures with right answers, and what the network draws of the pose of the class. "
         "What the drawing lacks, the pose does not contain.</p>"
@@ -257,7 +258,8 @@ th[scope=row] { text-align: left; font-weight: 600; white-space: nowrap }
 .confusion .right { background: color-mix(in srgb, var(--bar) var(--share), transparent) }
 .confusion .wrong { background: color-mix(in srgb, var(--accent) var(--share), transparent) }
 .answer { vertical-align: bottom } .answer span { writing-mode: vertical-rl; rotate: 180deg }
-.pictures { display: flex; flex-wrap: wrap; gap: 1.25rem }
+.pictures { display: grid; gap: 1.25rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(19rem, 100%), 1fr)) }
 figure { margin: 0 } figure div { display: flex; gap: .25rem }
 figure span { display: grid; text-align: center } img { image-rendering: pixelated }
 small { color: light-dark(#57606a, #9da7b1) } figcaption { max-width: 20rem }

@@ -6,7 +6,7 @@ import json
 import pickle
 import secrets
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from torch import nn
+from torch import Tensor, nn
 
 from model import find
 from model.bundle import MANIFEST, Bundle, BundleError
@@ -45,6 +45,8 @@ _UNREADABLE = (
 )
 """The exceptions of reading a file that is no checkpoint."""
 LOCK = ".lock"
+_FITTED_AT_ONCE = 256
+"""The number of images of one forward pass that fits statistics."""
 _WHITENED = 1000
 """The number of training images that fit a whitening layer."""
 
@@ -300,6 +302,17 @@ class TrainingState:
         """The network that is validated and exported: the trained one, or its running average."""
         return self.network if self._average is None else self._average.network
 
+    def fit_statistics(self, images: Tensor) -> None:
+        """Fit the statistics of the averaged weights to images (N, C, H, W) of the training.
+
+        Without an average this does nothing: the network has statistics of its own.
+        """
+        if self._average is not None:
+            fixed = {
+                name for name, module in self.network.named_modules() if module in self._frozen
+            }
+            self._average.fit_statistics(images, fixed)
+
     def begin_step(self, rate: float) -> None:
         """Prepare a step: set the learning rates, seed dropout, set training mode.
 
@@ -461,7 +474,6 @@ def _groups(weights: list[nn.Parameter], *, weight_decay: float) -> list[dict[st
 class RunningAverage:
     """A copy of a network whose weights follow, exponentially weighted, those of the original.
 
-    So do the statistics of its batch normalisation: those of the original belong to other weights.
     torch's own `AveragedModel` would make the CPU wait for the GPU after every step.
 
     Args:
@@ -475,14 +487,36 @@ class RunningAverage:
 
     @torch.no_grad()
     def add(self, network: Network, *, step: int) -> None:
-        """Add the weights and statistics after a step, counted from zero; counts are copied."""
+        """Add the weights after a step, counted from zero, and copy all statistics."""
         share = max(1 - self._decay, 10 / (10 + step))
-        own, others = self.network.state_dict(), network.state_dict()
-        for name, average in own.items():
-            if average.is_floating_point():
-                average.lerp_(others[name], share)
-            else:
-                average.copy_(others[name])
+        for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
+            average.lerp_(weight, share)
+        for copy, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
+            copy.copy_(buffer)
+
+    @torch.no_grad()
+    def fit_statistics(self, images: Tensor, frozen: Collection[str] = ()) -> None:
+        """Replace the copied statistics of batch normalisation, which belong to other weights.
+
+        Args:
+            images: (N, C, H, W) as in training.
+            frozen: names of modules that keep their statistics.
+        """
+        norms = [
+            module
+            for name, module in self.network.named_modules()
+            if isinstance(module, nn.BatchNorm2d) and name not in frozen
+        ]
+        usual = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # the mean over all batches
+            norm.train()
+        for batch in images.split(_FITTED_AT_ONCE) if norms else ():
+            self.network(batch)
+        for norm, momentum in zip(norms, usual, strict=True):
+            norm.momentum = momentum
+            norm.eval()
 
 
 def freeze(network: Network, parts: tuple[str, ...]) -> list[nn.Module]:

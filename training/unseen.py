@@ -25,6 +25,8 @@ class UnseenPictures(NamedTuple):
     """The class and name of each picture."""
     notices: tuple[str, ...]
     """What was left out, and why."""
+    unseen: bool
+    """Whether the bundle knows that training saw none of them."""
 
 
 def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
@@ -81,4 +83,5 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
         notices.append(others)
     labels = np.array([label for _, label in kept])
     places = tuple(found.place(file) for file, _ in kept)
-    return UnseenPictures(Examples(np.stack(images), labels), places, tuple(notices))
+    examples = Examples(np.stack(images), labels)
+    return UnseenPictures(examples, places, tuple(notices), bool(uses))

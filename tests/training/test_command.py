@@ -154,7 +154,7 @@ def test_the_size_of_pictures_may_be_forced(
         (("--seed=-1",), "Invalid value for '--seed'"),
         (("--threads=-1",), "Invalid value for '--threads'"),
         (("--max-minutes=-1",), "Invalid value for '--max-minutes'"),
-        (("--size=32",), "--size, --channels and --skip-unreadable are for"),
+        (("--size=32",), "--size, --channels, --stem and --skip-unreadable are for"),
         (("--weights=a", "--transfer=b"), "exclude each other"),
         (("--data=.", "--set", "channels=3"), "channels is set by the data set"),
     ],
@@ -175,6 +175,7 @@ def test_a_run_tells_what_it_kept_and_what_to_do(tmp_path: Path, pets: Path) -> 
     run_dir = tmp_path / "run"
     options = ["--set", "epochs=5", "--data", str(pets), "--run-dir", str(run_dir)]
     sizes = ["--set", "stem=[[4,5,2,1],[8,3,2,1]]", "--set", "decoder_hidden=8,8"]
+    sizes += ["--set", "decoder_channels=[]"]
     network = ["--set", "flip=false", "--set", "primary_dim=4"]
     arguments = ["train", "mnist-attention", *options, *sizes, *network, "--device=cpu"]
     result = CliRunner().invoke(__main__.app, arguments)

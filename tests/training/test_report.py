@@ -60,7 +60,7 @@ def test_new_pictures_are_scored_and_recorded(shades: Bundle, tmp_path: Path) ->
     scores = evaluate(shades, tmp_path, folder=fill(tmp_path / "new", seed=1))
     metrics = Bundle.open(shades.path).manifest.metrics
     assert (24, scores.errors) == (metrics["test_images"], metrics["test_errors"])
-    assert "24 new pictures, none of which training saw" in metrics["protocol"]
+    assert "24 pictures of a folder, none of which training saw" in metrics["protocol"]
     recalls = {name: (right, images) for name, right, images in metrics["recalls"]}
     assert {"0": 12, "1": 12} == {name: images for name, (_, images) in recalls.items()}
     assert 24 - scores.errors == sum(right for right, _ in recalls.values())
