@@ -25,9 +25,9 @@ from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, joined_processes
 from training.growth import LARGEST_PX
 from training.pretrained import (
-    LEAST_PX,
     PretrainedError,
     PublishedWeights,
+    check_size,
     find_weights,
     use_pretrained,
 )
@@ -322,6 +322,8 @@ def _load_own(
     try:
         network = override(recipe, settings, fixed=fixed).network  # before the folder is read
         size = (network.height, network.width)
+        if published:
+            check_size(*size)
         asked = published or not names.isdisjoint({"height", "width"})
         data = load_pictures(
             for_pictures(recipe, count_pictures(folder)),

@@ -11,27 +11,29 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from rich.progress import track
 
-from model.preprocess import crop
-from model.preprocess.pixels import turn_upright
+from model.bundle.manifest import MOST_CHANNELS
 from training.data.datasets import Dataset, Examples
+from training.data.picture_content import (
+    KINDS,
+    SUFFIXES,
+    UNREADABLE,
+    Content,
+    common_channels,
+    look_at,
+    open_content,
+    to_bytes,
+)
 from training.data.picture_size import choose_size
 from training.data.source import DatasetError
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
-"""The suffixes of files that are read, in any case. Other files are ignored."""
 SMALL_FOLDER = 2000
 """A folder with fewer images is small: its network is expected to learn less."""
 LEAST_HELD_OUT = 4
 """At least this many images of a class are held out, even if that exceeds its share."""
 _SLOW = 500
 """From this many images on a progress bar is shown."""
-_FAULTS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-"""The exceptions that Pillow raises for files that are not whole images."""
-_GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16"})
 
 _T = TypeVar("_T")
 
@@ -61,23 +63,21 @@ def load_folder(
         size: the height and width of the images, in pixels; None lets the pictures decide
             (`choose_size`).
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
+            Arrays of other numbers of channels keep them.
         held_out_share: of each class that is kept for validation, more of few (`held_out_mask`); 0
             holds out nothing.
 
     Raises:
         DatasetError: nothing can be learnt from the folder; the message says why, with names.
     """
-    if channels not in (None, 1, 3):
-        raise DatasetError(f"images have 1 channel or 3, not {channels}")
+    if channels is not None and not 1 <= channels <= MOST_CHANNELS:
+        raise DatasetError(f"images have 1 to {MOST_CHANNELS} channels, not {channels}")
     classes = _find(folder, least=2 if held_out_share else 1)
     files = [file for pictures in classes.values() for file in pictures]
-    headers = _each(
-        files, lambda picture: (turn_upright(picture).size, picture.mode), "looking", load=False
-    )
-    height, width = size or choose_size(own for own, _ in headers)
-    grey = [mode in _GREY_MODES for _, mode in headers]
-    if channels is None and all(grey):
-        channels = 1
+    looks = _each(files, look_at, "looking", load=False)
+    height, width = size or choose_size(look.size for look in looks)
+    grey = [look.channels == 1 for look in looks]
+    channels = common_channels(looks, channels)
     images = _read(files, channels or 3, height, width)
     if channels is None and not _coloured(images, grey, files):
         images = _read(files, 1, height, width)
@@ -135,7 +135,7 @@ def _find(folder: Path, *, least: int) -> dict[str, list[Path]]:
             f"{folder} needs a folder for each of at least two classes, and has {present}"
         )
     if empty := [name for name, files in classes.items() if not files]:
-        raise DatasetError(f"{folder} has no pictures ({', '.join(FORMATS)}) in {_list(empty)}")
+        raise DatasetError(f"{folder} has no pictures ({KINDS}) in {_list(empty)}")
     if rare := [name for name, files in classes.items() if len(files) < least]:
         raise DatasetError(
             f"{folder} needs at least {least} pictures of each class, to train on and to hold out, "
@@ -146,27 +146,21 @@ def _find(folder: Path, *, least: int) -> dict[str, list[Path]]:
 
 def _read(files: Sequence[Path], channels: int, height: int, width: int) -> NDArray[np.uint8]:
     """All pictures (N, C, H, W) as the network sees them."""
-
-    def to_bytes(picture: Image.Image) -> NDArray[np.uint8]:
-        return np.rint(crop(picture, channels, height, width) * 255).astype(np.uint8)
-
-    return np.stack(_each(files, to_bytes, "reading", load=True))
+    return np.stack(
+        _each(files, lambda own: to_bytes(own, channels, height, width), "reading", load=True)
+    )
 
 
 def _each(
-    files: Sequence[Path], look: Callable[[Image.Image], _T], verb: str, *, load: bool
+    files: Sequence[Path], look: Callable[[Content], _T], verb: str, *, load: bool
 ) -> list[_T]:
     """Call `look` with each image, loaded or only opened; DatasetError if it fails for some."""
     results, unreadable = [], []
     for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
         with ExitStack() as stack:
             try:
-                picture = stack.enter_context(Image.open(file, formats=FORMATS))
-                if load:
-                    picture.load()
-                    if picture.mode == "P" and picture.palette is None:
-                        raise ValueError("the palette is missing")
-            except _FAULTS:
+                picture = stack.enter_context(open_content(file, load=load))
+            except UNREADABLE:
                 unreadable.append(_place(file))
                 continue
             results.append(look(picture))
