@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import pickle
 import secrets
 import zipfile
@@ -29,12 +28,13 @@ from model.capsnet.votes import Votes
 from model.capsnet.weights import read
 from model.preprocess import WHITE
 from training.data.datasets import Examples
+from training.data.folder import digest_names
 from training.device import convolution_precision, device_name
 from training.muon import Muon, matrices_of
 from training.pretrained import PublishedWeights, load_weights
 from training.provenance import Run, runs_of
 from training.recipes import Recipe, recipe_of
-from training.training_data import FolderSplit, same_split
+from training.training_data import FolderSplit, dataset_name, same_split
 
 CHECKPOINT = "checkpoint.pt"
 """The checkpoint's name in the folder of a run."""
@@ -64,6 +64,14 @@ class Best:
     error_percent: float
     step: int
     weights: dict[str, Any]
+    class_error_percent: float | None = None
+    """The mean over classes, which decides where it is measured."""
+
+    @property
+    def rank(self) -> float:
+        """What decides: the lower, the better."""
+        own = self.class_error_percent
+        return self.error_percent if own is None else own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +151,10 @@ def starting_point(source: Path) -> Checkpoint:
     try:
         bundle = Bundle.open(find(source))
         training = bundle.manifest.training
+        pictures = training.get("pictures")
         return Checkpoint(
             recipe=recipe_of(bundle),
-            pictures=None,
+            pictures=pictures and FolderSplit.from_dict(pictures),
             examples=training["examples"],
             runs=tuple(runs_of(training)),
             network=read(bundle),
@@ -154,6 +163,26 @@ def starting_point(source: Path) -> Checkpoint:
         )
     except (BundleError, LookupError, ValueError, TypeError) as error:
         raise CheckpointError(f"no weights can be taken from {source}: {error}") from error
+
+
+def seen_pictures(other: Checkpoint, folder: Path) -> tuple[str, ...]:
+    """Fingerprints of the pictures that weights have learnt from.
+
+    Raises:
+        CheckpointError: an older version trained them on this folder, which has changed since, so
+            that nothing tells which of its pictures they have learnt from.
+    """
+    pictures = other.pictures
+    if pictures is None:
+        return ()
+    own = other.run.dataset == dataset_name(folder)
+    if own and not pictures.trained and pictures.names != digest_names(folder):
+        raise CheckpointError(
+            f"{folder} has changed since an older version trained {other.run} on it, which did not "
+            "record its pictures: some could be held out that the weights have learnt from. Train "
+            "without these weights"
+        )
+    return pictures.trained
 
 
 @dataclass(frozen=True)
@@ -306,13 +335,24 @@ class TrainingState:
             convolutions=tuple(dict.fromkeys((*run.convolutions, self._precision))),
         )
 
-    def keep_if_best(self, error_percent: float) -> None:
-        """Keep the result as the best, if the recipe says so and it has the fewest errors."""
-        least = math.inf if self.best is None else self.best.error_percent
-        if self._plan.recipe.keep == "best" and error_percent <= least:
+    def keep_if_best(self, error_percent: float, class_error_percent: float | None = None) -> None:
+        """Keep the result as the best, if the recipe says so and it has the fewest errors.
+
+        Args:
+            class_error_percent: the mean over classes, which decides where it is given.
+        """
+        found = Best(error_percent, self.run.steps, {}, class_error_percent)
+        if self._plan.recipe.keep == "best" and (not self.best or found.rank <= self.best.rank):
             weights = self.result.state_dict()
             copies = {name: weight.to("cpu", copy=True) for name, weight in weights.items()}
-            self.best = Best(error_percent, self.run.steps, copies)
+            self.best = replace(found, weights=copies)
+
+    def kept_network(self) -> Network:
+        """A copy of the network that a complete run exports: the best one, or the result."""
+        network = deepcopy(self.result)
+        if self.best:
+            network.load_state_dict(self.best.weights)
+        return network
 
     def start_from(self, other: Checkpoint, *, fitting: bool = False) -> tuple[str, ...]:
         """Start from the weights of another run, with this one's recipe and steps.
@@ -421,6 +461,7 @@ def _groups(weights: list[nn.Parameter], *, weight_decay: float) -> list[dict[st
 class RunningAverage:
     """A copy of a network whose weights follow, exponentially weighted, those of the original.
 
+    So do the statistics of its batch normalisation: those of the original belong to other weights.
     torch's own `AveragedModel` would make the CPU wait for the GPU after every step.
 
     Args:
@@ -434,12 +475,14 @@ class RunningAverage:
 
     @torch.no_grad()
     def add(self, network: Network, *, step: int) -> None:
-        """Add the weights after a step, counted from zero, and copy all statistics."""
+        """Add the weights and statistics after a step, counted from zero; counts are copied."""
         share = max(1 - self._decay, 10 / (10 + step))
-        for average, weight in zip(self.network.parameters(), network.parameters(), strict=True):
-            average.lerp_(weight, share)
-        for copy, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
-            copy.copy_(buffer)
+        own, others = self.network.state_dict(), network.state_dict()
+        for name, average in own.items():
+            if average.is_floating_point():
+                average.lerp_(others[name], share)
+            else:
+                average.copy_(others[name])
 
 
 def freeze(network: Network, parts: tuple[str, ...]) -> list[nn.Module]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from model.capsnet import Network
 from training.device import Processes
 from training.losses import Losses, total_loss
-from training.metrics import VALIDATION_ERROR, Meter, RunLog
+from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
 from training.recipes import Recipe
 from training.state import Plan, TrainingError, TrainingState
 from training.tasks import PREVIEW, TASKS
@@ -223,7 +223,7 @@ class Trainer:
             errors = self.task.errors(self.state.result, validation)
             self.error_percent = errors[VALIDATION_ERROR]
             self._log.add(step=self.done_steps, epoch=self._epoch, **errors)
-            self.state.keep_if_best(self.error_percent)
+            self.state.keep_if_best(self.error_percent, errors.get(CLASS_ERROR))
         self.task.draw(self.state.result, validation, self.plan.directory / PREVIEW)
 
 

@@ -56,14 +56,21 @@ def test_averaging_does_not_change_the_training(
     )
 
 
-def test_statistics_are_copied(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
-    """Those of batch normalisation are the trained network's, not an average."""
+def test_statistics_are_averaged_as_weights_are(
+    make_trainer: MakeTrainer, tiny_attention: Recipe
+) -> None:
+    """Batch normalisation of the average does not use those of the last weights."""
     trainer = make_trainer(recipe=replace(tiny_attention, average_decay=0.7))
-    before = [buffer.clone() for buffer in trainer.network.buffers()]
-    trainer.run()
-    after = list(trainer.network.buffers())
-    torch.testing.assert_close(after, list(trainer.state.result.buffers()), rtol=0, atol=0)
-    assert not torch.equal(before[0], after[0])
+    (mean, *_), expected = trainer.network.buffers(), None
+    for share in (1, 10 / 11, 10 / 12, 10 / 13):
+        trainer.step()
+        own = mean.clone()
+        expected = own if expected is None else (1 - share) * expected + share * own
+    averaged, *_ = trainer.state.result.buffers()
+    torch.testing.assert_close(expected, averaged)
+    assert not torch.allclose(mean, averaged)
+    counts = [buffer for buffer in trainer.state.result.buffers() if buffer.dtype == torch.int64]
+    assert {4} == {int(count) for count in counts}
 
 
 def test_the_average_is_validated(
