@@ -18,6 +18,8 @@ _ROOM = 1.25
 _CHANNELS = 32
 _WIDEST = (64,)
 """The channels of the coarse grid where up-convolutions replace fully connected layers."""
+_DRAWN_PX, _FEW = 64, 8
+"""Stages that draw more pixels along the longer side have so few channels."""
 _LEAST_SHARE = 0.25
 """At least this share of a batch is reconstructed, unless the recipe says less."""
 _LENGTHS_PX = ("shift_px", "erase_px", "cutout_px")
@@ -42,9 +44,8 @@ def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
     if stem := getattr(recipe.network, "stem", None):
         own["stem"] = grow_stem(stem, longest, designed=designed)
     if recipe.network.decoder_channels or longest > _ROOM * designed:
-        own["decoder_channels"] = decoder_channels_for(
-            sizes.height, sizes.width, widest=(recipe.network.decoder_channels or _WIDEST)[0]
-        )
+        widest = (recipe.network.decoder_channels or _WIDEST)[0]
+        own["decoder_channels"] = _decoder_channels(sizes.height, sizes.width, widest=widest)
         own["decoder_hidden"] = recipe.network.decoder_hidden[:1]
     share = max(_LEAST_SHARE, recipe.reconstruction_share * min(1, (designed / longest) ** 2))
     lengths = {name: round(getattr(recipe, name) * longest / designed) for name in _LENGTHS_PX}
@@ -55,6 +56,19 @@ def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
         reconstruction_share=min(recipe.reconstruction_share, round(share, 2)),
         elastic_px=elastic_px,
         **lengths,
+    )
+
+
+def _decoder_channels(height: int, width: int, *, widest: int) -> tuple[int, ...]:
+    """Channels as usual, and few in the stages that draw more than _DRAWN_PX pixels.
+
+    The time of a stage grows with its pixels, so that the last ones take the most.
+    """
+    channels = decoder_channels_for(height, width, widest=widest)
+    longest, last = max(height, width), len(channels) - 1
+    return tuple(
+        min(count, _FEW) if longest / 2 ** (last - stage) > _DRAWN_PX else count
+        for stage, count in enumerate(channels)
     )
 
 

@@ -331,7 +331,7 @@ _PICTURE_NETWORK = AttentionConfig(
 _PICTURES = Recipe(
     "pictures",
     dataset=FOLDER,
-    network=replace(_PICTURE_NETWORK, decoder_hidden=(128,), decoder_channels=(64, 32, 16)),
+    network=_PICTURE_NETWORK,
     epochs=30,
     learning_rate=2e-3,
     flip=True,

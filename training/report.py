@@ -9,7 +9,6 @@ from pathlib import Path
 from string import Template
 
 import numpy as np
-from model.interpret.presence import most_present
 from numpy.typing import NDArray
 
 from model.bundle import Manifest
@@ -17,6 +16,7 @@ from model.bundle.atomic_file import replacing
 from model.canvas import enlarge, png
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from model.views.presence import most_present
 from training.advice import advise
 from training.answers import confusion, most_confused
 from training.evaluate import Answers, Scores
@@ -186,9 +186,7 @@ def _draw(
 
 def _picture(image: Floats, text: str) -> str:
     """An image (C, H, W), inlined."""
-    channels, height, width = image.shape
-    if channels not in (1, 3):
-        image = image[[0, channels // 2, channels - 1]]
+    _, height, width = image.shape
     factor = max(1, round(_LEAST_PX / height))
     data = base64.b64encode(png(enlarge(image, factor))).decode()
     return (

@@ -50,8 +50,8 @@ def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
 
 
 def test_size_and_channels_may_be_forced(folder: Folder, tiny: Recipe) -> None:
-    """Then pictures are made grey and brought to the network's size."""
-    data = load_pictures(tiny, folder(), channels=1, keep_size=False)
+    """Then pictures are made grey and brought to that size."""
+    data = load_pictures(tiny, folder(), channels=1, size=(28, 28))
     assert (1, 28, 28) == data.recipe.network.image_shape
 
 
@@ -124,7 +124,7 @@ def test_pairs_are_of_digits() -> None:
 
 def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
     """The same are held out, in the same size and colours."""
-    data = load_pictures(tiny, folder(), channels=1, keep_size=False)
+    data = load_pictures(tiny, folder(), channels=1, size=(28, 28))
     again = load_again(data.recipe, data.pictures, tmp_path)
     assert (data.recipe, data.dataset) == (again.recipe, again.dataset)
     np.testing.assert_array_equal(data.validation.images, again.validation.images)

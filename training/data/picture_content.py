@@ -84,6 +84,8 @@ def common_channels(looks: Iterable[Look], asked: int | None) -> int | None:
     """
     found = sorted({look.channels for look in looks})
     if set(found) <= {1, 3}:
+        if asked not in (None, 1, 3):
+            raise DatasetError(f"pictures have 1 channel or 3, not {asked}")
         return 1 if found == [1] and asked is None else asked
     if len(found) > 1 or asked not in (None, *found):
         numbers = " and ".join(map(str, found))
