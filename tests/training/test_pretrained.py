@@ -45,7 +45,7 @@ def package_names() -> Names:
 def timm_names() -> Names:
     """The same in timm's files."""
     yield "conv_stem", "bn1"
-    for stage, blocks in enumerate((1, 2, 3, 3, 3, 4, 1)):
+    for stage, blocks in enumerate((1, 2, 2, 3, 3, 4, 1)):
         for block in range(blocks):
             names = ("conv_dw", "conv_pw") if not stage else ("conv_pw", "conv_dw", "conv_pwl")
             for number, name in enumerate(names, 1):
@@ -102,7 +102,7 @@ def test_published_weights_load(
     layer = PretrainedNetwork(3, network)
     load_weights(torch.nn.Sequential(layer), published)
     convs = [part for part in layer.modules() if isinstance(part, torch.nn.Conv2d)]
-    assert [*map(float, range(len(convs)))] == [float(conv.weight.mean()) for conv in convs]
+    assert [*map(float, range(len(convs)))] == [conv.weight.mean().item() for conv in convs]
 
 
 def test_files_of_other_networks_are_refused(tmp_path: Path) -> None:

@@ -430,7 +430,7 @@ def test_a_fault_of_the_program_is_no_unreadable_picture(
     def fail(*_: Any) -> None:
         raise ValueError("a fault")
 
-    monkeypatch.setattr(folders, "crop", fail)
+    monkeypatch.setattr(folders, "to_bytes", fail)
     with pytest.raises(ValueError, match="a fault"):
         load(fruit)
 
