@@ -41,7 +41,8 @@ CLOSE_TIMEOUT_S = 3
 """The last inference may take this long to end after the last request."""
 
 _DESCRIPTION = """\
-Send an image (PNG, JPEG, WebP, BMP, GIF, TIFF) as a form's `file`, as the raw body, or as base64 in JSON:
+Send an image (PNG, JPEG, WebP, BMP, GIF, TIFF) as a form's `file`, as the raw body, or as
+base64 in JSON:
 
     curl -F file=@7.png localhost:8000/classify
     curl -H 'Content-Type: image/png' --data-binary @7.png localhost:8000/classify

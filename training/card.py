@@ -197,12 +197,12 @@ def _training(bundle: Bundle) -> Iterator[str]:
         f"{' and '.join(devices)}{_precision(own)}."
         + (f" Started from the weights of {start}." if start else "")
         + f" Kept are the weights of step {own.kept_step:,}." * (own.kept_step > 0)
-        + _origin(recipe)
+        + describe_origin(recipe)
         + f"{again} The whole recipe is in `manifest.json`, the log in `metrics.jsonl`."
     )
 
 
-def _origin(recipe: Recipe) -> str:
+def describe_origin(recipe: Recipe) -> str:
     """The origin and licence of published weights, where the stem has some."""
     if not recipe.pretrained:
         return ""

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from model.capsnet import build
 from model.capsnet.network import NetworkConfig
-from model.capsnet.pretrained import ARCHITECTURES, PretrainedNetwork
+from model.capsnet.pretrained import ARCHITECTURES, Architecture, PretrainedNetwork, Stage
+from training.card import describe_origin
 from training.data.datasets import Examples
+from training.export import describe, export_bundle
 from training.growth import fit_size
 from training.pretrained import (
     PretrainedError,
@@ -191,3 +193,36 @@ def test_features_have_the_size_of_the_geometry(name: str, size: tuple[int, int]
     with torch.inference_mode():
         features = network.get_submodule("stem")(torch.rand(1, 3, *size))
     assert (64, layer.rows, layer.columns) == features.shape[1:]
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_a_pretrained_stem_is_exported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, same: bool
+) -> None:
+    """Folded, in 16 bits, with graphs that compute what it does, whatever its padding."""
+    stages = (Stage(1, 8, 1, 1, 3), Stage(2, 8, 2, 2, 5))
+    small = Architecture(stages, (0.5,) * 3, (0.25,) * 3, 1e-3, same=same, first=8, features=32)
+    monkeypatch.setitem(ARCHITECTURES, "small", small)
+    recipe = use_pretrained(PRESETS["pictures"], PublishedWeights(Path(), "small", "mine"))
+    network = build(
+        replace(
+            fit_size(recipe, NetworkConfig(3, 30, 35, num_classes=2)).network,
+            decoder_hidden=(8,),
+            decoder_channels=(8, 8),
+        )
+    ).eval()
+    rng = np.random.default_rng(0)
+    validation = Examples(rng.integers(0, 256, (8, 3, 30, 35), np.uint8), np.arange(8) % 2)
+    facts = {"dataset": "noise", "class_names": ("a", "b"), "preprocess": "crop"}
+    manifest = describe(network, name="small", **facts)
+    bundle = export_bundle(network, manifest, tmp_path / "small", validation=validation)
+    assert [8, 9] == [bundle.manifest.layers[0].rows, bundle.manifest.layers[0].columns]
+
+
+def test_the_card_names_origin_and_licence() -> None:
+    """Of published weights, and whether they were trained further."""
+    recipe = use_pretrained(PRESETS["pictures"], PublishedWeights(Path(), "mobilenet-v2", "X, MIT"))
+    assert "published (X, MIT) and were not trained further" in describe_origin(recipe)
+    slow = replace(recipe, pretrained_rate=0.1)
+    assert "trained with 0.1 times the rate" in describe_origin(slow)
+    assert not describe_origin(PRESETS["pictures"])
