@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from model.preprocess import WHITE
 from model.runtime import Runtime
 from training.data.datasets import Examples
-from training.data.folder import FORMATS, SUFFIXES, UNREADABLE
+from training.data.picture_content import KINDS, SUFFIXES, UNREADABLE, open_content
 from training.data.picture_files import digest_content, find_pictures, join_names
 from training.data.source import DatasetError
 from training.training_data import FolderSplit
@@ -41,7 +40,7 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
     """
     manifest = runtime.bundle.manifest
     names, known = manifest.class_names, manifest.training.get("pictures")
-    found = find_pictures(folder, SUFFIXES, formats=", ".join(FORMATS), least=1, classes=1)
+    found = find_pictures(folder, SUFFIXES, formats=KINDS, least=1, classes=1)
     if unknown := [name for name in found.classes if name not in names]:
         raise DatasetError(
             f"{join_names(unknown)} in {folder}: no class of {manifest.name}, whose classes are "
@@ -71,8 +70,7 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
     images, unreadable = [], []
     for file, _ in kept:
         try:
-            with Image.open(file, formats=FORMATS) as picture:
-                picture.load()
+            with open_content(file, load=True) as picture:
                 images.append(np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8))
         except UNREADABLE:
             unreadable.append(found.place(file))
