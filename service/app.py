@@ -38,7 +38,8 @@ from service.telemetry.reports import Workers
 from service.telemetry.tracing import telemetry
 
 _DESCRIPTION = """\
-Send an image (PNG, JPEG, WebP, BMP, GIF) as a form's `file`, as the raw body, or as base64 in JSON:
+Send an image (PNG, JPEG, WebP, BMP, GIF, TIFF) as a form's `file`, as the raw body, or as
+base64 in JSON:
 
     curl -F file=@7.png localhost:8000/classify
     curl -H 'Content-Type: image/png' --data-binary @7.png localhost:8000/classify

@@ -25,7 +25,9 @@ class ModelSummary(BaseModel):
     family_title: str = Field(description="What that is called, in a few words.")
     dataset: str
     class_names: list[str]
-    channels: int = Field(description="Of the network's images: 1 for grey, 3 for colour.")
+    channels: int = Field(
+        description="Of the network's images: 1 for grey, 3 for colour, others for arrays."
+    )
     height: int = Field(description="Of the network's images, in pixels.")
     width: int
     any_size: bool = Field(description="Whether /classify also takes larger images, `fit=none`.")
