@@ -89,6 +89,8 @@ def load_folder(
     headers = _each(
         found.files, lambda picture: (turn_upright(picture).size, picture.mode), load=False
     )
+    if not headers:
+        _unreadable(found, found.files, skip=False)
     height, width = size or choose_size(own for own, _ in headers.values())
     grey = {file: mode in _GREY_MODES for file, (_, mode) in headers.items()}
     if channels is None and all(grey.values()):
