@@ -30,6 +30,7 @@ from training.growth import LARGEST_PX
 from training.pretrained import (
     PretrainedError,
     PublishedWeights,
+    check_size,
     find_weights,
     use_pretrained,
 )
@@ -385,6 +386,8 @@ def _load_own(
     try:
         network = override(recipe, settings, fixed=fixed).network  # before the folder is read
         size = (network.height, network.width)
+        if published:
+            check_size(*size)
         asked = published or not names.isdisjoint({"height", "width"})
         suited = for_pictures(recipe, count_pictures(folder))
         data = load_pictures(suited, folder, size=size if asked else None, **options)

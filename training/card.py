@@ -197,8 +197,18 @@ def _training(bundle: Bundle) -> Iterator[str]:
         f"{' and '.join(devices)}{_precision(own)}."
         + (f" Started from the weights of {start}." if start else "")
         + f" Kept are the weights of step {own.kept_step:,}." * (own.kept_step > 0)
+        + describe_origin(recipe)
         + f"{again} The whole recipe is in `manifest.json`, the log in `metrics.jsonl`."
     )
+
+
+def describe_origin(recipe: Recipe) -> str:
+    """The origin and licence of published weights, where the stem has some."""
+    if not recipe.pretrained:
+        return ""
+    slow = f"were trained with {recipe.pretrained_rate:g} times the rate of the others"
+    state = slow if recipe.pretrained_rate else "were not trained further"
+    return f" The stem's weights are published ({recipe.pretrained}) and {state}."
 
 
 def _precision(run: Run) -> str:

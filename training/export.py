@@ -101,8 +101,9 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         if pictures:
             seen = seen_or_not(manifest)
             source = f"folder {recipe.dataset}, {seen}"
-            names = manifest.class_names
-            write_samples(data.validation, names, folder / SAMPLES, source=source)
+            if manifest.channels in (1, 3):  # samples are PNGs
+                names = manifest.class_names
+                write_samples(data.validation, names, folder / SAMPLES, source=source)
             if unseen_by(runs):
                 evaluate(bundle, data_dir, split="validation", folder=where)
     return Bundle.open(target)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from model.preprocess import WHITE
 from model.runtime import Runtime
 from training.data.datasets import Examples
-from training.data.folder import FORMATS, SUFFIXES, UNREADABLE
+from training.data.picture_content import KINDS, SUFFIXES, UNREADABLE, open_content
 from training.data.picture_files import digest_content, find_pictures, join_names
 from training.data.source import DatasetError
 from training.training_data import FolderSplit
@@ -41,7 +41,7 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
     """
     manifest = runtime.bundle.manifest
     names, known = manifest.class_names, manifest.training.get("pictures")
-    found = find_pictures(folder, SUFFIXES, formats=", ".join(FORMATS), least=1, classes=1)
+    found = find_pictures(folder, SUFFIXES, formats=KINDS, least=1, classes=1)
     if unknown := [name for name in found.classes if name not in names]:
         raise DatasetError(
             f"{join_names(unknown)} in {folder}: no class of {manifest.name}, whose classes are "
@@ -70,12 +70,13 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
         )
     images, unreadable = [], []
     for file, _ in kept:
-        try:
-            with Image.open(file, formats=FORMATS) as picture:
-                picture.load()
-                images.append(np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8))
-        except UNREADABLE:
-            unreadable.append(found.place(file))
+        with ExitStack() as stack:
+            try:
+                picture = stack.enter_context(open_content(file, load=True))
+            except UNREADABLE:
+                unreadable.append(found.place(file))
+                continue
+            images.append(np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8))
     if unreadable:
         listed = "\n".join(f"  {place}" for place in unreadable)
         raise DatasetError(f"{len(unreadable):,} files of {folder} cannot be read:\n{listed}")

@@ -50,7 +50,7 @@ def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
 
 
 def test_size_and_channels_may_be_forced(folder: Folder, tiny: Recipe) -> None:
-    """Then pictures are made grey and brought to the network's size."""
+    """Then pictures are made grey and brought to that size."""
     data = load_pictures(tiny, folder(), channels=1, size=(28, 28))
     assert (1, 28, 28) == data.recipe.network.image_shape
 

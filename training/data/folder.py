@@ -10,12 +10,20 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from rich.progress import track
 
-from model.preprocess import crop
-from model.preprocess.pixels import turn_upright
+from model.bundle.manifest import MOST_CHANNELS
 from training.data.datasets import Dataset, Examples
+from training.data.picture_content import (
+    KINDS,
+    SUFFIXES,
+    UNREADABLE,
+    Content,
+    common_channels,
+    look_at,
+    open_content,
+    to_bytes,
+)
 from training.data.picture_files import (
     PictureFiles,
     content_of,
@@ -25,14 +33,8 @@ from training.data.picture_files import (
 from training.data.picture_size import choose_size
 from training.data.source import DatasetError
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
-"""The suffixes of files that are read, in any case. Other files are named."""
 _SLOW = 500
 """From this many images on a progress bar is shown."""
-UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-"""The exceptions that Pillow raises for files that are not whole images."""
-_GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16"})
 
 _T = TypeVar("_T")
 
@@ -71,6 +73,7 @@ def load_folder(
         size: the height and width of the images, in pixels; None lets the pictures decide
             (`choose_size`).
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
+            Arrays of other numbers of channels keep them.
         held_out_share: of each class that is kept for validation, more of few (`held_out_mask`); 0
             holds out nothing.
         seen: fingerprints of pictures that weights have learnt from; no picture of the same
@@ -82,20 +85,17 @@ def load_folder(
     Raises:
         DatasetError: nothing can be learnt from the folder; the message says why, with names.
     """
-    if channels not in (None, 1, 3):
-        raise DatasetError(f"images have 1 channel or 3, not {channels}")
+    if channels is not None and not 1 <= channels <= MOST_CHANNELS:
+        raise DatasetError(f"images have 1 to {MOST_CHANNELS} channels, not {channels}")
     least = 2 if held_out_share else 1
     found = _find(folder, least=least)
-    headers = _each(
-        found.files, lambda picture: (turn_upright(picture).size, picture.mode), load=False
-    )
-    if not headers:
+    looks = _each(found.files, look_at, load=False)
+    if not looks:
         _unreadable(found, found.files, skip=False)
-    height, width = size or choose_size(own for own, _ in headers.values())
-    grey = {file: mode in _GREY_MODES for file, (_, mode) in headers.items()}
-    if channels is None and all(grey.values()):
-        channels = 1
-    read = _read(list(headers), channels or 3, height, width)
+    height, width = size or choose_size(look.size for look in looks.values())
+    grey = {file: look.channels == 1 for file, look in looks.items()}
+    channels = common_channels(looks.values(), channels)
+    read = _read(list(looks), channels or 3, height, width)
     unreadable = [file for file in found.files if file not in read]
     notices = _unreadable(found, unreadable, skip=skip_unreadable)
     found = found.without(unreadable, least=least)
@@ -146,7 +146,7 @@ def name_of(folder: Path) -> str:
 
 
 def _find(folder: Path, *, least: int) -> PictureFiles:
-    return find_pictures(folder, SUFFIXES, formats=", ".join(FORMATS), least=least)
+    return find_pictures(folder, SUFFIXES, formats=KINDS, least=least)
 
 
 def _hold_out(
@@ -203,26 +203,16 @@ def _read(
     files: Sequence[Path], channels: int, height: int, width: int
 ) -> dict[Path, NDArray[np.uint8]]:
     """The pictures (C, H, W) as the network sees them, without those that cannot be read."""
-
-    def to_bytes(picture: Image.Image) -> NDArray[np.uint8]:
-        return np.rint(crop(picture, channels, height, width) * 255).astype(np.uint8)
-
-    return _each(files, to_bytes, load=True)
+    return _each(files, lambda own: to_bytes(own, channels, height, width), load=True)
 
 
-def _each(
-    files: Sequence[Path], look: Callable[[Image.Image], _T], *, load: bool
-) -> dict[Path, _T]:
+def _each(files: Sequence[Path], look: Callable[[Content], _T], *, load: bool) -> dict[Path, _T]:
     """Call `look` with each image, loaded or only opened; what cannot be read is left out."""
     results, verb = dict[Path, _T](), "reading" if load else "looking at"
     for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
         with ExitStack() as stack:
             try:
-                picture = stack.enter_context(Image.open(file, formats=FORMATS))
-                if load:
-                    picture.load()
-                    if picture.mode == "P" and picture.palette is None:
-                        raise ValueError("the palette is missing")
+                picture = stack.enter_context(open_content(file, load=load))
             except UNREADABLE:
                 continue
             results[file] = look(picture)

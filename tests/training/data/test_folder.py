@@ -219,12 +219,61 @@ def test_what_is_wrongly_asked_for_is_an_error(
         load(fruit / subfolder, **options)
 
 
-@pytest.mark.parametrize("suffix", ["png", "JPG", "jpeg", "webp", "bmp", "gif"])
+@pytest.mark.parametrize("suffix", ["png", "JPG", "jpeg", "webp", "bmp", "gif", "tif", "TIFF"])
 def test_usual_formats_are_read(tmp_path: Path, suffix: str) -> None:
     """Whatever the case of their names' ends."""
     for name in "ab":
         paint(tmp_path, name, [RED] * 3, suffix=suffix)
     assert (3, 30, 40) == load(tmp_path).dataset.image_shape
+
+
+def save_arrays(folder: Path, name: str, shape: tuple[int, ...], dtype: str = "float32") -> None:
+    """Three arrays of a class, whose values are their place in the last axis."""
+    (folder / name).mkdir(parents=True)
+    for number in range(3):
+        values = np.broadcast_to(np.linspace(0, 1, shape[-1]), shape)
+        most = {"u": 65535}.get(np.dtype(dtype).kind, 1)
+        np.save(folder / name / f"{number}.npy", (values * most).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint16"])
+def test_arrays_of_many_channels_are_read(tmp_path: Path, dtype: str) -> None:
+    """(H, W, C) becomes (C, H, W) in bytes."""
+    for name in "ab":
+        save_arrays(tmp_path, name, (20, 30, 6), dtype)
+    loaded = load(tmp_path)
+    assert (6, 20, 30) == loaded.dataset.image_shape
+    expected = [0, 51, 102, 153, 204, 255]
+    np.testing.assert_allclose(expected, loaded.training.images[0, :, 7, 9], atol=1)
+
+
+def test_arrays_of_grey_go_with_pictures(tmp_path: Path) -> None:
+    """An array without an axis of channels is a grey picture."""
+    save_arrays(tmp_path, "a", (30, 40))
+    paint(tmp_path, "b", [90] * 3, mode="L")
+    assert (1, 30, 40) == load(tmp_path).dataset.image_shape
+
+
+def test_arrays_have_the_same_channels(tmp_path: Path) -> None:
+    """Both numbers are named."""
+    save_arrays(tmp_path, "a", (20, 30, 6))
+    save_arrays(tmp_path, "b", (20, 30, 5))
+    with pytest.raises(DatasetError, match="5 and 6 channels"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["F", "two pages"])
+def test_tiffs_that_say_nothing_of_their_white_or_their_page_are_unreadable(
+    tmp_path: Path, mode: str
+) -> None:
+    """Floats of any range, and files of several pages."""
+    for name in "ab":
+        paint(tmp_path, name, [90] * 3, mode="L")
+    page = Image.new("L" if mode != "F" else "F", (40, 30))
+    pages = {"save_all": True, "append_images": [page]} if mode != "F" else {}
+    page.save(tmp_path / "a" / "odd.tif", **pages)
+    with pytest.raises(DatasetError, match=r"odd\.tif"):
+        load(tmp_path)
 
 
 def test_other_files_are_named(fruit: Path) -> None:
@@ -274,8 +323,8 @@ def test_one_class_is_too_few(tmp_path: Path, names: list[str], found: str) -> N
 def test_an_empty_class_is_named(fruit: Path) -> None:
     """A folder without a picture is a mistake, not a class."""
     (fruit / "quince").mkdir()
-    (fruit / "quince" / "000.tiff").touch()
-    with pytest.raises(DatasetError, match=r"no pictures \(PNG, .*GIF\) in quince; .*000"):
+    (fruit / "quince" / "000.heic").touch()
+    with pytest.raises(DatasetError, match=r"no pictures \(PNG, .*NPY\) in quince; .*000"):
         load(fruit)
 
 
@@ -392,7 +441,7 @@ def test_a_fault_of_the_program_is_no_unreadable_picture(
     def fail(*_: Any) -> None:
         raise ValueError("a fault")
 
-    monkeypatch.setattr(folders, "crop", fail)
+    monkeypatch.setattr(folders, "to_bytes", fail)
     with pytest.raises(ValueError, match="a fault"):
         load(fruit)
 
