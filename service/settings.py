@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Self
 
@@ -112,7 +113,7 @@ class Settings(BaseSettings):
         """
         known = {f"{_PREFIX}{name.upper()}" for name in cls.model_fields} | _FOREIGN
         if unknown := sorted({name for name in os.environ if name.startswith(_PREFIX)} - known):
-            raise SettingsError(f"unknown settings: {', '.join(unknown)}")
+            raise SettingsError(f"unknown settings: {', '.join(map(_suggest, unknown))}")
         try:
             return cls()  # type: ignore[call-arg]  # the environment has the arguments
         except ValidationError as error:
@@ -120,6 +121,13 @@ class Settings(BaseSettings):
             raise SettingsError("; ".join(_describe(fault) for fault in faults)) from None
         except ValueError as error:
             raise SettingsError(_describe_no_list(error)) from None
+
+
+def _suggest(unknown: str) -> str:
+    """Name a variable that does not exist, and one that is spelt alike."""
+    known = [f"{_PREFIX}{name.upper()}" for name in Settings.model_fields]
+    near = get_close_matches(unknown, known, 1, cutoff=0.8)
+    return unknown + "".join(f" (did you mean {one}?)" for one in near)
 
 
 def _describe(fault: ErrorDetails) -> str:

@@ -43,7 +43,10 @@ console = Console()
 BundleName = Annotated[
     str, typer.Argument(help="A bundle that ships, by name, or a folder that `export` wrote.")
 ]
-DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the training images.")]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option("--data", help="The folder of pictures that the network was trained on."),
+]
 Preset = Annotated[str, typer.Argument(help="See `presets`.")]
 Settings = Annotated[
     list[str] | None,
@@ -77,7 +80,7 @@ def train(
         int | None, typer.Option(min=1, help="Height and width that those are brought to.")
     ] = None,
     channels: Annotated[int | None, typer.Option(help="1 makes them grey, 3 coloured.")] = None,
-    run_dir: Annotated[Path | None, typer.Option(help="By default runs/<name>-<seed>.")] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="By default runs/<preset or folder>-<seed>.")] = None,
     data_dir: DataDir = _DATA,
     final: Annotated[
         bool, typer.Option("--final", help="Train on all training examples, without validation.")
@@ -124,7 +127,7 @@ def train(
         recipe, validation = training_data.recipe, None if final else training_data.validation
         training = training_data.all if final else training_data.training
         name = recipe.name if data is None else training_data.dataset.name
-        directory = run_dir or Path("runs") / f"{name}-{seed}"
+        directory = run_dir or Path("runs") / f"{_run_name(name, data)}-{seed}"
         plan = Plan(recipe, seed, training, validation, directory, training_data.pictures)
         with plan.locked() if processes.leads else nullcontext():
             resumes = resume_or_begin and plan.checkpoint_path.exists()
@@ -191,7 +194,11 @@ def evaluate(
     data_dir: DataDir = _DATA,
     data: DataFolder = None,
     validation: Annotated[
-        bool, typer.Option("--validation", help="Read held-out training images instead.")
+        bool,
+        typer.Option(
+            "--validation",
+            help="Read held-out training images instead; --data names their folder.",
+        ),
     ] = False,
     pairs: Annotated[
         int, typer.Option(min=PUBLISHED_PAIRS, help="Test pairs at each shift, if for pairs.")
@@ -291,6 +298,17 @@ def _recipe(preset: str, settings: list[str], *, folder: Path | None = None) -> 
         raise typer.BadParameter(str(error)) from error
 
 
+def _run_name(name: str, data: Path | None) -> str:
+    """The name of a run's folder: that of the folder of pictures, as it is spelt.
+
+    Args:
+        name: of the recipe, or of the data set that was made of the folder.
+        data: the folder of pictures, if there is one.
+    """
+    folder = "" if data is None else data.resolve().name
+    return name if not folder or folder.lower() in DATASETS else folder
+
+
 def _describe(trainer: Trainer) -> str:
     """A summary of a run on a folder of pictures, before it starts."""
     plan = trainer.plan
@@ -341,6 +359,8 @@ def conclude_export(bundle: Bundle) -> Iterator[str]:
         yield f"next: {bundles} CAPSNET_DEFAULT_MODEL={manifest.name} python -m service"
     else:
         option = " --validation" if unseen_by(runs) else ""
+        if "pictures" in manifest.training:
+            option += " --data FOLDER"
         yield f"next: python -m training evaluate {shlex.quote(str(path))}{option}"
 
 

@@ -5,14 +5,13 @@ import { make } from "./dom.js";
 const VIEWS = "/documentation/explanation/views.html";
 /** The paragraphs of that page by view. */
 const PARAGRAPHS = {
-  pose: "pose-what-does-a-dimension-do",
-  sweep: "pose-what-does-a-dimension-do",
-  routing: "routing-which-capsules-agreed",
-  routing_off: "routing-off-did-routing-decide",
+  pose: "sweeps-what-does-a-pose-dimension-do",
+  sweep: "sweeps-what-does-a-pose-dimension-do",
+  routing: "routing-who-agreed",
   equivariance: "equivariance-does-the-pose-follow-the-image",
-  occlusion: "occlusion-which-strokes-matter",
+  occlusion: "occlusion-which-ink-matters",
   rivals: "rivals-why-not-another-class",
-  neighbours: "neighbours-which-training-images-are-near",
+  neighbours: "neighbours-what-does-it-look-like-to-the-network",
   morph: "morph-what-lies-between-two-poses",
   segment: "two-digits-which-strokes-belong-to-which",
 };

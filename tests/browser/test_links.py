@@ -40,7 +40,7 @@ def test_a_link_shows_a_drawing_and_all_that_was_chosen(playground: Playground) 
     with page.expect_response("**/decode*"):
         page.locator("#dimension-2").fill("0.25")
     playground.open_tab("Equivariance")
-    page.get_by_label("transformation").select_option("shift-x")
+    page.get_by_label("transform", exact=True).select_option("shift-x")
     playground.settle()
     link = copy_link(playground)
     assert len(link) < 1000
@@ -54,7 +54,7 @@ def test_a_link_shows_a_drawing_and_all_that_was_chosen(playground: Playground) 
         assert "9" == other.page.get_by_label("reconstructed as").input_value()
         moved = page.locator("#reconstruction").get_attribute("src")
         other.page.locator(f'#reconstruction[src="{moved}"]').wait_for()
-        assert "shift-x" == other.page.get_by_label("transformation").input_value()
+        assert "shift-x" == other.page.get_by_label("transform", exact=True).input_value()
         other.open_tab("Pose")
         assert "+0.25" == other.page.locator("output[for=dimension-2]").inner_text()
         assert [] == other.complaints
