@@ -23,7 +23,7 @@ from service.health import Health
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
-from service.http.pages import mounts, show_docs, show_openapi, show_page
+from service.http.pages import mounts, show_docs, show_lens, show_openapi, show_page
 from service.http.rate import RateLimit
 from service.http.route import Route
 from service.inference.bundles import load_runtimes, trim_memory
@@ -141,6 +141,7 @@ def create_app(
     page = partial(Route, "GET", needs_models=False, include_in_schema=False)
     pages = [
         page("/", show_page, permission="public"),
+        page("/embed", show_lens, permission="public"),
         page("/docs", show_docs),
         page("/openapi.json", show_openapi),
         *mounts(),

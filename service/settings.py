@@ -25,6 +25,9 @@ _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
 """Variables of the same prefix that belong to training and the client."""
 
+_FRAME_ANCESTOR = re.compile(r"\*|https?://(\*\.)?[A-Za-z0-9.-]+(:\d+)?")
+"""An origin in a content security policy."""
+
 _CUDA_OPTIONS = tuple(option.name for option in fields(CudaOptions))
 
 
@@ -82,6 +85,7 @@ class Settings(BaseSettings):
     admin_keys: tuple[SecretStr, ...] = ()
     admin_keys_file: Path | None = None
     cors_origins: tuple[str, ...] = ()
+    frame_ancestors: tuple[str, ...] = ()
     log_format: LogFormat = "text"
     access_log: bool = True
     otel: bool = False
@@ -92,6 +96,15 @@ class Settings(BaseSettings):
     def _no_file(cls, value: object) -> object:
         """Treat an empty variable as unset. As a path it would be this folder."""
         return value or None
+
+    @field_validator("frame_ancestors")
+    @classmethod
+    def _are_sources(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what is no origin: it becomes part of a header."""
+        for origin in origins:
+            if not _FRAME_ANCESTOR.fullmatch(origin):
+                raise ValueError(f"{origin!r} is no origin such as https://example.org, nor '*'")
+        return origins
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

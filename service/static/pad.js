@@ -4,6 +4,7 @@ import { make, show } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { takeDrops } from "./handover.js";
 import { fetchSample } from "./samples.js";
+import { shrink } from "./shrink.js";
 import { read, write } from "./strokes.js";
 
 const DRAWN = "d.";
@@ -75,10 +76,13 @@ export class Pad extends EventTarget {
     return this.file ?? this.drawing.toBlob();
   }
 
-  /** Take a picture file instead of a drawing. */
-  take(file) {
-    this.own = file;
-    this.#hold({ file, alt: "your picture" });
+  /** Take a picture file instead of a drawing; one that is too large is shrunk. */
+  async take(file) {
+    const asked = (this.asked = {});
+    const taken = await shrink(file);
+    if (asked !== this.asked) return;
+    this.own = taken;
+    this.#hold({ file: taken, alt: "your picture" });
     this.#changed("change");
   }
 
