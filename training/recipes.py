@@ -102,6 +102,10 @@ class Recipe(Augmentation):
     """The decoder gets detached poses, so that its loss does not reach the encoder."""
     frozen: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Parts of the network, such as `stem` or `classes.weight`, that are not trained."""
+    pretrained: str = ""
+    """The origin and licence of the published weights that a pretrained stem starts from."""
+    pretrained_rate: NonNegativeFloat = 0.0
+    """The rate of the pretrained layers, as a factor of Adam's; zero freezes them."""
     epochs: PositiveFloat = 30.0
     """Passes over the training images; for pairs, one epoch is 100,000 pairs."""
     learning_rate: PositiveFloat = 1e-3
