@@ -99,7 +99,9 @@ def train(
         ),
     ] = None,
     channels: Annotated[int | None, typer.Option(help="1 makes them grey, 3 coloured.")] = None,
-    run_dir: Annotated[Path | None, typer.Option(help="By default runs/<preset or folder>-<seed>.")] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="By default runs/<preset or folder>-<seed>.")
+    ] = None,
     data_dir: DataDir = _DATA,
     final: Annotated[
         bool, typer.Option("--final", help="Train on all training examples, without validation.")

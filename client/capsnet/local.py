@@ -82,7 +82,9 @@ def _bundle_settings(bundle: str) -> dict[str, str]:
     if not folder.is_dir():
         shipped = _shipped()
         if shipped and bundle not in shipped:
-            near = "".join(f" Did you mean {one!r}?" for one in get_close_matches(bundle, shipped, 1))
+            near = "".join(
+                f" Did you mean {one!r}?" for one in get_close_matches(bundle, shipped, 1)
+            )
             raise NoLocalService(
                 f"{bundle!r} is no folder, and no bundle that ships: {', '.join(shipped)}.{near}"
             )

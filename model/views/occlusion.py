@@ -271,7 +271,9 @@ def draw(answer: OcclusionAnswer, query: OcclusionQuery) -> bytes:  # noqa: ARG0
         if np.abs(change).max() < NO_CHANGE:
             ends = "nothing changes by 0.005 or more"
         right.set_title(
-            f"mean change where the patch hides a pixel\n{ends} (full colour: {FULL_CHANGE})", loc="left", fontsize=9
+            f"mean change where the patch hides a pixel\n{ends} (full colour: {FULL_CHANGE})",
+            loc="left",
+            fontsize=9,
         )
         for axes in (left, right):
             axes.set(xticks=[], yticks=[])

@@ -86,7 +86,8 @@ def load_runtimes(
         raise NothingToServe(
             f"the default model {settings.default_model!r} is not among the loaded bundles "
             f"({known or 'none'}) of {settings.bundles}"
-            + f": set CAPSNET_DEFAULT_MODEL to one of {known}" * bool(known)
+            + f": set CAPSNET_DEFAULT_MODEL to one of {known}"
+            * bool(known)
         )
     return runtimes
 

@@ -6,6 +6,7 @@ from tests.browser.playground import Playground
 
 pytestmark = pytest.mark.browser
 
+MINUS = "\N{MINUS SIGN}"
 SHOWN = "element => element.complete && element.naturalWidth > 0"
 
 
@@ -47,12 +48,12 @@ def test_transforming_the_picture_draws_curves_and_a_path(playground: Playground
     playground.open_tab("Equivariance")
     curves = page.locator("#view-equivariance .curve, #view-equivariance .path")
     turned = [curves.nth(place).get_attribute("points") for place in range(3)]
-    assert "−60°" == page.get_by_label("start").get_attribute("placeholder")
+    assert f"{MINUS}60°" == page.get_by_label("start").get_attribute("placeholder")
     with page.expect_response("**/equivariance*"):
         page.get_by_label("transform", exact=True).select_option("shift-x")
     page.get_by_role("img", name="length of 5").filter(has_text="px").wait_for()
     assert turned != [curves.nth(place).get_attribute("points") for place in range(3)]
-    page.get_by_role("img", name="path of the pose of 5 from −6 px to 6 px").wait_for()
+    page.get_by_role("img", name=f"path of the pose of 5 from {MINUS}6 px to 6 px").wait_for()
     assert not page.get_by_role("tab", name="Trajectory").count()
 
 

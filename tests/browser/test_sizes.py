@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.playground import Playground, open_playground
+from tests.browser.playground import open_playground
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
@@ -36,9 +36,7 @@ def box_of(part: Locator, window: dict[str, int]) -> tuple[int, int, int, int]:
 
 def overlap(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """Whether two boxes have a point in common."""
-    return (
-        one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-    )
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -45,7 +45,7 @@ def test_routing_can_be_switched_off(playground: Playground) -> None:
 
 
 def test_each_view_has_a_lens(playground: Playground) -> None:
-    """Pictures and curves follow the page's colours; a morph begins with a prototype of the class."""
+    """Pictures and curves have the page's colours; a morph begins with a prototype."""
     playground.take_sample(4)
     for view, images in (("Rivals", 10), ("Neighbours", 10), ("Morph", 10)):
         playground.open_tab(view)
@@ -59,7 +59,7 @@ def test_each_view_has_a_lens(playground: Playground) -> None:
 
 
 def test_a_view_of_another_day_is_shown_without_a_line_of_script(playground: Playground) -> None:
-    """Its answer is shown by kind: pictures, a curve over the first list, figures with their text."""
+    """Its answer is shown by kind: pictures, a curve over the first list, and figures."""
     page = playground.page
 
     def add_view(route: Any) -> None:

@@ -24,7 +24,8 @@ source_alone = pytest.mark.usefixtures("source_alone")
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
 def test_killing_make_serve_ends_the_service(sig: signal.Signals, tmp_path: Path) -> None:
     """No process of it stays on the port."""
-    if shutil.which("make") is None:
+    make = shutil.which("make")
+    if make is None:
         pytest.skip("needs make")
     program = tmp_path / "bin" / "python"
     program.parent.mkdir()
@@ -33,7 +34,7 @@ def test_killing_make_serve_ends_the_service(sig: signal.Signals, tmp_path: Path
     port, own = free_port(), f"{tmp_path}/.serve"
     ready_made = ["-o", own, "-o", "site/index.html"]
     process = subprocess.Popen(
-        ["make", "serve", f"VENV={tmp_path}", f"PORT={port}", *ready_made],
+        [make, "serve", f"VENV={tmp_path}", f"PORT={port}", *ready_made],
         cwd=ROOT,
         env={**os.environ, **QUICK, "CAPSNET_DRAIN_GRACE_S": "0"},
     )

@@ -25,7 +25,8 @@ from capsnet.errors import Problem
 from capsnet.transport import DEFAULT_URL
 
 _EPILOG = (
-    "The options --url, --local, --key and --timeout of a command may also stand before it. Exit codes: 0 answered; 1 refused, or an image of several could not be read; 2 wrong usage; "
+    "The options --url, --local, --key and --timeout of a command may also stand before it. "
+    "Exit codes: 0 answered; 1 refused, or an image of several could not be read; 2 wrong usage; "
     "3 no service; 4 no answer in time, or a broken one."
 )
 app = typer.Typer(

@@ -143,9 +143,7 @@ def test_nothing_is_served_without_the_default_bundle(
         load_runtimes(settings(tmp_path))
 
 
-def test_a_single_bundle_is_the_default(
-    add_bundle: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_a_single_bundle_is_the_default(add_bundle: Callable[[str], Path], tmp_path: Path) -> None:
     """If the settings name none; a second bundle makes the choice unclear again."""
     add_bundle("shapes")
     plain = Settings(bundles=tmp_path, device="cpu", threads=1)
