@@ -71,18 +71,16 @@ export class Pad extends EventTarget {
     return this.paper.matches(":hover, :focus-within");
   }
 
-  /** @returns {Promise<Blob>} the picture, as the service gets it */
+  /** @returns {Promise<Blob>} the picture, as the service gets it: a file that is too large is shrunk */
   async picture() {
-    return this.file ?? this.drawing.toBlob();
+    if (!this.file) return this.drawing.toBlob();
+    return this.sample ? this.file : shrink(this.file);
   }
 
-  /** Take a picture file instead of a drawing; one that is too large is shrunk. */
-  async take(file) {
-    const asked = (this.asked = {});
-    const taken = await shrink(file);
-    if (asked !== this.asked) return;
-    this.own = taken;
-    this.#hold({ file: taken, alt: "your picture" });
+  /** Take a picture file instead of a drawing. */
+  take(file) {
+    this.own = file;
+    this.#hold({ file, alt: "your picture" });
     this.#changed("change");
   }
 

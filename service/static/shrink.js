@@ -7,11 +7,18 @@ const MOST_PIXELS = 25e6;
 /** More than any network sees. */
 const LONGEST = 2048;
 
+const shrunk = new WeakMap();
+
 /**
  * @param {Blob} file
  * @returns {Promise<Blob>} the same where it is small enough, or where this browser cannot read it
  */
-export async function shrink(file) {
+export function shrink(file) {
+  if (!shrunk.has(file)) shrunk.set(file, smallerOf(file));
+  return shrunk.get(file);
+}
+
+async function smallerOf(file) {
   const image = make("img", { src: URL.createObjectURL(file) });
   try {
     await image.decode();
