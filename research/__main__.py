@@ -13,9 +13,13 @@ import typer
 from rich.console import Console
 
 from research import page, routing
+from research.compare import is_stale
 from research.controls import register
-from research.run import Result, load_sets, read_results, result_key, run_row, write_results
-from research.tables import ROWS, TABLES, Row
+from research.protocols import load_sets
+from research.records import code_digest
+from research.rows import Row
+from research.run import Result, read_results, result_key, run_row, write_results
+from research.tables import ROWS, TABLES
 from training.__main__ import EXPECTED, DataDir
 from training.device import choose_device
 from training.state import TrainingError
@@ -39,14 +43,16 @@ _BUNDLES = Path("model/bundles")
 
 @app.command("list")
 def show(*, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS) -> None:
-    """List tables and their rows, and the seeds that have a result."""
+    """List tables and their rows, the seeds that have a result, and whether it is of today's code.
+
+    Results of another recipe are stale; those of other code may still be right.
+    """
     results = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
     for name, table in TABLES.items():
         console.print(f"{name}:")
         for row in table.rows:
-            seeds = sorted({one.seed for one in results if one.key == _key(row, one.seed)})
-            known = f"seeds {', '.join(map(str, seeds))}" if seeds else "not run"
-            console.print(f"  {row.name}, {row.title}, {row.images:,} images: {known}")
+            own = [one for one in results if one.key == _key(row, one.seed)]
+            console.print(f"  {row.name}, {row.title}, {row.images:,} images: {_known(row, own)}")
 
 
 @app.command("run")
@@ -176,6 +182,19 @@ def main() -> None:
 
 def _key(row: Row, seed: int) -> str:
     return result_key(row.name, seed=seed, images=row.images, split=row.split)
+
+
+def _known(row: Row, own: list[Result]) -> str:
+    """The seeds of a row's results, and what they are of."""
+    if not own:
+        return "not run"
+    seeds = sorted({one.seed for one in own})
+    text = f"seeds {', '.join(map(str, seeds))}"
+    if stale := sorted({one.seed for one in own if is_stale(row, one)}):
+        text += f"; stale: {', '.join(map(str, stale))}"
+    if codes := {one.code for one in own if one.code} - {code_digest()}:
+        text += f"; by other code ({', '.join(sorted(codes))})"
+    return text
 
 
 def _errors(result: Result) -> str:
