@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image, UnidentifiedImageError
 
+from model.errors import NotOffered
 from model.outputs import Encoding, Trace
 from model.preprocess import WHITE, Fit, Floats, Polarity
-from model.runtime import NotOffered, Runtime
+from model.runtime import Runtime
 
 Picture: TypeAlias = (
     Image.Image | str | PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | NDArray[Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from research import page, routing
+from research import factors, page, routing
 from research.compare import is_stale
 from research.controls import register
 from research.protocols import load_sets
@@ -129,6 +130,30 @@ def routing_off(
     record. Then the page is written anew.
     """
     routing.measure_all(bundles, docs_dir, data_dir, names=names, again=again, tell=console.print)
+    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
+
+
+@app.command("factors")
+def compare_with_factors(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Rows of assemblies that were run; by default all.")
+    ] = None,
+    *,
+    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1",
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Bundles = _BUNDLES,
+) -> None:
+    """Compare poses of assemblies with the factors that they were rendered from.
+
+    Azimuth, elevation, size and lamp are known for every image. Then the page is written anew.
+    """
+    rows = [row for row in choose_rows(names or [factors.TABLE]) if row.protocol == "azimuths"]
+    numbers = _seeds(seeds)
+    runs = {(row.name, seed): runs_dir / _key(row, seed) for row in rows for seed in numbers}
+    measured = factors.measure_rows(rows, numbers, runs=runs, data_dir=data_dir)
+    (docs_dir / factors.MEASURED).write_text(f"{json.dumps(measured, indent=1)}\n")
     write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from model.bundle.manifest import Offer
 from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig
 from model.capsnet.attention import AttentionCapsNet, AttentionConfig, DepthwiseCells
-from model.capsnet.decoder import Decoder
+from model.capsnet.decoder import build_decoder
 from model.capsnet.matrix import SIDE
 from model.capsnet.routing import by_agreement
 from model.capsnet.squash import length, squash, squash_exponential
@@ -92,7 +92,7 @@ class Head(Network):
             with torch.no_grad():  # it begins as the mean does
                 next(self.classes.parameters()).div_(count)
         if poses:
-            self.decoder = Decoder(config)
+            self.decoder = build_decoder(config)
 
     def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Encode images (N, C, H, W) in [0, 1]."""
@@ -188,7 +188,7 @@ class PlainMatrixNet(Network):
             channels = size
         self.layers_between = nn.Sequential(*layers)
         self.classes = nn.Conv2d(channels, config.num_classes * (SIDE**2 + 1), 1)
-        self.decoder = Decoder(config)
+        self.decoder = build_decoder(config)
 
     def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Encode images (N, C, H, W) in [0, 1]."""

@@ -28,7 +28,7 @@ _HINTON = Recipe(
     loss="spread",
     batch_size=64,
     learning_rate=3e-3,
-    reconstruction_weight=0.0,
+    mse_weight=0.0,
     shift_px=0,
 )
 """The small network of Hinton 2018 (A=64, B=8, C=D=16), without the decoder that the paper lacks

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from model.capsnet.shared import SharedConfig
 from model.capsnet.stem import Conv, Residual, StemLayer
 from research.controls import HeadConfig, PlainMatrixConfig, PoseConfig, ReroutedConfig
-from research.recipes import ATTENTION, DIGITS, MATRIX, PAIRS, SHARED
+from research.recipes import ATTENTION, DIGITS, MATRIX, PAIRS, PHOTOGRAPHS, SHARED
 from research.rows import (
     FAMILIAR,
     FIVE,
@@ -32,7 +32,7 @@ from research.rows import (
     plain,
     sizes,
 )
-from training.recipes import PRESETS, Recipe
+from training.recipes import Recipe
 
 FAMILIES = {
     "attention": "self-attention",
@@ -181,10 +181,6 @@ def _assemblies() -> dict[tuple[str, str], Recipe]:
 
 _FEWER_CELLS = (Conv(32, 5, 2), Conv(64, 3, 2))
 _FASHION: dict[str, Any] = {"dataset": "fashion-mnist", "flip": True}
-_PHOTOGRAPHS = replace(
-    PRESETS["cifar10"],
-    network=replace(PRESETS["fashion-mnist-attention"].network, channels=3, height=32, width=32),  # type: ignore[call-arg]
-)
 _ANYWHERE = replace(_at(PAIRS, 40), task="single", shift_px=6, schedule="exponential")
 _MOVED_DIGITS = replace(_at(DIGITS, 40), shift_px=6, schedule="exponential", average_decay=0.999)
 
@@ -256,8 +252,8 @@ SETS = {
     "cifar": Set(
         "CIFAR-10",
         {
-            **attention(_PHOTOGRAPHS),
-            ("cnn", "same"): cnn(_PHOTOGRAPHS, _PHOTOGRAPHS.network.stem),  # type: ignore[attr-defined]
+            **attention(PHOTOGRAPHS),
+            ("cnn", "same"): cnn(PHOTOGRAPHS, PHOTOGRAPHS.network.stem),  # type: ignore[attr-defined]
         },
         400_000,
         {"plain": "error, %"},

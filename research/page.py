@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from model.bundle import MANIFEST, Bundle, Manifest
-from research import routing
+from research import factors, routing
 from research.compare import STALE, compare, describe, is_stale, lines, of_row, score
 from research.findings import write_findings
 from research.matched import FAMILIES, SETS, VARIANTS, name_row
@@ -46,6 +46,7 @@ def write(results: Sequence[Result], docs_dir: Path, bundles: Path) -> str:
         matched=_summary(results),
         findings=write_findings(TABLES, results, measured),
         routing=routing.table(measured),
+        factors=factors.table(factors.read(docs_dir)),
         speeds=_speeds(json.loads(speeds.read_text())) if speeds.exists() else "",
         novelty=_novelty(bundles),
         reads=f"{counts or 'never yet'} ({unlisted} by unlisted rows)",
@@ -128,12 +129,14 @@ def _differences(table: Table, results: Sequence[Result]) -> Iterator[tuple[str,
 
 
 def _missing(table: Table, results: Sequence[Result]) -> Iterator[str]:
-    """The rows and seeds of a table that have no result of today's recipe."""
+    """The rows of a table that have seeds without a result of today's recipe, by seeds."""
+    rows: dict[str, list[str]] = {}
     for row in table.rows:
         done = {one.seed for one in of_row(row, results) if not is_stale(row, one)}
-        if missing := [str(seed) for seed in row.seeds if seed not in done]:
-            seeds = "" if not done and len(missing) == 1 else f" (seeds {', '.join(missing)})"
-            yield f"`{row.name}`{seeds}"
+        if seeds := ", ".join(str(seed) for seed in row.seeds if seed not in done):
+            rows.setdefault(seeds, []).append(f"`{row.name}`")
+    for seeds, names in rows.items():
+        yield f"{', '.join(names)} ({'seeds' if ', ' in seeds else 'seed'} {seeds})"
 
 
 def _summary(results: Sequence[Result]) -> str:

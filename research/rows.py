@@ -63,7 +63,7 @@ class Table(NamedTuple):
 
 def plain(recipe: Recipe, network: NetworkConfig) -> Recipe:
     """A recipe for a network without poses: cross-entropy, and no reconstruction."""
-    return replace(recipe, network=network, loss="cross-entropy", reconstruction_weight=0)
+    return replace(recipe, network=network, loss="cross-entropy", mse_weight=0)
 
 
 def sizes(recipe: Recipe, config: type[NetworkConfig], **changes: Any) -> Any:

@@ -37,7 +37,7 @@ from research.rows import (
     sizes,
 )
 from research.transforms import TRANSFORMS
-from training.recipes import PRESETS, RECONSTRUCTION_TEXT, Recipe
+from training.recipes import PAPER_MSE_WEIGHT, PRESETS, Recipe
 
 _CNN_NOTE = "the CNN has 8, 8 and 8 channels, no normalisation, and most weights in one layer"
 
@@ -47,9 +47,9 @@ def _digits() -> Iterator[Row]:
     tests = ("plain", *TRANSFORMS)
     yield Row("digits-baseline", "baseline CNN", CNN, 1_200_000, THREE, tests)
     for count in (1, 3):
-        for name, weight in (("none", 0.0), ("text", RECONSTRUCTION_TEXT)):
+        for name, weight in (("none", 0.0), ("text", PAPER_MSE_WEIGHT)):
             title = f"CapsNet, {count_of(count, 'iteration')}, {'no ' * (not weight)}reconstruction"
-            recipe = iterations(DIGITS, count, reconstruction_weight=weight)
+            recipe = iterations(DIGITS, count, mse_weight=weight)
             yield Row(f"digits-r{count}-{name}", title, recipe, 1_200_000, THREE, tests)
 
 
@@ -114,7 +114,7 @@ _BRIEF: dict[str, Any] = {"images": 30_000}
 _EM = replace(MATRIX, spread_steps=100, warmup_steps=100)
 _SUM = replace(_EM, network=replace(SMALL_EM, log_p_divisor=1.0))
 _TWO: dict[str, Any] = {"images": 120_000, "seeds": THREE, "tests": ("plain", SIDE_BY_SIDE)}
-_SINGLES = replace(SHARED, reconstruction_weight=0)
+_SINGLES = replace(SHARED, mse_weight=0)
 _HEAD: dict[str, Any] = {"batch_norm": False, "hidden": 128, "end": "labels"}
 _POOLED = replace(_SINGLES, network=sizes(SHARED, HeadConfig, gather="mean", **_HEAD))
 _SUMMED = replace(_SINGLES, network=sizes(SHARED, HeadConfig, gather="sum", **_HEAD))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, field, replace
+from math import prod
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -47,10 +48,10 @@ Kept = Literal["last", "best"]
 
 FOLDER = "folder"
 """The data set of presets that learn a folder of images alone."""
-RECONSTRUCTION_TEXT = 0.0005
-"""The weight of the summed squared error beside the margin loss, in the text of Sabour 2017."""
-RECONSTRUCTION_CODE = 0.01
-"""The weight in that paper's released code.
+PAPER_MSE_WEIGHT = 0.0005 * 28 * 28
+"""The reconstruction's weight in Sabour 2017, whose text has 0.0005 times the sum over pixels."""
+PAPER_CODE_MSE_WEIGHT = 0.01 * 28 * 28
+"""The reconstruction's weight in that paper's released code, relative to its margin loss.
 
 The code halves the margin loss and averages it over the ten classes too, so that its reconstruction
 weighs twenty times as much.
@@ -82,10 +83,21 @@ class Recipe(Augmentation):
     spread_steps: PositiveInt = 50_000
     """Time constant of the spread loss: its margin is half of the way up after four times as many
     steps: see `training.losses`."""
-    reconstruction_weight: NonNegativeFloat = RECONSTRUCTION_TEXT
-    """Weight of the squared error summed over pixels; zero trains no decoder."""
+    mse_weight: NonNegativeFloat = PAPER_MSE_WEIGHT
+    """Weight of the reconstruction's mean squared error over pixels and channels, the same for
+    images of any size; zero trains no decoder. Sabour 2017 sums over 28 x 28 pixels: 0.392."""
     reconstruction_share: _Part = 1.0
     """Share of each batch that is reconstructed; less saves time."""
+    rival_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Weight, as a share of `mse_weight`, of the reconstruction of each image from one absent class
+    as well; zero leaves what absent classes draw to chance."""
+    cross_entropy_weight: NonNegativeFloat = 0.0
+    """Weight of the cross-entropy of the norms before the squash, next to the margin loss."""
+    label_smoothing: _Decay = 0.0
+    """Share of each target of that cross-entropy that is spread over all classes."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Decoupled weight decay (Loshchilov and Hutter 2019): each step subtracts this times Adam's
+    rate from every matrix and kernel, those of Muon too; biases and norms do not decay."""
     detach_poses: bool = False
     """The decoder gets detached poses, so that its loss does not reach the encoder."""
     frozen: Annotated[tuple[str, ...], Field(strict=False)] = ()
@@ -127,6 +139,10 @@ class Recipe(Augmentation):
     def __post_init__(self) -> None:
         if self.loss == "cross-entropy" and not self.network.has_logits:
             raise ValueError("cross-entropy is a baseline's loss; others have margin or spread")
+        if self.cross_entropy_weight and (self.loss != "margin" or not self.network.has_norms):
+            raise ValueError(
+                "cross_entropy_weight is for the margin loss of dynamic and self-attention routing"
+            )
         self._check_family()
         if self.task == "pairs":
             self._check_pairs()
@@ -137,6 +153,8 @@ class Recipe(Augmentation):
             raise ValueError("votes and muon_votes are for dynamic and self-attention routing")
 
     def _check_pairs(self) -> None:
+        if self.rival_share:
+            raise ValueError("rival_share is for images of one class: pairs have two")
         if self.flip or self.erase_px or self.cutout_px or self.pad != "zero":
             raise ValueError("pairs allow no flip, erase_px or cutout_px, and pad must be zero")
         if self.loss == "spread":
@@ -156,8 +174,11 @@ class Recipe(Augmentation):
             ValueError: a key is unknown or a value of another type or out of range.
         """
         network = config_from_dict(values["network"])
+        values = {**values, "network": network}
+        if "reconstruction_weight" in values:  # of the sum over pixels, in older bundles
+            values["mse_weight"] = values.pop("reconstruction_weight") * prod(network.image_shape)
         try:
-            return cls(**{**values, "network": network})
+            return cls(**values)
         except ValidationError as error:
             raise ValueError(explain(error)) from error
 
@@ -263,6 +284,7 @@ _MULTIMNIST = Recipe(
     epochs=300,
     warmup_steps=500,
     shift_px=4,
+    mse_weight=0.0005 * 36 * 36,
 )
 
 _RESIDUAL_STEM = (
@@ -327,7 +349,7 @@ _PRESETS = (
         network=DynamicConfig(
             class_bias=True, primary_scale=1 / 32, initialisation="truncated-normal"
         ),
-        reconstruction_weight=RECONSTRUCTION_CODE,
+        mse_weight=PAPER_CODE_MSE_WEIGHT,
         epochs=640,
         schedule="exponential",
     ),
@@ -413,6 +435,29 @@ _PRESETS = (
         learning_rate=3e-3,
         pad="reflect",
         shift_px=4,
+    ),
+    Recipe(
+        "assemblies",
+        dataset="assemblies",
+        network=AttentionConfig(
+            height=48,
+            width=48,
+            num_classes=5,
+            stem=(
+                *(Conv(32, 5), Conv(32, 3, 2), Conv(64, 3)),
+                *(Conv(64, 3, 2), Conv(128, 3), Conv(64, 3)),
+            ),
+            norm_first=True,
+            primary="spatial",
+            decoder_hidden=(256,),
+            decoder_channels=(128, 64, 32, 16),
+        ),
+        epochs=8,
+        learning_rate=2e-3,
+        mse_weight=4.0,
+        **_BATCH_64,
+        **_BFLOAT16,
+        **_AVERAGED,
     ),
     replace(_MNIST, name="mnist-baseline", network=BaselineConfig(), loss="cross-entropy"),
     replace(

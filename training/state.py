@@ -220,8 +220,13 @@ class TrainingState:
         self.muon = Muon(matrices, momentum=recipe.muon_momentum) if matrices else None
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
         rest = [weight for weight in trained if weight not in matrices]
-        group = {"params": rest}  # a group may be empty, a list may not
-        self.optimiser = torch.optim.Adam([group], lr=recipe.learning_rate, eps=1e-8, fused=True)
+        self.optimiser = torch.optim.AdamW(
+            _groups(rest, weight_decay=recipe.weight_decay),
+            lr=recipe.learning_rate,
+            eps=1e-8,
+            weight_decay=0.0,
+            fused=True,
+        )
         decay = recipe.average_decay
         self._average = RunningAverage(self.network, decay=decay) if decay else None
         self.run = Run(
@@ -254,6 +259,7 @@ class TrainingState:
             self.muon.set_rates(
                 convolutions=rate * recipe.muon_rate / recipe.learning_rate,
                 votes=rate * recipe.muon_votes,
+                decay=rate * recipe.weight_decay,
             )
         torch.manual_seed(self.run.seed * 1_000_003 + self.run.steps)  # of dropout
         self.network.train()
@@ -377,6 +383,15 @@ class TrainingState:
             raise CheckpointError(f"{path} does not fit: {error}") from error
         self.run, self._before = run, tuple(before)
         self.best, self.unlogged = saved.best, saved.unlogged
+
+
+def _groups(weights: list[nn.Parameter], *, weight_decay: float) -> list[dict[str, Any]]:
+    """The optimiser's groups: matrices and kernels decay, biases and norms do not."""
+    if not weight_decay:
+        return [{"params": weights}]  # a group may be empty, a list may not
+    matrices = [weight for weight in weights if weight.ndim > 1]
+    rest = [weight for weight in weights if weight.ndim <= 1]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": rest}]
 
 
 class RunningAverage:

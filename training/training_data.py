@@ -16,10 +16,10 @@ from training.data.source import DatasetError
 from training.recipes import FOLDER, Recipe
 
 _FEW_BATCH, _FEW_STEPS = 16, 1000
-_FEW_RECONSTRUCTION = 0.005
+_FEW_RECONSTRUCTION = 4.0
 """The least weight of the reconstruction.
 
-A lower one draws much the same blob for all images of a class, a higher one (0.05) lowers accuracy.
+A lower one draws much the same blob for all images of a class, a higher one (40) lowers accuracy.
 """
 
 
@@ -133,7 +133,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
         return suited
     batch_size = min(_FEW_BATCH, recipe.batch_size)
     steps = max(_FEW_STEPS, recipe.epochs * count / recipe.batch_size)
-    weight = recipe.reconstruction_weight
+    weight = recipe.mse_weight
     return replace(
         suited,
         flip=False,
@@ -141,7 +141,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
         batch_size=batch_size,
         epochs=round(steps * batch_size / count, 1),
         spread_steps=min(recipe.spread_steps, math.ceil(steps / 10)),
-        reconstruction_weight=weight and max(weight, _FEW_RECONSTRUCTION),
+        mse_weight=weight and max(weight, _FEW_RECONSTRUCTION),
         keep="best",
     )
 

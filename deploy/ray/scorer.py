@@ -13,9 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import model
-from model.interpret.novelty import Novelty, measure_features, score_images
 from model.preprocess import Floats, Prepared
 from model.runtime import Device, Encoding
+from model.views.novelty import Novelty, measure_features, score_images
 from service.errors import Problem, TooLarge
 from service.pictures import ImageSpec
 from service.pictures.pools import DecodePools

@@ -103,7 +103,7 @@ class Manifest:
     half_precision: dict[str, Any] = field(default_factory=dict)
     """The effect of the float16 encoder, measured on the CPU on the same images."""
     mask_threshold: float | None = None
-    """The threshold that assigns pixels to the digits of a pair: see `model.interpret.masks`."""
+    """The threshold that assigns pixels to the digits of a pair: see `model.views.masks`."""
     training: dict[str, Any] = field(default_factory=dict)
     """`recipe`, `examples` (in an epoch), `runs` (`training.provenance.Run`), `test_reads`
     (`TestRead`) and, for a folder, `pictures`."""

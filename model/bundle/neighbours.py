@@ -1,6 +1,6 @@
 """Training images and their poses, with which `/neighbours` compares an image.
 
-`model.interpret.neighbours` compares; `training.analysis.neighbours` makes the file.
+`model.views.neighbours` compares; `training.analysis.neighbours` makes the file.
 """
 
 from __future__ import annotations

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from model.bundle import Layer
-from model.capsnet.decoder import Decoder
+from model.capsnet.decoder import build_decoder
 from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import attention
-from model.capsnet.squash import length, squash_exponential
+from model.capsnet.squash import length, squash_exponential, unsquash_exponential
 from model.capsnet.stem import (
     Conv,
     Geometry,
@@ -34,6 +34,8 @@ same scale for any number of them and does not saturate the squash."""
 @dataclass(frozen=True)
 class AttentionConfig(NetworkConfig):
     """Sizes of a network with self-attention routing; the defaults are the paper's for MNIST."""
+
+    has_norms: ClassVar[bool] = True
 
     stem: tuple[StemLayer, ...] = (Conv(32, 5), Conv(64, 3), Conv(64, 3), Conv(128, 3, 2))
     norm_first: bool = False
@@ -119,7 +121,7 @@ class AttentionCapsNet(Network):
         self.prior = nn.Parameter(torch.zeros(config.num_classes, config.num_primary))
         """B, (K, I): the coupling bias, by the name that stored weights have."""
         self.routing = attention.Routing()
-        self.decoder = Decoder(config)
+        self.decoder = build_decoder(config)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -133,6 +135,10 @@ class AttentionCapsNet(Network):
             votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
             poses = self.routing(votes, self.prior)
             return Encoding(length(poses), poses)
+
+    def norms(self, presence: Tensor) -> Tensor:
+        """Return the norms (N, K) before the squash, of lengths (N, K)."""
+        return unsquash_exponential(presence)
 
     def trace(self, images: Tensor) -> Trace[Tensor]:
         """Encode images (N, C, H, W) and keep the one iteration of routing."""

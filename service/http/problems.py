@@ -6,7 +6,7 @@ import logging
 from http import HTTPStatus
 
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
@@ -43,17 +43,6 @@ _REJECTIONS = (Unauthorized, Busy, RateLimited, Unavailable, TooLate)
 """Problems of valid requests that were refused or not answered in time."""
 
 log = logging.getLogger(__name__)
-
-
-class ProblemDetails(BaseModel):
-    """RFC 9457 problem details."""
-
-    type: str
-    title: str
-    status: int
-    detail: str | None = None
-    parameter: str | None = Field(None, description="The parameter at fault.")
-    request_id: str | None = None
 
 
 def respond(scope: Scope, error: Exception, metrics: Metrics) -> JSONResponse:

@@ -106,7 +106,8 @@ def test_rows_are_listed_with_their_seeds(results: list[Result], tmp_path: Path)
     write_results(results, tmp_path / "results.json")
     output = call("list", runs=tmp_path / "none", docs=tmp_path).output
     assert all(f"{name}:\n" in output for name in TABLES)
-    assert f"  em-mean-2, EM, 2 iterations, {ROWS['em-mean-2'].images:,} images: seeds 1, 2\n" in output
+    row = ROWS["em-mean-2"]
+    assert f"  {row.name}, {row.title}, {row.images:,} images: seeds 1, 2\n" in output
 
 
 def test_rows_of_other_recipes_and_code_are_listed_so(

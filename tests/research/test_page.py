@@ -38,8 +38,9 @@ def test_what_was_never_run_is_said(results: list[Result], tmp_path: Path) -> No
     """A row without results, or with results at another budget, is named below its table."""
     some = [one for one in results if one.row != "digits-r1-none" and "em-" not in one.row]
     text = write([*some, replace(results[0], row="digits-r1-none", images=999)], tmp_path)
-    assert "Not run yet: `em-mean-1`; `em-mean-2`; `em-mean-3`; `em-sum-3`." in text
-    assert "`digits-r1-none` (seeds 1, 2, 3); `digits-r1-text` (seeds 3)" in text
+    assert "Not run yet: `em-mean-1`, `em-mean-2`, `em-mean-3`, `em-sum-3` (seed 1)." in text
+    assert "`digits-r1-text`, `digits-r3-none`, `digits-r3-text` (seed 3)" in text
+    assert "`digits-r1-none` (seeds 1, 2, 3)" in text
     assert f"| {ROWS['digits-r1-none'].title} |" not in text
     assert f"| {ROWS['digits-r1-text'].title} |" in text
 

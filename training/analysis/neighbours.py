@@ -12,9 +12,9 @@ from PIL import Image
 
 from model.bundle import Bundle
 from model.bundle.neighbours import NeighbourImages, PoseGallery
-from model.interpret.neighbours import fit_whitening
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from model.views.neighbours import fit_whitening
 from training.answers import BATCH, is_wrong
 from training.data.datasets import DATASETS, Examples
 from training.data.pairs import fixed_pairs
