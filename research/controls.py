@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,10 @@ from model.capsnet.routing import by_agreement
 from model.capsnet.squash import length, squash, squash_exponential
 from model.capsnet.stem import Conv, Stem, StemLayer, geometry, initialise, out_channels
 
+_SUM_STD = 0.4
+"""The standard deviation of a sum of votes before couplings, as in `model.capsnet.attention`."""
+_ABSENT_LOGIT = -2.0
+"""The activation logit of classes before training, as in `model.capsnet.matrix`."""
 _SQUASHES = {"exponential": squash_exponential, "sabour": squash}
 
 
@@ -92,6 +97,10 @@ class Head(Network):
             with torch.no_grad():  # it begins as the mean does
                 next(self.classes.parameters()).div_(count)
         if poses:
+            # As short as sums of votes with uniform couplings: longer ones saturate the squash.
+            std = _SUM_STD / (config.num_classes * math.sqrt(features))
+            nn.init.normal_(layers[-1].weight, std=std)  # type: ignore[arg-type]
+            nn.init.zeros_(layers[-1].bias)  # type: ignore[arg-type]
             self.decoder = build_decoder(config)
 
     def forward(self, images: Tensor) -> Encoding[Tensor]:
@@ -188,6 +197,9 @@ class PlainMatrixNet(Network):
             channels = size
         self.layers_between = nn.Sequential(*layers)
         self.classes = nn.Conv2d(channels, config.num_classes * (SIDE**2 + 1), 1)
+        assert self.classes.bias is not None
+        nn.init.constant_(self.classes.bias, 0.0)
+        self.classes.bias.data[:: SIDE**2 + 1] = _ABSENT_LOGIT
         self.decoder = build_decoder(config)
 
     def forward(self, images: Tensor) -> Encoding[Tensor]:

@@ -63,9 +63,15 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
             problems=IMAGE_PROBLEMS,
             **overlay,
         ),
-        get("/models", list_models, tags=["models"]),
-        get("/models/{name}", show_model, problems=[UnknownModel], tags=["models"]),
-        get("/models/{name}/samples", list_samples, problems=[UnknownModel], **samples),
+        get("/models", list_models, fixed=True, tags=["models"]),
+        get("/models/{name}", show_model, fixed=True, problems=[UnknownModel], tags=["models"]),
+        get(
+            "/models/{name}/samples",
+            list_samples,
+            fixed=True,
+            problems=[UnknownModel],
+            **samples,
+        ),
         get("/models/{name}/samples/{file}", show_sample_of, problems=[UnknownModel], **samples),
         admin(
             "/models/reload",

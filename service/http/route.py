@@ -41,6 +41,7 @@ from service.inference.job import Job
 from service.pipeline import Pipeline
 from service.pool.pool import Crashed
 
+_MOST_PARAMETERS = 100
 Answer = TypeVar("Answer", bound=BaseModel)
 Handler = Callable[..., Awaitable[Any]]
 
@@ -121,6 +122,7 @@ class Route(APIRoute):
         needs_models: whether the handler uses `request.pipeline`. Such a route answers 503 until
             the bundles are loaded, and 504 if its answer is not ready by the deadline; sending the
             answer is not timed.
+        fixed: whether the answer is JSON that only a reload changes: it is serialised once.
         openapi: what FastAPI cannot read off the handler.
         options: for FastAPI's route.
     """
@@ -135,13 +137,14 @@ class Route(APIRoute):
         max_cost: int = 0,
         problems: Iterable[type[Problem]] = (),
         needs_models: bool = True,
+        fixed: bool = False,
         openapi: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.permission = permission
         self._limited = permission == "key" and path not in PROBES
         self._max_cost = max_cost
-        self._needs_models = needs_models
+        self._needs_models, self._is_fixed = needs_models, fixed
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
         self._handler = handler
@@ -259,6 +262,8 @@ class Route(APIRoute):
             request.media_type = choose_media_type(accept, self._media_types)
         if self._draws and request.media_type == PNG:
             request.pipeline.drawing = request.app.state.drawing.admission
+        if self._is_fixed:
+            return await self._respond_once(request, *query)
         result = await self._handler(request, *query)
         match result:
             case DeferredJson():
@@ -269,6 +274,14 @@ class Route(APIRoute):
                 return _to_json(result)
         return JSONResponse(result)
 
+    async def _respond_once(self, request: Request, *query: Query) -> Response:
+        answers, key = request.pipeline.engine.answers, (self.path, *query)
+        if key not in answers:
+            result = await self._handler(request, *query)
+            response = _to_json(result) if isinstance(result, BaseModel) else JSONResponse(result)
+            answers[key] = bytes(response.body)
+        return Response(answers[key], media_type=JSON)
+
 
 def _read(model: type[Query], request: Request) -> Query:
     """The query.
@@ -276,9 +289,12 @@ def _read(model: type[Query], request: Request) -> Query:
     Raises:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
+    if request.scope["query_string"].count(b"&") >= _MOST_PARAMETERS:
+        raise InvalidParameter(f"a query has at most {_MOST_PARAMETERS} parameters")
     query = request.query_params
-    for name in query.keys() & (model.of_path | request.path_params.keys()):
-        raise InvalidParameter(f"unknown parameter {name}", parameter=name)
+    known = (model.model_fields.keys() | model.former.keys()) - request.path_params.keys()
+    for name in query.keys() - (known - model.of_path):
+        raise InvalidParameter(f"unknown parameter {name[:64]}", parameter=name[:64])
     values: dict[str, Any] = {model.former.get(name, name): text for name, text in query.items()}
     lists = {name: query.getlist(name) for name in model.lists & values.keys()}
     try:

@@ -114,6 +114,24 @@ def test_linear_layers_to_poses_squash_as_their_family_does() -> None:
         assert pytest.approx(expected, rel=1e-3) == presence[0, 0].item()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mnist-attention-poses",
+        "mnist-dynamic-poses",
+        "pairs-attention-poses",
+        "matrix-matrix-poses",
+    ],
+)
+def test_no_class_is_present_before_training(name: str) -> None:
+    """A squash that is saturated from the beginning learns slowly, and would be no fair control."""
+    torch.manual_seed(0)
+    config = ROWS[f"matched-{name}"].recipe.network
+    with torch.inference_mode():
+        presence = build(config).train()(torch.rand(4, *config.image_shape)).presence
+    assert presence.max() < 0.5
+
+
 @pytest.mark.parametrize("row", ["matched-pairs-attention-linear", "matched-pairs-cnn-same"])
 def test_labels_are_learnt_one_by_one(row: str) -> None:
     """Two digits may be present: the loss of a class does not depend on the others' logits."""
