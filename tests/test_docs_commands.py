@@ -239,7 +239,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         (source,) = blocks(OWN_PICTURES, "python")
         exec(compile(source, OWN_PICTURES, "exec"), {})  # noqa: S102  our own page
-        train, export, score = (
+        train, export, score, *_ = (
             shlex.split(line.removeprefix(TRAINING)) for line in commands(OWN_PICTURES, TRAINING)
         )
         # 90 steps in place of 900; `make slow` trains for as long as people do
