@@ -32,8 +32,6 @@ _STARTS = 5
 """A service that never had a ready worker fails after this many failed starts of each slot."""
 _SOUND_S = 60.0
 """After being ready for this long, earlier failures of a slot do not count."""
-_UNREADY_S = 60.0
-"""A service that was ready fails after this long without a ready worker."""
 _MARGIN_S = 10.0
 """A worker that has not ended this long after its own limits is killed."""
 
@@ -119,8 +117,8 @@ class Supervisor(multiprocess.Multiprocess):
     """uvicorn's supervisor with growing waits, start-up limits and a drain.
 
     SIGTERM drains the workers; SIGHUP has them reload the bundles. One that hangs is killed and one
-    that ends is replaced. The service fails only if no worker can start, or none was ready for a
-    minute.
+    that ends is replaced. The service fails only if no worker can start, or none was ready for the
+    time of the settings, which is the same at the start and later.
 
     Raises:
         OSError: the port cannot be opened.
@@ -132,8 +130,10 @@ class Supervisor(multiprocess.Multiprocess):
         self._options = options
         self._registry = WorkerRegistry(folder, options.workers)
         self._restarted = self._killed = 0
-        self._unready_s: float | None = None
-        """Since a worker was ready; None before the first was."""
+        self._unready_s = 0.0
+        """Seconds since the start, or since a worker was ready."""
+        self._was_ready = False
+        """Whether a worker ever was."""
         self._has_terminal = has_terminal()
         self._failure: str | None = None
         listeners = _listen(options.host, options.port)
@@ -177,11 +177,11 @@ class Supervisor(multiprocess.Multiprocess):
                 if process.ended_at is not None:
                     process.ended_at = time.monotonic()
         if any(process.can_answer for process in self.processes):
-            self._unready_s = 0.0
-        elif self._unready_s is not None:
-            self._unready_s += _TICK_S
-            if self._unready_s > _UNREADY_S:
-                self._fail(f"no worker was ready for {_UNREADY_S:g} s")
+            self._unready_s, self._was_ready = 0.0, True
+            return
+        self._unready_s += _TICK_S
+        if self._unready_s > self._options.unready_timeout_s:
+            self._fail(f"no worker was ready for {self._options.unready_timeout_s:g} s")
 
     def _watch(self, slot: int) -> None:
         process = self.processes[slot]
@@ -213,8 +213,7 @@ class Supervisor(multiprocess.Multiprocess):
         """Record the end of a worker, and decide whether the service has failed."""
         process.join()
         process.read()
-        if process.was_ready:
-            self._unready_s = self._unready_s or 0.0
+        self._was_ready = self._was_ready or process.was_ready
         self._registry.clear(process.slot)
         process.ended_at = time.monotonic()
         process.can_answer = False
@@ -227,7 +226,7 @@ class Supervisor(multiprocess.Multiprocess):
             for process in self.processes
             if process.has_refused or process.failures >= _STARTS
         ]
-        if self._unready_s is None and len(failed) == len(self.processes):
+        if not self._was_ready and len(failed) == len(self.processes):
             self._fail(reason)
 
     def _fail(self, reason: str) -> None:

@@ -10,6 +10,19 @@ import pytest
 from service.processes.options import Options
 from service.processes.supervisor import Process, Supervisor
 
+OPTIONS = Options(
+    host="127.0.0.1",
+    port=0,
+    grpc_port=0,
+    workers=1,
+    log_format="text",
+    heartbeat_timeout_s=1.0,
+    startup_timeout_s=1.0,
+    unready_timeout_s=1.0,
+    drain_grace_s=1.0,
+    drain_timeout_s=1.0,
+)
+
 
 @pytest.mark.parametrize("failures", [0, 1, 600])
 def test_the_wait_begins_anew_where_no_process_can_be_started(
@@ -24,7 +37,7 @@ def test_the_wait_begins_anew_where_no_process_can_be_started(
 
     monkeypatch.setattr(Supervisor, "_start", refuse)
     monkeypatch.setattr("signal.signal", lambda *_: None)  # the handlers of tests stay
-    supervisor = Supervisor(Options("127.0.0.1", 0, 1, "text", 1.0, 1.0, 1.0, 1.0), tmp_path)
+    supervisor = Supervisor(OPTIONS, tmp_path)
     ended = Process(supervisor.config, supervisor.sockets, 0)
     ended.failures, ended.ended_at = failures, time.monotonic() - 100
     supervisor.processes.append(ended)
