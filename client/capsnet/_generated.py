@@ -12,7 +12,7 @@ from PIL import Image
 from capsnet.answers import Answer, Floats
 from capsnet.calls import Build, Call, call, outcomes, part, picture, with_images, with_poses
 from capsnet.errors import Problem
-from capsnet.images import ImageLike, read_image
+from capsnet.images import ImageLike, read_image, read_on_thread
 
 T = TypeVar("T")
 
@@ -1492,8 +1492,10 @@ class CapsNetMethods:
     def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """Reload all models.
 
-        The key files are read first. Then workers load the models beside those that answer, and
-        replace them. If a model cannot be loaded, the old models stay.
+        The key files are read first, and all workers use the new keys. Then each model is opened
+        in
+        a process of its own, workers load the models, and these replace the old ones. If a model
+        cannot be loaded, the old models stay.
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
@@ -1666,7 +1668,7 @@ class AsyncCapsNetMethods:
                 "/reconstruct",
                 ReconstructAnswer,
                 {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1712,7 +1714,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1791,7 +1793,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1836,7 +1838,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1878,7 +1880,7 @@ class AsyncCapsNetMethods:
                 "/routing-off",
                 RoutingOffAnswer,
                 {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1933,7 +1935,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1990,7 +1992,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -2027,7 +2029,7 @@ class AsyncCapsNetMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -2086,7 +2088,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -2127,7 +2129,7 @@ class AsyncCapsNetMethods:
                 "/rivals",
                 RivalsAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -2178,7 +2180,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(first), read_image(second)),
+                with_images(await read_on_thread(first), await read_on_thread(second)),
                 timeout_s=timeout_s,
             )
         )
@@ -2225,7 +2227,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -2284,7 +2286,7 @@ class AsyncCapsNetMethods:
                 "POST",
                 "/overlay",
                 {"dx": dx, "dy": dy, "scale": scale, "fit": fit, "polarity": polarity},
-                with_images(read_image(first), read_image(second)),
+                with_images(await read_on_thread(first), await read_on_thread(second)),
                 timeout_s=timeout_s,
             )
         )
@@ -2345,8 +2347,10 @@ class AsyncCapsNetMethods:
     async def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """Reload all models.
 
-        The key files are read first. Then workers load the models beside those that answer, and
-        replace them. If a model cannot be loaded, the old models stay.
+        The key files are read first, and all workers use the new keys. Then each model is opened
+        in
+        a process of its own, workers load the models, and these replace the old ones. If a model
+        cannot be loaded, the old models stay.
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
@@ -2996,7 +3000,7 @@ class AsyncDrawingsMethods:
                 "/reconstruct",
                 ReconstructAnswer,
                 {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3042,7 +3046,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3121,7 +3125,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3166,7 +3170,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3208,7 +3212,7 @@ class AsyncDrawingsMethods:
                 "/routing-off",
                 RoutingOffAnswer,
                 {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3263,7 +3267,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3320,7 +3324,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3357,7 +3361,7 @@ class AsyncDrawingsMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3416,7 +3420,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3457,7 +3461,7 @@ class AsyncDrawingsMethods:
                 "/rivals",
                 RivalsAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3508,7 +3512,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(first), read_image(second)),
+                with_images(await read_on_thread(first), await read_on_thread(second)),
                 timeout_s=timeout_s,
             )
         )
@@ -3555,7 +3559,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
