@@ -121,7 +121,7 @@ class Supervisor(multiprocess.Multiprocess):
     time of the settings, which is the same at the start and later.
 
     Raises:
-        OSError: the port cannot be opened.
+        OSError: the port, or that of gRPC, cannot be opened.
     """
 
     processes: list[Process]  # type: ignore[assignment]  # ours
@@ -137,6 +137,7 @@ class Supervisor(multiprocess.Multiprocess):
         self._has_terminal = has_terminal()
         self._failure: str | None = None
         listeners = _listen(options.host, options.port)
+        self._reserved = _reserve(options.host, options.grpc_port) if options.grpc_port else []
         host, port, workers = options.host, options.port, options.workers
         log.info("listening on http://%s:%d with %d workers", host, port, workers)
         config = uvicorn.Config("", workers=workers, log_config=None, log_level="warning")
@@ -314,6 +315,33 @@ def _listen(host: str, port: int) -> list[socket.socket]:
         ]
     except OSError as error:
         raise OSError(f"cannot listen on {host}:{port}: {error}") from error
+
+
+def _reserve(host: str, port: int) -> list[socket.socket]:
+    """Bind sockets that never listen. They keep a port for the gRPC servers of the workers.
+
+    Workers share the port (SO_REUSEPORT), and so would another service of this user: calls would be
+    divided between the two. Binding fails while any other socket has the port. The options change
+    afterwards, so that the workers may bind it too, and no other reservation.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    reserved = []
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in addresses:
+            holder = socket.socket(family, kind, protocol)
+            reserved.append(holder)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(address)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except OSError as error:
+        for holder in reserved:
+            holder.close()
+        raise OSError(f"cannot listen on {host}:{port} for gRPC: {error}") from error
+    return reserved
 
 
 def has_terminal() -> bool:

@@ -20,6 +20,7 @@ from service.http.keys import Access
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Backend, Engine
 from service.inference.job import Closed
+from service.processes.folder import hold
 from service.processes.registry import FOLDER, ReadyWorker, WorkerRegistry
 from service.processes.server import Server
 from service.processes.snapshots import LockHeld, Revision, Snapshots
@@ -63,6 +64,7 @@ class Worker:
     ) -> None:
         self._settings, self._slot = settings, slot
         self._on_ready = on_ready
+        self._holding = hold(folder)
         self._registry = WorkerRegistry(folder, settings.workers)
         self._snapshots = Snapshots(folder)
         self._revision = self._snapshots.current
