@@ -20,6 +20,7 @@ from service.api.routes import TAGS, api_routes, max_view_cost
 from service.api.v2.routes import v2_routes
 from service.drawing import open_pool
 from service.health import Health
+from service.http.budget import Budget
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
@@ -137,7 +138,7 @@ def create_app(
     app.state.admission, app.state.metrics = admission, metrics
     app.state.rate_limit = _rate_limit(settings)
     app.state.gather_metrics, app.state.decode_pools = gather_metrics, decode_pools
-    app.state.drawing = drawing
+    app.state.drawing, app.state.budget = drawing, Budget(settings.max_waiting_bytes)
     page = partial(Route, "GET", needs_models=False, include_in_schema=False)
     pages = [
         page("/", show_page, permission="public"),
@@ -156,7 +157,7 @@ def create_app(
         app, {route.operation_id or "": route.problems for route in routes}
     )
     # Instead of Starlette's and FastAPI's own middleware: Middleware answers all errors.
-    middleware = Middleware(app.router, access, settings, metrics=metrics, health=health)
+    middleware = Middleware(app.router, access, settings, app.state.budget, metrics, health)
     app.middleware_stack = cross_origin(middleware, settings.cors_origins)
     if engine is not None:
         use(engine)

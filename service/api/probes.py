@@ -48,5 +48,5 @@ async def readyz(request: Request) -> Readiness:
 async def metrics(request: Request) -> PlainTextResponse:
     """Get the metrics in Prometheus' text format."""
     state = request.app.state
-    page = await state.gather_metrics() if state.gather_metrics else state.metrics.render()
+    page = await (state.gather_metrics() if state.gather_metrics else state.metrics.page())
     return PlainTextResponse(page, media_type=CONTENT_TYPE)

@@ -24,8 +24,7 @@ from service.errors import (
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import image_body
 from service.http.route import Route
-from service.views import VIEWS
-from service.views.view import IMAGE_PROBLEMS
+from service.views import IMAGE_PROBLEMS, VIEWS, view_routes
 
 TAGS = {
     "classify": "Images in; labels, reconstructions and masks out.",
@@ -52,7 +51,7 @@ def max_view_cost(max_pictures: int) -> int:
     Args:
         max_pictures: of one request to `/classify`.
     """
-    return max(view.max_cost_for(max_pictures) for view in VIEWS)
+    return max(view.max_cost(max_pictures) for view in VIEWS)
 
 
 def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
@@ -71,7 +70,9 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
     samples: Any = {"tags": ["sample images"]}
     overlay: Any = {**samples, "max_cost": 2}
     return [
-        *chain.from_iterable(view.routes(max_pictures, dependencies=schemes) for view in VIEWS),
+        *chain.from_iterable(
+            view_routes(view, max_pictures, dependencies=schemes) for view in VIEWS
+        ),
         get("/samples/{label}.png", show_sample, needs_models=False, **samples),
         get("/overlay", overlay_samples, problems=[Busy], **overlay),
         post(
@@ -81,9 +82,15 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
             problems=IMAGE_PROBLEMS,
             **overlay,
         ),
-        get("/models", list_models, tags=["models"]),
-        get("/models/{name}", show_model, problems=[UnknownModel], tags=["models"]),
-        get("/models/{name}/samples", list_samples, problems=[UnknownModel], **samples),
+        get("/models", list_models, fixed=True, tags=["models"]),
+        get("/models/{name}", show_model, fixed=True, problems=[UnknownModel], tags=["models"]),
+        get(
+            "/models/{name}/samples",
+            list_samples,
+            fixed=True,
+            problems=[UnknownModel],
+            **samples,
+        ),
         get("/models/{name}/samples/{file}", show_sample_of, problems=[UnknownModel], **samples),
         admin(
             "/models/reload",

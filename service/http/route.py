@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -15,10 +15,12 @@ import fastapi
 from fastapi import Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from model.bundle import Manifest
+from model.views import query as views
+from model.views.view import RESPONSE_COST_ROWS
 from service.drawing import DRAW_CPU_S
 from service.errors import (
     InvalidParameter,
@@ -39,20 +41,14 @@ from service.inference.job import Job
 from service.pipeline import Pipeline
 from service.pool.pool import Crashed
 
-RESPONSE_COST_ROWS = 1
-"""The rows that forming a response costs, where it takes as long as inference."""
+_MOST_PARAMETERS = 100
 Answer = TypeVar("Answer", bound=BaseModel)
 Handler = Callable[..., Awaitable[Any]]
 
 
-class Query(BaseModel):
-    """The parameters of a query string and a path. Unknown parameters are refused."""
+class Query(views.Query):
+    """The parameters of a query string and a path."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    lists: ClassVar[frozenset[str]] = frozenset()
-    """Parameters that may be repeated. Of any other the last value counts."""
-    former: ClassVar[Mapping[str, str]] = {}
-    """Parameters of earlier releases that are still accepted, and their names now."""
     of_path: ClassVar[frozenset[str]] = frozenset()
     """Parameters that only the path may have."""
 
@@ -88,7 +84,7 @@ class PngResponse(Response):
 class DeferredJson(Generic[Answer]):
     """JSON that the route serialises after the handler returns and before the deadline."""
 
-    answer: Callable[[], Answer]
+    answer: Answer
     large: bool = field(default=False, kw_only=True)
     """Whether serialising takes long: it then runs on a thread, and the job costs one row more."""
 
@@ -105,7 +101,7 @@ class JsonOrPng(DeferredJson[Answer]):
 class SlowJsonOrPng(JsonOrPng[Answer]):
     """JSON or a PNG that takes long to draw. It is admitted for, and drawn in, a process.
 
-    Its `draw` must pickle: a `partial` of a module's function, with arrays, without the request.
+    Its `draw` must pickle: a `partial` of a module's function, without the request.
     """
 
 
@@ -126,6 +122,7 @@ class Route(APIRoute):
         needs_models: whether the handler uses `request.pipeline`. Such a route answers 503 until
             the bundles are loaded, and 504 if its answer is not ready by the deadline; sending the
             answer is not timed.
+        fixed: whether the answer is JSON that only a reload changes: it is serialised once.
         openapi: what FastAPI cannot read off the handler.
         options: for FastAPI's route.
     """
@@ -140,13 +137,14 @@ class Route(APIRoute):
         max_cost: int = 0,
         problems: Iterable[type[Problem]] = (),
         needs_models: bool = True,
+        fixed: bool = False,
         openapi: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.permission = permission
         self._limited = permission == "key" and path not in PROBES
         self._max_cost = max_cost
-        self._needs_models = needs_models
+        self._needs_models, self._is_fixed = needs_models, fixed
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
         self._handler = handler
@@ -264,6 +262,8 @@ class Route(APIRoute):
             request.media_type = choose_media_type(accept, self._media_types)
         if self._draws and request.media_type == PNG:
             request.pipeline.drawing = request.app.state.drawing.admission
+        if self._is_fixed:
+            return await self._respond_once(request, *query)
         result = await self._handler(request, *query)
         match result:
             case DeferredJson():
@@ -274,6 +274,14 @@ class Route(APIRoute):
                 return _to_json(result)
         return JSONResponse(result)
 
+    async def _respond_once(self, request: Request, *query: Query) -> Response:
+        answers, key = request.pipeline.engine.answers, (self.path, *query)
+        if key not in answers:
+            result = await self._handler(request, *query)
+            response = _to_json(result) if isinstance(result, BaseModel) else JSONResponse(result)
+            answers[key] = bytes(response.body)
+        return Response(answers[key], media_type=JSON)
+
 
 def _read(model: type[Query], request: Request) -> Query:
     """The query.
@@ -281,9 +289,12 @@ def _read(model: type[Query], request: Request) -> Query:
     Raises:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
+    if request.scope["query_string"].count(b"&") >= _MOST_PARAMETERS:
+        raise InvalidParameter(f"a query has at most {_MOST_PARAMETERS} parameters")
     query = request.query_params
-    for name in query.keys() & (model.of_path | request.path_params.keys()):
-        raise InvalidParameter(f"unknown parameter {name}", parameter=name)
+    known = (model.model_fields.keys() | model.former.keys()) - request.path_params.keys()
+    for name in query.keys() - (known - model.of_path):
+        raise InvalidParameter(f"unknown parameter {name[:64]}", parameter=name[:64])
     values: dict[str, Any] = {model.former.get(name, name): text for name, text in query.items()}
     lists = {name: query.getlist(name) for name in model.lists & values.keys()}
     try:
@@ -307,7 +318,7 @@ def _documented(handler: Handler, description: str, query: type[Query] | None) -
 
 
 def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Response:
-    return Response(answer.model_dump_json(exclude_defaults=True), 200, headers, JSON)
+    return Response(answer.model_dump_json(), 200, headers, JSON)
 
 
 async def _render(answer: DeferredJson[Any], request: Request) -> Response:
@@ -327,10 +338,10 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
         request.pipeline.record_drawing()
         return PngResponse(drawn, headers=headers)
     if answer.large:
-        response = await asyncio.to_thread(lambda: _to_json(answer.answer(), headers))
+        response = await asyncio.to_thread(_to_json, answer.answer, headers)
         request.pipeline.admission.record_completed(request.pipeline.job, RESPONSE_COST_ROWS)
         return response
-    return _to_json(answer.answer(), headers)
+    return _to_json(answer.answer, headers)
 
 
 def _limit_s(request: Request) -> float:

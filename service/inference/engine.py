@@ -48,6 +48,8 @@ class Engine:
     """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
     samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
     """The samples by model name, of the bundles that have some."""
+    answers: dict[Hashable, bytes] = field(default_factory=dict)
+    """Serialised answers that only another engine changes."""
 
     def __repr__(self) -> str:
         return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.backend!r})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import shutil
@@ -31,6 +32,9 @@ time never writes into a connection that is closing.
 """
 _NO_DESCRIPTOR_S = 1.0
 """A worker without file descriptors accepts again after this long."""
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors of `accept` that last until something is released. `accept` also reports errors of the
+connection itself, such as ECONNABORTED: the next connection may succeed (accept(2))."""
 
 
 class Server(uvicorn.Server):
@@ -54,7 +58,11 @@ class Server(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=partial(Http1, upload_timeout_s=settings.upload_timeout_s),  # type: ignore[arg-type]
+            http=partial(  # type: ignore[arg-type]
+                Http1,
+                budget=app.state.budget,
+                upload_timeout_s=settings.upload_timeout_s,
+            ),
             ws="none",
             log_config=None,
             log_level="warning",
@@ -105,8 +113,12 @@ class Server(uvicorn.Server):
             leave=self._leave,
         ).start()
         await super().startup(sockets=[])
-        self._listeners = sockets or []
-        for listener in self._listeners:
+        self.listen(sockets or [])
+
+    def listen(self, listeners: list[socket.socket]) -> None:
+        """Accept connections from listening sockets whenever requests can be answered."""
+        self._listeners = listeners
+        for listener in listeners:
             listener.setblocking(False)
         self._listen()
 
@@ -152,12 +164,14 @@ class Server(uvicorn.Server):
             connection, _ = listener.accept()
         except BlockingIOError:  # another worker was faster
             return False
-        except OSError as error:  # no descriptor is left
+        except OSError as error:
             log.warning("no connection accepted: %s", error)
-            if loop.remove_reader(listener):
+            if error.errno in _EXHAUSTED:  # uvloop's remove_reader returns None, asyncio's a bool
+                loop.remove_reader(listener)
                 loop.call_later(_NO_DESCRIPTOR_S, self._resume, listener)
             return False
         connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does not
         task = loop.create_task(self._begin(connection))
         self._accepting.add(task)
         task.add_done_callback(self._accepting.discard)

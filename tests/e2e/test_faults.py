@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -168,6 +169,24 @@ def test_a_worker_without_descriptors_leaves_connections_to_the_other(
     assert [] == callers.wrong == callers.lost
     assert callers.refused.keys() <= {503}  # it cannot start a process that decodes
     assert before == workers(process)
+
+
+def test_workers_accept_again_within_two_seconds_of_a_free_descriptor(
+    start_service: Start, settings: dict[str, str], log: Log
+) -> None:
+    """All workers are affected, so that no other one answers in place of them."""
+    process, client = start_service(**settings)
+    all_ready(client)
+    address = (str(client.base_url.host), int(client.base_url.port or 0))
+    with contextlib.ExitStack() as stack:
+        for worker in workers(process):
+            stack.enter_context(no_descriptors(worker))
+        waiting = [socket.create_connection(address) for _ in range(8)]
+        wait_for(lambda: log().count("no connection accepted: ") >= 2)
+    for connection in waiting:
+        connection.close()
+    answer = httpx.get(f"{client.base_url}/livez", timeout=2, verify=PLAIN)
+    assert httpx.codes.OK == answer.status_code
 
 
 def test_a_crash_beside_a_broken_bundle_ends_nothing_healthy(

@@ -123,7 +123,7 @@ async def read_body(request: Request) -> bytes:
         return body
     limit = request.app.state.settings.max_body_bytes
     inflated, is_whole = await asyncio.to_thread(_inflate, body, encoding, limit)
-    request.scope["state"]["hold"](len(inflated) - len(body))
+    request.scope["state"]["share"].hold(len(inflated) - len(body))
     request._body = inflated  # noqa: SLF001  else the compressed bytes would be kept too
     if len(inflated) > limit:
         raise TooLarge(f"the inflated body exceeds {limit:,} bytes")

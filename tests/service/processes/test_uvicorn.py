@@ -27,6 +27,7 @@ ADDED = {
     | {"_stop_write_timer", "_head", "_check_lengths", "_refuse", "_close"},
     server.Server: {
         "is_ready",
+        "listen",
         "_listen",
         "_accept",
         "_resume",

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import uvloop
+
+from service.processes.server import Server
+from service.settings import Settings
+
+
+class FailingListener(socket.socket):
+    """A listening socket whose first `accept` fails."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__()
+        self.error: int | None = error
+        self.bind(("127.0.0.1", 0))
+        self.listen()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Fail once, then accept as usual."""
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise OSError(error, "injected")
+        return super().accept()
+
+
+@pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+@pytest.mark.parametrize(
+    ("error", "least_s"),
+    [(errno.EMFILE, 0.9), (errno.ECONNABORTED, 0.0)],
+    ids=["EMFILE", "ECONNABORTED"],
+)
+def test_accepting_goes_on_after_an_error(new_loop: Any, error: int, least_s: float) -> None:
+    """At once after an aborted connection; after a pause where no descriptor was free."""
+    with FailingListener(error) as listener, asyncio.Runner(loop_factory=new_loop) as runner:
+        waited_s = runner.run(_seconds_until_served(listener))
+    assert least_s <= waited_s < 2
+
+
+async def _seconds_until_served(listener: socket.socket) -> float:
+    """Seconds until a server accepts the first connection of a listener."""
+    loop = asyncio.get_running_loop()
+    served = asyncio.Event()
+
+    class Accepted(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            served.set()
+            transport.close()
+
+    health = SimpleNamespace(can_answer=True, failure=None, draining=False)
+    app = cast("Any", SimpleNamespace(state=SimpleNamespace(health=health, budget=None)))
+    server = Server(app, Settings(), lambda _: None, lambda: True)
+    server.config.http_protocol_class = cast("Any", lambda **_: Accepted())
+    server.lifespan = cast("Any", SimpleNamespace(state={}))
+    server.listen([listener])
+    began = loop.time()
+    _, writer = await asyncio.open_connection(*listener.getsockname())
+    async with asyncio.timeout(10):
+        await served.wait()
+    writer.close()
+    loop.remove_reader(listener)
+    return loop.time() - began
