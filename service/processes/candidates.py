@@ -1,11 +1,11 @@
 """A candidate bundle is opened first in a process that may die: it has limits and no secrets.
 
-The process has the memory and the seconds of `Limits`, none of the service's settings and other
+The process has the memory and the CPU time of `Limits`, none of the service's settings and other
 variables, and no open file of the service. It does what a worker will do with the
 bundle, on the CPU: it reads every file, loads every graph and runs each. Only a bundle that
 survives this is opened in a worker.
 
-    python -m service.processes.candidates MEMORY_BYTES CPU_S FOLDER
+    python -m service.processes.candidates PARENT MEMORY_BYTES CPU_S FOLDER
 """
 
 from __future__ import annotations
@@ -24,12 +24,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import numpy as np
-
-from model.bundle import Bundle
-from model.runtime import Runtime
-from model.runtime.cpu import open_session
-
 if TYPE_CHECKING:
     from service.settings import Settings
 
@@ -38,6 +32,7 @@ SOUND = "sound"
 _MAX_REASON_BYTES = 2_000
 _VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TZ")
 """The environment variables that the process gets: without them, Python may not start."""
+_WALL = 5
 _AT_ONCE = 2
 """So many candidates are opened at once."""
 _PR_SET_PDEATHSIG = 1
@@ -52,7 +47,7 @@ class Limits(NamedTuple):
     memory_bytes: int
     """Address space beyond that of an idle process, in bytes; only Linux limits it."""
     timeout_s: float
-    """Seconds, and seconds of CPU time."""
+    """Seconds of CPU time. A busy machine may take `_WALL` times as many seconds."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -78,9 +73,9 @@ def refuse_candidates(folders: Sequence[Path], limits: Limits) -> dict[Path, str
 def _refuse(folder: Path, limits: Limits) -> str:
     """Open a bundle in a process. Return why it cannot be served; an empty text if it can."""
     seconds = str(math.ceil(limits.timeout_s))
-    command = [sys.executable, "-m", __name__, str(limits.memory_bytes), seconds]
+    arguments = [str(os.getpid()), str(limits.memory_bytes), seconds, str(folder)]
     process = subprocess.Popen(  # noqa: S603  this module
-        [*command, str(folder)],
+        [sys.executable, "-m", __name__, *arguments],
         env=_without_secrets(os.environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -88,7 +83,7 @@ def _refuse(folder: Path, limits: Limits) -> str:
         start_new_session=True,
     )
     assert process.stdout
-    overdue = threading.Timer(limits.timeout_s, _kill, [process])
+    overdue = threading.Timer(_WALL * limits.timeout_s, _kill, [process])
     overdue.daemon = True
     overdue.start()
     try:
@@ -109,7 +104,7 @@ def _refuse(folder: Path, limits: Limits) -> str:
 def _describe_end(folder: Path, code: int, limits: Limits, *, is_overdue: bool) -> str:
     """Describe how a process ended that gave no reason."""
     if is_overdue or code == -signal.SIGXCPU:
-        return f"{folder}: loading it takes more than {limits.timeout_s:g} s"
+        return f"{folder}: loading it takes more than {limits.timeout_s:g} s of CPU time"
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
     return f"{folder}: loading it ends a process with {how}"
 
@@ -127,7 +122,10 @@ def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 def main() -> None:
     """Open the bundle that the command line names, and write `SOUND` or why it cannot be served."""
-    memory_bytes, cpu_s, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    parent, memory_bytes, cpu_s, folder = (*map(int, sys.argv[1:4]), Path(sys.argv[4]))
+    _die_with(parent)
+    import model.runtime  # noqa: F401, PLC0415  before the limits, which are on top of it
+
     _limit(memory_bytes, cpu_s)
     try:
         open_candidate(folder)
@@ -146,6 +144,12 @@ def open_candidate(folder: Path) -> None:
     Raises:
         BundleError, ValueError: it cannot be served.
     """
+    import numpy as np  # noqa: PLC0415  the process is bound to its parent before
+
+    from model.bundle import Bundle  # noqa: PLC0415
+    from model.runtime import Runtime  # noqa: PLC0415
+    from model.runtime.cpu import open_session  # noqa: PLC0415
+
     bundle = Bundle.open(folder)
     manifest = bundle.manifest
     if manifest.neighbours and manifest.neighbours.gallery:
@@ -165,15 +169,21 @@ def open_candidate(folder: Path) -> None:
         runtime.trace(np.zeros((1, *manifest.image_shape), np.float32))
 
 
-def _limit(memory_bytes: int, cpu_s: int) -> None:
-    """Limit this process, and have it end with the one that started it; both on Linux only."""
+def _die_with(parent: int) -> None:
+    """End with the process that started this one, however it ends; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _limit(memory_bytes: int, cpu_s: int) -> None:
+    """Limit this process; only Linux limits its memory."""
     if _MEMORY.exists():
         has_bytes = int(_MEMORY.read_text().split()[0]) * resource.getpagesize()
         _OUT_OF_MEMORY.write_text("1000")  # if the machine has none left: this one first
         resource.setrlimit(resource.RLIMIT_AS, (has_bytes + memory_bytes,) * 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
