@@ -136,8 +136,13 @@ class Supervisor(multiprocess.Multiprocess):
         """Whether a worker ever was."""
         self._has_terminal = has_terminal()
         self._failure: str | None = None
-        listeners = _listen(options.host, options.port)
-        self._reserved = _reserve(options.host, options.grpc_port) if options.grpc_port else []
+        self.reserved = _reserve(options.host, options.grpc_port) if options.grpc_port else []
+        """Sockets that keep the port of gRPC for this service's workers."""
+        try:
+            listeners = _listen(options.host, options.port)
+        except OSError:
+            _close(self.reserved)
+            raise
         host, port, workers = options.host, options.port, options.workers
         log.info("listening on http://%s:%d with %d workers", host, port, workers)
         config = uvicorn.Config("", workers=workers, log_config=None, log_level="warning")
@@ -338,10 +343,14 @@ def _reserve(host: str, port: int) -> list[socket.socket]:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
-        for holder in reserved:
-            holder.close()
+        _close(reserved)
         raise OSError(f"cannot listen on {host}:{port} for gRPC: {error}") from error
     return reserved
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for one in sockets:
+        one.close()
 
 
 def has_terminal() -> bool:

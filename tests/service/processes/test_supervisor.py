@@ -64,5 +64,5 @@ def test_a_port_of_grpc_that_is_taken_refuses_the_start(tmp_path: Path) -> None:
         worker.listen()
         with pytest.raises(OSError, match="for gRPC"):
             Supervisor(options, tmp_path)
-    for listener in first.sockets:
-        listener.close()
+    for opened in (*first.sockets, *first.reserved):
+        opened.close()
