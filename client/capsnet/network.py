@@ -35,6 +35,7 @@ class DeadlineTransport(httpx.BaseTransport):
             "network_backend": _Backend(),
         }
         proxy = _proxy(url)
+        self._pool: httpcore.ConnectionPool
         if not proxy:
             self._pool = httpcore.ConnectionPool(**options)
         elif proxy.startswith("socks"):

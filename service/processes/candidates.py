@@ -122,7 +122,8 @@ def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 def main() -> None:
     """Open the bundle that the command line names, and write `SOUND` or why it cannot be served."""
-    parent, memory_bytes, cpu_s, folder = (*map(int, sys.argv[1:4]), Path(sys.argv[4]))
+    parent, memory_bytes, cpu_s = map(int, sys.argv[1:4])
+    folder = Path(sys.argv[4])
     _die_with(parent)
     import model.runtime  # noqa: F401, PLC0415  before the limits, which are on top of it
 
