@@ -73,8 +73,7 @@ export class Pad extends EventTarget {
 
   /** @returns {Promise<Blob>} the picture, as the service gets it: a file that is too large is shrunk */
   async picture() {
-    if (!this.file) return this.drawing.toBlob();
-    return this.sample ? this.file : shrink(this.file);
+    return this.file ? shrink(this.file) : this.drawing.toBlob();
   }
 
   /** Take a picture file instead of a drawing. */

@@ -149,7 +149,7 @@ def test_a_single_bundle_is_the_default(add_bundle: Callable[[str], Path], tmp_p
     plain = Settings(bundles=tmp_path, device="cpu", threads=1)
     with serve(plain) as client:
         (only,) = client.get("/models").json()["models"]
-        answer = client.post("/classify", content=(SAMPLES / "7.png").read_bytes())
+        answer = client.post("/classify", files={"file": (SAMPLES / "7.png").read_bytes()})
     assert ("shapes", True) == (only["name"], only["default"])
     assert "shapes" == answer.json()["predictions"][0]["model"]
     add_bundle("letters")
