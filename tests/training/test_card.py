@@ -26,7 +26,16 @@ RULE = NoveltyRule(
     error=(0.0, 1.0),
     threshold=0.01,
     images="5,000 held-out training images",
-    others=({"kind": "noise", "images": 1000, "auc": 0.9876, "known_percent": 1.5},),
+    others=(
+        {
+            "kind": "noise",
+            "images": 1000,
+            "auc": 0.9876,
+            "known_percent": 1.5,
+            "typical": "9 test images",
+        },
+        {"kind": "letters", "images": 1000, "auc": 0.9, "known_percent": 2.5},
+    ),
 )
 READ = TestRead(
     run="r1",
@@ -221,6 +230,8 @@ def test_novelty_is_told_by_kind(bundle: Bundle) -> None:
     """Each kind's area under the curve and false welcomes, and on what the rule was fitted."""
     told = card(bundle, novelty=RULE)
     assert "| noise | 1,000 | 0.9876 | 1.5 % |" in told.splitlines()
+    assert "| letters | 1,000 |  | 2.5 % |" in told.splitlines()  # of images that were learnt
+    assert "ROC curves compare them with 9 test images." in told
     assert RULE.images in told
 
 
