@@ -52,7 +52,8 @@ def advise(
     elif error and 0 < least < FEW:
         yield (
             f"Add pictures of each class, of {worst.class_name} first: with {least:,} training "
-            "pictures of a class, more of them help most. A larger --size rarely helps so few."
+            "pictures of a class, more of them help most. A larger --size rarely helps so few; of "
+            "photographs, --stem pretrained does."
         )
     elif error and least >= ENOUGH:
         yield f"Where details tell the classes apart, try a --size above {size_px}."

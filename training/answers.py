@@ -141,7 +141,7 @@ def most_confused(
     """The most frequent mistake: class, answer, and how often; None where there is none twice."""
     counts = confusion(labels, most_present(presence, 1)[:, 0], len(class_names))
     np.fill_diagonal(counts, 0)
-    label, other = np.unravel_index(counts.argmax(), counts.shape)
+    label, other = divmod(int(counts.argmax()), len(counts))
     if counts[label, other] < 2:
         return None
     return class_names[label], class_names[other], int(counts[label, other])

@@ -70,8 +70,9 @@ def _normalised(network: Network) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d]]:
     """
     for module in network.modules():
         for conv, norm in pairwise(module.children()):
-            pair = isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d)
-            if pair and norm.track_running_stats:
+            if not (isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d)):
+                continue
+            if norm.track_running_stats:
                 yield conv, norm
 
 

@@ -512,8 +512,8 @@ class RunningAverage:
             norm.reset_running_stats()
             norm.momentum = None  # the mean over all batches
             norm.train()
-        for batch in images.split(_FITTED_AT_ONCE) if norms else ():
-            self.network(batch)
+        for start in range(0, len(images) if norms else 0, _FITTED_AT_ONCE):
+            self.network(images[start : start + _FITTED_AT_ONCE])
         for norm, momentum in zip(norms, usual, strict=True):
             norm.momentum = momentum
             norm.eval()

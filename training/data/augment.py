@@ -217,7 +217,8 @@ class BatchStream(RowStream):
         count, labels = len(self), self._labels.cpu()
         if not self._recipe.even_classes:
             return torch.randperm(count, generator=generator)
-        members = [(labels == label).nonzero()[:, 0] for label in labels.unique()]
+        classes = sorted(set(labels.tolist()))
+        members = [(labels == label).nonzero()[:, 0] for label in classes]
         rank = torch.randperm(len(members), generator=generator).tolist()
         shares = [(count + place) // len(members) for place in rank]  # they add up to the count
         chosen = []
