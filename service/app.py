@@ -18,9 +18,9 @@ from service import VERSION
 from service.api.models import refuse_reload
 from service.api.routes import TAGS, api_routes, max_view_cost
 from service.api.v2.routes import v2_routes
+from service.budget import Budget
 from service.drawing import open_pool
 from service.health import Health
-from service.http.budget import Budget
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
@@ -31,8 +31,10 @@ from service.inference.bundles import load_runtimes, trim_memory
 from service.inference.engine import Engine, open_engine
 from service.inference.job import Admission
 from service.pictures.pools import DecodePools
+from service.pipeline import TURN_ROWS
 from service.processes.registry import WorkerRegistry
 from service.settings import Settings, SettingsError
+from service.slow import SlowThread
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import telemetry
 
@@ -84,10 +86,12 @@ def create_app(
     """
     settings = settings or Settings.from_environment()
     health = Health(settings.inference_timeout_s)
-    admission = Admission(max(settings.max_waiting_rows, max_view_cost(settings.max_pictures)))
+    admission = Admission(
+        max(settings.max_waiting_rows, max_view_cost(settings.max_pictures)), turn_rows=TURN_ROWS
+    )
     metrics = Metrics(lambda: admission.waiting, registry)
     decode_pools = DecodePools(max_pixels=settings.max_pixels, processes=settings.decode_processes)
-    drawing = open_pool()
+    drawing, slow, budget = open_pool(), SlowThread(), Budget(settings.max_waiting_bytes)
     access = access or Access(settings)
     serve_grpc, has_bundles, ending = _grpc(settings), asyncio.Event(), asyncio.Event()
 
@@ -112,12 +116,13 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         decode_pools.start()
         loading = None if health.loaded else asyncio.ensure_future(load_and_use())
-        async with serve_grpc(app, settings, has_bundles, health.fail, ending):
+        async with serve_grpc(app, settings, budget, has_bundles, health.fail, ending=ending):
             yield
         if loading:
             loading.cancel()
         decode_pools.close()
         drawing.close()
+        slow.close()
         if health.loaded and not health.loaded.backend.close(CLOSE_TIMEOUT_S):
             health.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
 
@@ -135,10 +140,9 @@ def create_app(
     )
     app.state.settings, app.state.health, app.state.ending = settings, health, ending
     app.state.load_and_use, app.state.use, app.state.reload = load_and_use, use, reload
-    app.state.admission, app.state.metrics = admission, metrics
-    app.state.rate_limit = _rate_limit(settings)
-    app.state.gather_metrics, app.state.decode_pools = gather_metrics, decode_pools
-    app.state.drawing, app.state.budget = drawing, Budget(settings.max_waiting_bytes)
+    app.state.admission, app.state.metrics, app.state.budget = admission, metrics, budget
+    app.state.rate_limit, app.state.gather_metrics = _rate_limit(settings), gather_metrics
+    app.state.decode_pools, app.state.drawing, app.state.slow = decode_pools, drawing, slow
     page = partial(Route, "GET", needs_models=False, include_in_schema=False)
     pages = [
         page("/", show_page, permission="public"),
@@ -157,7 +161,7 @@ def create_app(
         app, {route.operation_id or "": route.problems for route in routes}
     )
     # Instead of Starlette's and FastAPI's own middleware: Middleware answers all errors.
-    middleware = Middleware(app.router, access, settings, app.state.budget, metrics, health)
+    middleware = Middleware(app.router, access, settings, budget, metrics, health)
     app.middleware_stack = cross_origin(middleware, settings.cors_origins)
     if engine is not None:
         use(engine)

@@ -24,8 +24,8 @@ from service.pictures.pools import DecodePools
 from service.telemetry import timings
 
 log = logging.getLogger(__name__)
-_PART = 32
-"""A large request encodes this many images at a time."""
+TURN_ROWS = 32
+"""A large request computes this many rows at a time."""
 
 
 class Capsule(NamedTuple):
@@ -170,16 +170,8 @@ class Pipeline:
         """Encode images (C, H, W) to presence (K,) and poses (K, D).
 
         One that fails yields its exception.
-
-        Images beyond the first _PART wait behind those that others sent meanwhile, so that nobody
-        waits for all of a large request.
         """
-        rows: list[Row | Exception] = []
-        for start in range(0, len(images), _PART):
-            if start:
-                self.job.arrived = time.monotonic()
-            part = [(image,) for image in images[start : start + _PART]]
-            rows += await self._compute(manifest, "encode", part)
+        rows = await self._compute(manifest, "encode", [(image,) for image in images])
         return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
 
     async def encode_all(self, manifest: Manifest, images: Sequence[Floats]) -> Encoding[Floats]:
@@ -224,8 +216,19 @@ class Pipeline:
     async def _compute(
         self, manifest: Manifest, graph: str, rows: Sequence[Row]
     ) -> list[Row | Exception]:
-        results = await self.engine.submit((manifest.name, graph), rows, self.job)
-        self.admission.record_completed(self.job, len(rows))
+        """The results of rows, in order.
+
+        Rows beyond the first TURN_ROWS wait behind those that others sent meanwhile, so that nobody
+        waits for all of a large request.
+        """
+        results: list[Row | Exception] = []
+        for start in range(0, len(rows), TURN_ROWS):
+            if start:
+                self.job.arrived = time.monotonic()
+            turn, before_s = rows[start : start + TURN_ROWS], self.job.computed_s
+            results += await self.engine.submit((manifest.name, graph), turn, self.job)
+            seconds = self.job.computed_s - before_s
+            self.admission.record_completed(self.job, len(turn), seconds)
         return results
 
 

@@ -14,8 +14,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from service.budget import Budget, Share
 from service.errors import Busy
-from service.http.budget import Budget
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536
@@ -64,7 +64,8 @@ class Http1(HttpToolsProtocol):
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
-        self._budget, self._share = budget, None
+        self._budget = budget
+        self._share: Share | None = None
         self._upload_timeout_s = upload_timeout_s
         self._timer: asyncio.TimerHandle | None = None
         """Runs until a request is complete."""

@@ -36,6 +36,7 @@ from service.http.negotiation import JSON, PNG, choose_media_type
 from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import PROBES, invalid
 from service.inference.job import Job
+from service.inference.price import open_meter
 from service.pipeline import Pipeline
 from service.pool.pool import Crashed
 
@@ -68,14 +69,12 @@ class Request(fastapi.Request):
     start_deadline: Callable[[], None] = staticmethod(lambda: None)
 
     async def body(self) -> bytes:
-        """Read the whole body.
+        """Read the whole body, once: it is not kept.
 
         The deadline starts at its end: the upload has its own time limit.
         """
-        is_new = not hasattr(self, "_body")
-        content = await super().body()
-        if is_new:
-            self.start_deadline()
+        content = b"".join([part async for part in self.stream()])
+        self.start_deadline()
         return content
 
 
@@ -91,7 +90,7 @@ class DeferredJson(Generic[Answer]):
 
     answer: Callable[[], Answer]
     large: bool = field(default=False, kw_only=True)
-    """Whether serialising takes long: it then runs on a thread, and the job costs one row more."""
+    """Whether serialising takes long: it then runs on the slow thread."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ class Route(APIRoute):
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send)
-        limit_s, state = _limit_s(request), request.app.state
+        limit_s, state, meter = _limit_s(request), request.app.state, open_meter()
         job = Job(time.monotonic())
         request.pipeline = Pipeline(
             state.health.engine,
@@ -240,6 +239,8 @@ class Route(APIRoute):
             raise TooLate(f"no answer within {limit_s:g} s") from error
         finally:
             request.pipeline.release()
+            if meter.rows and state.rate_limit and self._limited:
+                state.rate_limit.owe(scope["state"]["caller"], meter.rows)
         await response(scope, receive, send)
 
     def _charge(self, request: Request) -> Callable[[int], object] | None:
@@ -332,7 +333,7 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
     if isinstance(answer, JsonOrPng) and request.media_type == PNG:
         headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
         if not isinstance(answer, SlowJsonOrPng):
-            return PngResponse(await asyncio.to_thread(answer.draw), headers=headers)
+            return PngResponse(await request.app.state.slow.run(answer.draw), headers=headers)
         try:
             drawn = await request.app.state.drawing.run(DRAW_CPU_S, answer.draw)
         except (Crashed, MemoryError) as error:
@@ -342,10 +343,8 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
             raise Unavailable(text, retry_after_s=1) from error
         request.pipeline.record_drawing()
         return PngResponse(drawn, headers=headers)
-    if answer.large:
-        response = await asyncio.to_thread(lambda: _to_json(answer.answer(), headers))
-        request.pipeline.admission.record_completed(request.pipeline.job, RESPONSE_COST_ROWS)
-        return response
+    if answer.large or isinstance(answer, JsonOrPng):
+        return await request.app.state.slow.run(lambda: _to_json(answer.answer(), headers))
     return _to_json(answer.answer(), headers)
 
 
