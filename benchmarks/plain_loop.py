@@ -12,13 +12,16 @@ from torch import Tensor, nn
 from benchmarks.straightforward import StraightforwardCapsNet
 from model.capsnet.dynamic import DynamicCapsNet
 
-RECONSTRUCTION_WEIGHT = 0.0005
-
 
 class PlainLoop:
-    """Trains the network that another starts from, written the other way."""
+    """Trains the network that another starts from, written the other way.
 
-    def __init__(self, network: DynamicCapsNet, *, device: torch.device) -> None:
+    Args:
+        mse_weight: of the mean squared error over pixels.
+    """
+
+    def __init__(self, network: DynamicCapsNet, *, mse_weight: float, device: torch.device) -> None:
+        self._mse_weight = mse_weight
         self.encoder = StraightforwardCapsNet.of(network).to(device).train()
         self.decoder = _decoder_of(network).to(device)
         weights = [*self.encoder.parameters(), *self.decoder.parameters()]
@@ -45,9 +48,9 @@ class PlainLoop:
         for place in range(labels.shape[1]):
             masked = (poses * classes[:, place, :, None]).flatten(1)
             error = self.decoder(masked) - layers[:, place].flatten(1)
-            reconstruction = reconstruction + (error**2).sum(dim=1).mean()
+            reconstruction = reconstruction + (error**2).mean()
         self.optimiser.zero_grad()
-        (margin + RECONSTRUCTION_WEIGHT * reconstruction).backward()
+        (margin + self._mse_weight * reconstruction).backward()
         self.optimiser.step()
         return torch.stack((margin, reconstruction)).detach()
 

@@ -38,7 +38,7 @@ SIDES = ("ours", "plain")
 COMPARED = [
     name
     for name, recipe in PRESETS.items()
-    if family_of(recipe.network).name == "dynamic" and recipe.reconstruction_weight == 0.0005
+    if family_of(recipe.network).name == "dynamic" and not recipe.network.decoder_channels
 ]
 """Presets that the plain loop knows how to train."""
 WARM_UP_STEPS = 3
@@ -160,7 +160,9 @@ def _ours(trainer: Trainer) -> Step:
 
 def _plain(trainer: Trainer) -> Step:
     assert isinstance(trainer.network, DynamicCapsNet)
-    loop = PlainLoop(trainer.network, device=trainer.device)
+    loop = PlainLoop(
+        trainer.network, mse_weight=trainer.plan.recipe.mse_weight, device=trainer.device
+    )
     return lambda number: loop.step(*trainer.task.batches.batch(number))
 
 

@@ -20,7 +20,7 @@ RUN python3 -m pip install --only-binary :all: --require-hashes --target /packag
 FROM build AS source
 COPY model/*.py /app/model/
 COPY model/bundle /app/model/bundle
-COPY model/interpret /app/model/interpret
+COPY model/views /app/model/views
 COPY model/runtime /app/model/runtime
 COPY model/preprocess /app/model/preprocess
 COPY service /app/service

@@ -20,7 +20,7 @@ COPY --from=packages /packages /packages
 COPY model/*.py /app/model/
 COPY model/bundle /app/model/bundle
 COPY model/capsnet /app/model/capsnet
-COPY model/interpret /app/model/interpret
+COPY model/views /app/model/views
 COPY model/preprocess /app/model/preprocess
 COPY model/runtime /app/model/runtime
 COPY training /app/training

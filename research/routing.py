@@ -1,6 +1,6 @@
 """Does routing matter? Bundles answer whole test splits with other couplings, all else the same.
 
-`model.interpret.routing_off` computes presence again with uniform couplings, with those of one
+`model.views.routing_off` computes presence again with uniform couplings, with those of one
 iteration and without the coupling bias. Here are added the couplings of another image of the same
 class and, of networks that route in several layers, uniform couplings in all of them.
 """
@@ -22,11 +22,11 @@ from model.bundle import MANIFEST, Bundle
 from model.capsnet import Network, build
 from model.capsnet.routing import em
 from model.capsnet.weights import load as load_network
-from model.interpret.routing_off import TITLES as _TITLES
-from model.interpret.routing_off import answers, routing_off
 from model.outputs import ClassTrace
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from model.views.routing_off import TITLES as _TITLES
+from model.views.routing_off import answers, switch_off
 from research.compare import lines
 from training.answers import Labelled, evaluating
 from training.data.datasets import DATASETS, load
@@ -144,7 +144,7 @@ def answer_all(runtime: Runtime, examples: Labelled, network: Network | None) ->
     for rows in _by_class(np.sort(labels)):
         images = scale(examples.images[rows])
         trace = runtime.trace(images).classes
-        variants = routing_off(trace, activated=activated)
+        variants = switch_off(trace, activated=activated)
         presence = {str(name): values for name, values in variants.items()}
         others = np.roll(trace.couplings[:, -1], 1, axis=0)
         if network is None:

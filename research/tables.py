@@ -19,7 +19,7 @@ from model.capsnet.shared import SharedConfig
 from model.capsnet.stem import Conv
 from research.controls import AgreementConfig, HeadConfig, PoseConfig
 from research.transforms import TRANSFORMS
-from training.recipes import PRESETS, RECONSTRUCTION_TEXT, Recipe
+from training.recipes import PAPER_MSE_WEIGHT, PRESETS, Recipe
 
 SIDE_BY_SIDE = "side by side"
 THREE = (1, 2, 3)
@@ -72,6 +72,7 @@ PAIRS = replace(
     task="pairs",
     network=AttentionConfig(height=36, width=36, stem=_PAIR_STEM, primary="spatial"),
     shift_px=4,
+    mse_weight=0.0005 * 36 * 36,
 )
 SHARED = Recipe("", network=SharedConfig(), absent_weight=0.25, **_AVERAGED)
 _SMALL_EM = MatrixConfig(
@@ -93,7 +94,7 @@ MATRIX = Recipe(
 
 
 def _plain(recipe: Recipe, network: NetworkConfig) -> Recipe:
-    return replace(recipe, network=network, loss="cross-entropy", reconstruction_weight=0)
+    return replace(recipe, network=network, loss="cross-entropy", mse_weight=0)
 
 
 def _sizes(recipe: Recipe, config: type[NetworkConfig], **changes: Any) -> Any:
@@ -121,9 +122,9 @@ def _digits() -> Iterator[Row]:
     tests = ("plain", *TRANSFORMS)
     yield Row("digits-baseline", "baseline CNN", _CNN, 1_200_000, THREE, tests)
     for count in (1, 3):
-        for name, weight in (("none", 0.0), ("text", RECONSTRUCTION_TEXT)):
+        for name, weight in (("none", 0.0), ("text", PAPER_MSE_WEIGHT)):
             title = f"CapsNet, {count_of(count, 'iteration')}, {'no ' * (not weight)}reconstruction"
-            recipe = _iterations(DIGITS, count, reconstruction_weight=weight)
+            recipe = _iterations(DIGITS, count, mse_weight=weight)
             yield Row(f"digits-r{count}-{name}", title, recipe, 1_200_000, THREE, tests)
 
 
@@ -191,7 +192,7 @@ _BRIEF: dict[str, Any] = {"images": 30_000}
 _EM = replace(MATRIX, spread_steps=100, warmup_steps=100)
 _SUM = replace(_EM, network=replace(_SMALL_EM, log_p_divisor=1.0))
 _TWO: dict[str, Any] = {"images": 120_000, "seeds": THREE, "tests": ("plain", SIDE_BY_SIDE)}
-_SINGLES = replace(SHARED, reconstruction_weight=0)
+_SINGLES = replace(SHARED, mse_weight=0)
 _POOLED = replace(_SINGLES, network=_sizes(SHARED, HeadConfig, batch_norm=False, end="pooled"))
 
 TABLES = {

@@ -2,69 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
-from model.interpret.novelty import Novelty, measure_features, score_images
 from model.outputs import Encoding, Trace
 from model.preprocess import Floats, Prepared
-from service.errors import InvalidParameter, NotOffered, Problem, UnknownModel, unwrap
+from model.views.net import require
+from service.errors import Problem, UnknownModel, unwrap
 from service.inference.engine import Engine, Row
 from service.inference.job import Admission, Job
 from service.pictures import ImageSpec, Upload
 from service.pictures.pools import DecodePools
+from service.slow import SlowThread
 from service.telemetry import timings
 
-log = logging.getLogger(__name__)
 TURN_ROWS = 32
 """A large request computes this many rows at a time."""
-
-
-class Capsule(NamedTuple):
-    """The capsule of one class in an encoded image."""
-
-    prepared: Prepared
-    """The image."""
-    label: int
-    presence: float
-    """The presence of the class, in [0, 1]."""
-    pose: Floats
-    """(D,)."""
-
-
-class Encoded(NamedTuple):
-    """An image with its presence and poses."""
-
-    prepared: Prepared
-    presence: Floats
-    """(K,)."""
-    poses: Floats
-    """(K, D)."""
-
-    def capsule(self, target: int | None = None) -> Capsule:
-        """The target class's, or the most present one."""
-        label = int(self.presence.argmax()) if target is None else target
-        return Capsule(self.prepared, label, float(self.presence[label]), self.poses[label])
-
-
-def check_label(manifest: Manifest, label: int | None, *, parameter: str = "target") -> None:
-    """Refuse a label that the model does not have.
-
-    Raises:
-        InvalidParameter: it is out of range.
-    """
-    if label is not None and label >= manifest.num_classes:
-        raise InvalidParameter(
-            f"{parameter} is a label from 0 to {manifest.num_classes - 1}", parameter=parameter
-        )
 
 
 @dataclass
@@ -84,6 +43,8 @@ class Pipeline:
     """The most rows that a request to this route may cost."""
     drawing: Admission | None = None
     """The admission of drawing jobs, where the response has to be drawn in a process."""
+    slow: SlowThread = field(default_factory=SlowThread)
+    """Runs what takes milliseconds of Python."""
     charge: Callable[[int], object] | None = None
     """Charges the client for so many rows, or raises RateLimited."""
 
@@ -133,9 +94,7 @@ class Pipeline:
             known = ", ".join(sorted(self.engine.manifests))
             raise UnknownModel(f"{name!r} is not loaded; loaded: {known}", parameter="model")
         manifest = self.engine.manifests[name]
-        if needs and needs not in manifest.offers:
-            offers = ", ".join(("encode", *manifest.offers))
-            raise NotOffered(f"{name!r} does not offer {needs}; it offers {offers}")
+        require(manifest, needs)
         return manifest
 
     async def prepare(self, uploads: list[Upload], spec: ImageSpec) -> list[Prepared | Problem]:
@@ -149,21 +108,6 @@ class Pipeline:
         finally:
             timings.record("preprocess", time.monotonic() - began)
 
-    async def encode_uploads(
-        self, uploads: list[Upload], manifest: Manifest, spec: ImageSpec
-    ) -> list[Encoded | Problem]:
-        """Decode, fit and encode all uploads, in order.
-
-        One that cannot be read yields its problem.
-        """
-        prepared = await self.prepare(uploads, spec)
-        images = [item.image for item in prepared if isinstance(item, Prepared)]
-        encodings = iter(await self.encode(manifest, images) if images else ())
-        return [
-            item if isinstance(item, Problem) else _encoded(item, next(encodings))
-            for item in prepared
-        ]
-
     async def encode(
         self, manifest: Manifest, images: Sequence[Floats]
     ) -> list[Encoding[Floats] | Exception]:
@@ -173,14 +117,6 @@ class Pipeline:
         """
         rows = await self._compute(manifest, "encode", [(image,) for image in images])
         return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
-
-    async def encode_all(self, manifest: Manifest, images: Sequence[Floats]) -> Encoding[Floats]:
-        """Encode images to presence (N, K) and poses (N, K, D).
-
-        Raise the exception of one that fails.
-        """
-        presence, poses = zip(*map(unwrap, await self.encode(manifest, images)), strict=True)
-        return Encoding(np.stack(presence), np.stack(poses))
 
     async def decode(
         self, manifest: Manifest, poses: Floats, labels: int | NDArray[np.int64]
@@ -196,22 +132,6 @@ class Pipeline:
         """Trace the routing of one image (C, H, W). The trace's arrays have no leading axis."""
         (row,) = await self._compute(manifest, "trace", [(image,)])
         return Trace.of(unwrap(row), manifest.layers)
-
-    async def score_novelty(
-        self, manifest: Manifest, images: Floats, encoding: Encoding[Floats]
-    ) -> list[Novelty]:
-        """The novelty of N images (C, H, W), their longest capsules decoded as one batch.
-
-        The bundle has a novelty rule.
-        """
-        assert manifest.novelty
-        labels = encoding.presence.argmax(axis=1)
-        longest = encoding.poses[np.arange(len(labels)), labels]
-        decoded = await self.decode(manifest, longest, labels)
-        gaussians = manifest.novelty.gaussians
-        return score_images(
-            manifest.novelty, measure_features(*encoding, images, decoded, gaussians)
-        )
 
     async def _compute(
         self, manifest: Manifest, graph: str, rows: Sequence[Row]
@@ -230,10 +150,3 @@ class Pipeline:
             seconds = self.job.computed_s - before_s
             self.admission.record_completed(self.job, len(turn), seconds)
         return results
-
-
-def _encoded(prepared: Prepared, encoding: Encoding[Floats] | Exception) -> Encoded | Problem:
-    if isinstance(encoding, Exception):
-        log.error("inference failed for one image", exc_info=encoding)
-        return Problem("inference failed for this picture")
-    return Encoded(prepared, *encoding)

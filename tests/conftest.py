@@ -189,7 +189,7 @@ def _train(strokes: Examples, target: Path) -> None:
         epochs=0.04,
         batch_size=16,
         learning_rate=5e-3,
-        reconstruction_weight=0.01,
+        mse_weight=12.96,
     )
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng():
         plan = Plan(recipe, 1, strokes, None, Path(folder))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from model.capsnet import Network
-from model.interpret.presence import most_present
 from model.preprocess import Floats, scale
+from model.views.presence import most_present
 from training.data.datasets import Examples
 from training.data.pairs import PairSet
 

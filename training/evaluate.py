@@ -14,11 +14,11 @@ from rich.table import Table
 
 from model.bundle import Bundle, Manifest
 from model.capsnet import Network
-from model.interpret.masks import INK, find_masks
-from model.interpret.presence import most_present
-from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from model.views.masks import INK, find_masks
+from model.views.presence import most_present
+from model.views.segment import candidates, segment
 from training.answers import (
     BATCH,
     WrongAnswers,

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import Manifest
-from model.canvas import ACCENT, INK, PAPER
-from model.interpret.masks import colour, find_masks
-from model.interpret.presence import most_present
-from model.interpret.sweep import Sweep
-from model.interpret.sweep_grid import draw_sweep
+from model.canvas import ACCENT, INK, PAPER, shown_channels
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from model.views.masks import colour, find_masks
+from model.views.presence import most_present
+from model.views.sweep import Sweep, draw_grid
 from training.answers import WrongAnswers, decode_each, pick_absent
 from training.data.datasets import Examples
 from training.data.pairs import PairSet
@@ -101,7 +100,9 @@ def draw_sweeps(
         image = scale(examples.images[examples.labels == label][:1])
         poses = sweep.poses(runtime.encode(image).poses[0, label])
         drawn = sweep.on_grid(runtime.decode(poses, np.full(len(poses), label, np.int64)))
-        grids.append(draw_sweep(drawn, sweep, manifest=manifest, label=label, scale=1))
+        meanings = [manifest.meaning(label, dim) for dim in sweep.dims]
+        name = manifest.class_names[label]
+        grids.append(draw_grid(drawn, sweep, meanings, class_name=name, scale=1))
     picture = Image.new("RGB", (sum(grid.width for grid in grids), grids[0].height), PAPER)
     for index, grid in enumerate(grids):
         picture.paste(grid, (sum(other.width for other in grids[:index]), 0))
@@ -178,7 +179,8 @@ def make_axes(
 
 def show(axis: Axes, image: Floats) -> None:
     """Show an image (C, H, W) in [0, 1]."""
-    rgb = image.transpose(1, 2, 0).repeat(3 // len(image), axis=2)
+    shown = shown_channels(image)
+    rgb = shown.transpose(1, 2, 0).repeat(3 // len(shown), axis=2)
     axis.imshow(rgb.clip(0, 1), interpolation="nearest")
 
 

@@ -71,11 +71,27 @@ def cross_entropy(logits: Tensor, present: Tensor, *, multi_label: bool) -> Tens
 
 
 def reconstruction_loss(reconstructions: Tensor, images: Tensor) -> Tensor:
-    """Compute the squared error, summed over pixels, averaged over the batch (Sabour 2017, 4.1).
+    """Compute the mean squared error over batch, channels and pixels.
 
-    That is 784 times the mean squared error at 28x28. Both are (N, C, H, W) in [0, 1].
+    Sabour 2017, section 4.1, sums over pixels: that is 784 times the mean at 28x28. Both are
+    (N, C, H, W) in [0, 1].
     """
-    return (reconstructions - images).square().flatten(1).sum(dim=1).mean()
+    return functional.mse_loss(reconstructions, images)
+
+
+def norm_cross_entropy(norms: Tensor, present: Tensor, *, smoothing: float) -> Tensor:
+    """Compute the softmax cross-entropy of capsule norms before their squash.
+
+    Its gradient does not vanish where the margin loss is satisfied. Labels are smoothed (Szegedy
+    et al. 2016, "Rethinking the Inception Architecture", section 7).
+
+    Args:
+        norms: (N, K), non-negative.
+        present: (N, K), 1 where the class is present; each of L present classes gets 1 / L.
+        smoothing: share of each target that is spread over all classes.
+    """
+    targets = present / present.sum(dim=1, keepdim=True)
+    return functional.cross_entropy(norms, targets, label_smoothing=smoothing)
 
 
 def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
@@ -96,6 +112,10 @@ def classification_loss(recipe: Recipe) -> Callable[[Tensor, Tensor, Tensor], Te
 
 
 def total_loss(losses: Mapping[str, Tensor], recipe: Recipe) -> Tensor:
-    """The sum of all terms, the reconstruction weighted."""
-    weights = {"reconstruction": recipe.reconstruction_weight}
+    """The weighted sum of all terms."""
+    weights = {
+        "reconstruction": recipe.mse_weight,
+        "rival_reconstruction": recipe.mse_weight * recipe.rival_share,
+        "norm_cross_entropy": recipe.cross_entropy_weight,
+    }
     return torch.stack([weights.get(name, 1.0) * loss for name, loss in losses.items()]).sum()

@@ -39,12 +39,13 @@ class Muon(torch.optim.Optimizer):
             }
             for classes in sorted(set(matrices.values()))
         ]
-        super().__init__(groups, {"lr": 0.0, "momentum": momentum})
+        super().__init__(groups, {"lr": 0.0, "decay": 0.0, "momentum": momentum})
 
-    def set_rates(self, *, convolutions: float, votes: float) -> None:
-        """Set the learning rates of the next step."""
+    def set_rates(self, *, convolutions: float, votes: float, decay: float = 0.0) -> None:
+        """Set the learning rates of the next step, and the share that each weight loses in it."""
         for group in self.param_groups:
             group["lr"] = votes if group["count"] else convolutions
+            group["decay"] = decay
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002
@@ -58,6 +59,7 @@ class Muon(torch.optim.Optimizer):
                     state["momentum"] = torch.zeros_like(weight.grad)
                 state["momentum"].lerp_(weight.grad, 1 - group["momentum"])
                 ahead = weight.grad.lerp(state["momentum"], group["momentum"])
+                weight.mul_(1 - group["decay"])
                 weight.add_(_step(ahead, group["count"]), alpha=-group["lr"])
 
 

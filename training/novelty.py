@@ -17,15 +17,15 @@ from scipy import stats
 
 from model.bundle import Manifest
 from model.bundle.novelty import NoveltyRule, PoseGaussians
-from model.interpret.novelty import (
+from model.preprocess import Floats, prepare, scale
+from model.runtime import Runtime
+from model.views.novelty import (
     Features,
     flatten_poses,
     measure_features,
     rank,
     tabulate,
 )
-from model.preprocess import Floats, prepare, scale
-from model.runtime import Runtime
 from training.data.datasets import DATASETS, NOVELTY_DATASETS, load
 from training.data.source import DatasetError, DataSplit
 

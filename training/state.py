@@ -23,6 +23,7 @@ from model import find
 from model.bundle import MANIFEST, Bundle, BundleError
 from model.bundle.atomic_file import replacing
 from model.capsnet import Network, build
+from model.capsnet.pretrained import PretrainedNetwork
 from model.capsnet.stem import fit_whitening
 from model.capsnet.votes import Votes
 from model.capsnet.weights import read
@@ -30,6 +31,7 @@ from model.preprocess import WHITE
 from training.data.datasets import Examples
 from training.device import convolution_precision, device_name
 from training.muon import Muon, matrices_of
+from training.pretrained import PublishedWeights, load_weights
 from training.provenance import Run, runs_of
 from training.recipes import Recipe, recipe_of
 from training.training_data import FolderSplit, same_split
@@ -165,6 +167,8 @@ class Plan:
     directory: Path
     pictures: FolderSplit | None = None
     """The folder that the examples are from, where that is no published data set."""
+    weights: PublishedWeights | None = None
+    """The published weights that a pretrained stem starts from."""
 
     @property
     def held_out_count(self) -> int:
@@ -209,7 +213,15 @@ class TrainingState:
         for module in self.network.modules():
             if isinstance(module, Votes):
                 module.training_dtype = getattr(torch, recipe.votes)
-        self._frozen = freeze(self.network, recipe.frozen)
+        if plan.weights:
+            load_weights(self.network, plan.weights)
+        pretrained = {
+            name: part
+            for name, part in self.network.named_modules()
+            if isinstance(part, PretrainedNetwork)
+        }
+        fixed = () if recipe.pretrained_rate else tuple(pretrained)
+        self._frozen = freeze(self.network, (*recipe.frozen, *fixed))
         count = len(plan.training.labels)
         evenly = np.arange(min(count, _WHITENED)) * count // min(count, _WHITENED)
         some = plan.training.images[evenly]
@@ -217,11 +229,28 @@ class TrainingState:
         matrices = matrices_of(
             self.network, convolutions=recipe.muon_rate > 0, votes=recipe.muon_votes > 0
         )
-        self.muon = Muon(matrices, momentum=recipe.muon_momentum) if matrices else None
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
-        rest = [weight for weight in trained if weight not in matrices]
-        group = {"params": rest}  # a group may be empty, a list may not
-        self.optimiser = torch.optim.Adam([group], lr=recipe.learning_rate, eps=1e-8, fused=True)
+        slow = [
+            weight
+            for part in pretrained.values()
+            for weight in part.parameters()
+            if weight.requires_grad
+        ]
+        for weight in slow:
+            matrices.pop(weight, None)
+        quick = [weight for weight in trained if weight not in {*matrices, *slow}]
+        self.muon = Muon(matrices, momentum=recipe.muon_momentum) if matrices else None
+        groups = _groups(quick, weight_decay=recipe.weight_decay)
+        if slow:
+            own = _groups(slow, weight_decay=recipe.weight_decay)
+            groups += [group | {"factor": recipe.pretrained_rate} for group in own]
+        self.optimiser = torch.optim.AdamW(
+            groups,
+            lr=recipe.learning_rate,
+            eps=1e-8,
+            weight_decay=0.0,
+            fused=True,
+        )
         decay = recipe.average_decay
         self._average = RunningAverage(self.network, decay=decay) if decay else None
         self.run = Run(
@@ -248,12 +277,13 @@ class TrainingState:
         `rate` is Adam's; Muon's follow it.
         """
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("factor", 1.0)
         if self.muon is not None:
             recipe = self._plan.recipe
             self.muon.set_rates(
                 convolutions=rate * recipe.muon_rate / recipe.learning_rate,
                 votes=rate * recipe.muon_votes,
+                decay=rate * recipe.weight_decay,
             )
         torch.manual_seed(self.run.seed * 1_000_003 + self.run.steps)  # of dropout
         self.network.train()
@@ -377,6 +407,15 @@ class TrainingState:
             raise CheckpointError(f"{path} does not fit: {error}") from error
         self.run, self._before = run, tuple(before)
         self.best, self.unlogged = saved.best, saved.unlogged
+
+
+def _groups(weights: list[nn.Parameter], *, weight_decay: float) -> list[dict[str, Any]]:
+    """The optimiser's groups: matrices and kernels decay, biases and norms do not."""
+    if not weight_decay:
+        return [{"params": weights}]  # a group may be empty, a list may not
+    matrices = [weight for weight in weights if weight.ndim > 1]
+    rest = [weight for weight in weights if weight.ndim <= 1]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": rest}]
 
 
 class RunningAverage:

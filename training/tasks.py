@@ -19,7 +19,12 @@ from training.data.augment import BatchStream, RowStream
 from training.data.datasets import Examples
 from training.data.pairs import PairStream, validation_pairs
 from training.device import convolution_precision, has_bfloat16
-from training.losses import Losses, classification_loss, reconstruction_loss
+from training.losses import (
+    Losses,
+    classification_loss,
+    norm_cross_entropy,
+    reconstruction_loss,
+)
 from training.recipes import Recipe, TaskName
 
 PREVIEW = "preview.png"
@@ -66,17 +71,35 @@ class Task(ABC):
                 scores, poses = network(images)
         present = torch.zeros_like(scores).scatter_(1, labels, 1)
         losses: Losses = {recipe.loss: self._classify(scores, present, step)}
-        if recipe.reconstruction_weight and "decode" in family_of(recipe.network).offers:
+        if recipe.cross_entropy_weight:
+            losses["norm_cross_entropy"] = norm_cross_entropy(
+                network.norms(scores), present, smoothing=recipe.label_smoothing
+            )
+        if recipe.mse_weight and "decode" in family_of(recipe.network).offers:
             count = math.ceil(recipe.reconstruction_share * len(labels))
-            shown, classes = targets[:count], labels[:count]
-            label_poses = poses[:count].take_along_dim(classes[..., None], dim=1)
-            label_poses = label_poses.flatten(0, 1)  # (B L, D)
-            if recipe.detach_poses:
-                label_poses = label_poses.detach()
-            with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast_decoder):
-                decoded = network.decode(label_poses, classes.flatten())
-            losses["reconstruction"] = reconstruction_loss(decoded.float().view_as(shown), shown)
+            shown, poses = targets[:count], poses[:count]
+            losses["reconstruction"] = self._reconstruct(network, poses, labels[:count], shown)
+            if recipe.rival_share:
+                others = torch.randint(1, present.shape[1], (count, 1), device=labels.device)
+                rivals = (labels[:count] + others) % present.shape[1]
+                loss = self._reconstruct(network, poses, rivals, shown)
+                losses["rival_reconstruction"] = loss
         return losses
+
+    def _reconstruct(
+        self, network: Network, poses: Tensor, classes: Tensor, shown: Tensor
+    ) -> Tensor:
+        """The loss of decoding poses (B, K, D) as classes (B, L), summed over an image's classes.
+
+        Targets `shown` are images (B, C, H, W), or the L objects of each image (B, L, H, W).
+        """
+        chosen = poses.take_along_dim(classes[..., None], dim=1).flatten(0, 1)  # (B L, D)
+        if self._recipe.detach_poses:
+            chosen = chosen.detach()
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast_decoder):
+            decoded = network.decode(chosen, classes.flatten())
+        targets = shown.reshape(decoded.shape)
+        return classes.shape[1] * reconstruction_loss(decoded.float(), targets)
 
 
 class Single(Task):
@@ -89,10 +112,7 @@ class Single(Task):
 
     def draw(self, network: Network, validation: Examples | None, target: Path) -> None:
         """Draw images, held out if there are some, and below each its reconstruction."""
-        if (
-            self._recipe.reconstruction_weight
-            and "decode" in family_of(self._recipe.network).offers
-        ):
+        if self._recipe.mse_weight and "decode" in family_of(self._recipe.network).offers:
             draw_preview(network, validation or self._training, self._device, target)
 
 

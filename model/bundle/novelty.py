@@ -1,6 +1,6 @@
 """The novelty rule of a bundle, stored in its manifest and its file of Gaussians.
 
-`model.interpret.novelty` judges images by it.
+`model.views.novelty` judges images by it.
 """
 
 from __future__ import annotations

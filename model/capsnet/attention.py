@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from model.bundle import Layer
-from model.capsnet.decoder import Decoder
+from model.capsnet.decoder import build_decoder
 from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import attention
-from model.capsnet.squash import length, squash_exponential
+from model.capsnet.squash import length, squash_exponential, unsquash_exponential
 from model.capsnet.stem import (
     Conv,
     Geometry,
+    Pretrained,
     Stem,
     StemLayer,
     geometry,
@@ -35,6 +36,8 @@ same scale for any number of them and does not saturate the squash."""
 class AttentionConfig(NetworkConfig):
     """Sizes of a network with self-attention routing; the defaults are the paper's for MNIST."""
 
+    has_norms: ClassVar[bool] = True
+
     stem: tuple[StemLayer, ...] = (Conv(32, 5), Conv(64, 3), Conv(64, 3), Conv(128, 3, 2))
     norm_first: bool = False
     """Batch normalisation comes before each activation, not after it as in the paper."""
@@ -48,6 +51,8 @@ class AttentionConfig(NetworkConfig):
         if self.primary not in ("depthwise", "spatial"):
             raise ValueError("primary is depthwise or spatial")
         _ = self.grid
+        if isinstance(self.stem[0], Pretrained) and self.channels not in (1, 3):
+            raise ValueError(f"a pretrained stem takes 1 or 3 channels, not {self.channels}")
         if self.features % self.primary_dim:
             raise ValueError("the stem's channels must be a multiple of primary_dim")
 
@@ -119,7 +124,7 @@ class AttentionCapsNet(Network):
         self.prior = nn.Parameter(torch.zeros(config.num_classes, config.num_primary))
         """B, (K, I): the coupling bias, by the name that stored weights have."""
         self.routing = attention.Routing()
-        self.decoder = Decoder(config)
+        self.decoder = build_decoder(config)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -133,6 +138,10 @@ class AttentionCapsNet(Network):
             votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
             poses = self.routing(votes, self.prior)
             return Encoding(length(poses), poses)
+
+    def norms(self, presence: Tensor) -> Tensor:
+        """Return the norms (N, K) before the squash, of lengths (N, K)."""
+        return unsquash_exponential(presence)
 
     def trace(self, images: Tensor) -> Trace[Tensor]:
         """Encode images (N, C, H, W) and keep the one iteration of routing."""

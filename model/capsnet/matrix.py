@@ -14,7 +14,7 @@ from pydantic import AliasChoices, Field
 from torch import Tensor, nn
 
 from model.bundle import Layer
-from model.capsnet.decoder import Decoder
+from model.capsnet.decoder import build_decoder
 from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import em
 from model.capsnet.routing.em import Parents, Windows
@@ -241,7 +241,7 @@ class MatrixCapsNet(Network):
             ConvCapsules(config, index) for index in range(len(config.conv_caps))
         )
         self.classes = MatrixClassCapsules(config)
-        self.decoder = Decoder(config)
+        self.decoder = build_decoder(config)
 
     @property
     def layers(self) -> tuple[Layer, ...]:

@@ -28,6 +28,8 @@ class NetworkConfig:
     """The settings that may be zero, because a family checks them itself."""
     has_logits: ClassVar[bool] = False
     """Whether the network has `logits`, so that cross-entropy can train it."""
+    has_norms: ClassVar[bool] = False
+    """Whether the network has `norms`, so that cross-entropy can help to train it."""
 
     channels: int = 1
     """The number of an image's channels: 1 for grey, 3 for colour."""
@@ -36,9 +38,19 @@ class NetworkConfig:
     num_classes: int = 10
     class_dim: int = 16
     """The size of a class capsule's pose, D."""
-    decoder_hidden: tuple[int, int] = (512, 1024)
+    decoder_hidden: tuple[int, ...] = (512, 1024)
+    """The sizes of the decoder's hidden layers: two, or one before up-convolutions."""
+    decoder_channels: tuple[int, ...] = ()
+    """The channels of a decoder of up-convolutions: those of its coarse grid, then those of each
+    stage, which doubles height and width. Empty for the paper's fully connected decoder."""
 
     def __post_init__(self) -> None:
+        hidden = 1 if self.decoder_channels else 2
+        if len(self.decoder_hidden) != hidden:
+            raise ValueError(
+                "decoder_hidden has two sizes, or one where decoder_channels are given; got "
+                f"{list(self.decoder_hidden)}"
+            )
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name in ("stem", *self.may_be_zero):  # `geometry` checks stems
@@ -82,6 +94,10 @@ class Network(nn.Module):
 
     def logits(self, images: Tensor) -> Tensor:
         """Return the logits (N, K) of images (N, C, H, W) in [0, 1]."""
+        raise NotImplementedError
+
+    def norms(self, presence: Tensor) -> Tensor:
+        """Return the norms (N, K) that the squash turned into lengths (N, K)."""
         raise NotImplementedError
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from model.bundle import Layer
-from model.capsnet.decoder import Decoder
+from model.capsnet.decoder import build_decoder
 from model.capsnet.network import Network, NetworkConfig
 from model.capsnet.routing import kmeans
 from model.capsnet.squash import length
@@ -69,7 +69,7 @@ class SharedCapsNet(Network):
             std=_SUM_STD / math.sqrt(config.grid.rows * config.grid.columns),
         )
         self.routing = kmeans.Routing(config.routing_iterations)
-        self.decoder = Decoder(config)
+        self.decoder = build_decoder(config)
 
     @property
     def layers(self) -> tuple[Layer, ...]:

@@ -17,6 +17,7 @@ from PIL import Image
 
 from model.bundle import Bundle
 from model.bundle.manifest import ANY_SIZE, GraphRole
+from model.errors import NotOffered
 from model.outputs import Encoding, Trace
 from model.preprocess import Fit, Floats, Polarity, prepare
 from model.runtime.cpu import CpuDevice, open_session
@@ -29,10 +30,6 @@ BATCH_ROWS = 3
 """The number of images from which the batch encoder is the faster one on a CPU."""
 
 log = logging.getLogger(__name__)
-
-
-class NotOffered(Exception):
-    """The network of a bundle cannot do what was asked of it."""
 
 
 class Runtime:

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from model.interpret.overlay import DIGIT_SIZE, MAX_SHIFT_PX, overlay
+from model.overlay import DIGIT_SIZE, MAX_SHIFT_PX, overlay
+from model.views.query import FitQuery, Scale
 from service.api.samples import Label
 from service.errors import InvalidParameter, unwrap
 from service.http.route import PngResponse, Query, Request
 from service.http.uploads import FILE_FIELD, read_pictures
 from service.pictures import SAMPLES, ImageSpec, Upload, encode_png
-from service.views.schemas import FitQuery, Scale
 
 Distance = Annotated[int, Field(ge=-2 * MAX_SHIFT_PX, le=2 * MAX_SHIFT_PX)]
 _SPEC = ImageSpec((1, DIGIT_SIZE, DIGIT_SIZE), "digit")

@@ -14,8 +14,7 @@ from service.errors import BundleRefused, Busy, Forbidden, Unavailable, UnknownM
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import image_body
 from service.http.route import Route
-from service.views import VIEWS
-from service.views.view import IMAGE_PROBLEMS
+from service.views import IMAGE_PROBLEMS, VIEWS, view_routes
 
 TAGS = {
     "classify": "Images in; labels, reconstructions and masks out.",
@@ -33,7 +32,7 @@ def max_view_cost(max_pictures: int) -> int:
     Args:
         max_pictures: of one request to `/classify`.
     """
-    return max(view.max_cost_for(max_pictures) for view in VIEWS)
+    return max(view.max_cost(max_pictures) for view in VIEWS)
 
 
 def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
@@ -52,7 +51,9 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
     samples: Any = {"tags": ["sample images"]}
     overlay: Any = {**samples, "max_cost": 2}
     return [
-        *chain.from_iterable(view.routes(max_pictures, dependencies=schemes) for view in VIEWS),
+        *chain.from_iterable(
+            view_routes(view, max_pictures, dependencies=schemes) for view in VIEWS
+        ),
         get("/samples/{label}.png", show_sample, needs_models=False, **samples),
         get("/overlay", overlay_samples, problems=[Busy], **overlay),
         post(

@@ -10,11 +10,11 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
 from model.bundle.samples import Sample, read_samples
+from model.views.answers import Part
 from service.api.models import ModelPath
 from service.errors import InvalidParameter
 from service.http.route import PngResponse, Query, Request
 from service.pictures import SAMPLES
-from service.views.schemas import Report
 
 Dataset = Literal["mnist", "fashion-mnist"]
 Label = Annotated[int, Field(ge=0, le=9)]
@@ -33,7 +33,7 @@ class SampleFileQuery(ModelPath):
     file: str = Field(examples=["7.png"])
 
 
-class SampleReport(Report):
+class SampleReport(Part):
     """The class, source and licence of one sample."""
 
     file: str

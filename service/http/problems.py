@@ -6,14 +6,14 @@ import logging
 from http import HTTPStatus
 
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
+from model.views.query import describe_fault
 from service.errors import (
     Busy,
-    InvalidParameter,
     MalformedRequest,
     MethodNotAllowed,
     NotFound,
@@ -43,17 +43,6 @@ _REJECTIONS = (Unauthorized, Busy, RateLimited, Unavailable, TooLate)
 """Problems of valid requests that were refused or not answered in time."""
 
 log = logging.getLogger(__name__)
-
-
-class ProblemDetails(BaseModel):
-    """RFC 9457 problem details."""
-
-    type: str
-    title: str
-    status: int
-    detail: str | None = None
-    parameter: str | None = Field(None, description="The parameter at fault.")
-    request_id: str | None = None
 
 
 def respond(scope: Scope, error: Exception, metrics: Metrics) -> JSONResponse:
@@ -94,14 +83,10 @@ def to_problem(error: Exception, scope: Scope) -> Problem | None:
 
 def invalid(error: ValidationError) -> Problem:
     """Make a problem of the first error in a query or a body."""
-    fault = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(map(str, fault["loc"]))
-    names = [part for part in fault["loc"] if isinstance(part, str)]
-    if not names:  # the body as a whole: no JSON, or not an object
-        return MalformedRequest(f"the body: {fault['msg']}")
-    texts = {"extra_forbidden": f"unknown parameter {where}", "missing": f"{where} is required"}
-    text = texts.get(fault["type"], f"{where}: {fault['msg']}")
-    return InvalidParameter(text, parameter=names[0])
+    fault = describe_fault(error)
+    if fault.parameter is None:  # the body as a whole: no JSON, or not an object
+        return MalformedRequest(f"the body: {fault.detail}")
+    return fault
 
 
 def _unrouted(error: HTTPException, scope: Scope) -> Problem:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -15,10 +15,11 @@ import fastapi
 from fastapi import Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from model.bundle import Manifest
+from model.views import query as views
 from service.drawing import DRAW_CPU_S
 from service.errors import (
     InvalidParameter,
@@ -40,21 +41,14 @@ from service.inference.price import open_meter
 from service.pipeline import Pipeline
 from service.pool.pool import Crashed
 
-RESPONSE_COST_ROWS = 1
-"""The rows that forming a response costs, where it takes as long as inference."""
 _MOST_PARAMETERS = 100
 Answer = TypeVar("Answer", bound=BaseModel)
 Handler = Callable[..., Awaitable[Any]]
 
 
-class Query(BaseModel):
-    """The parameters of a query string and a path. Unknown parameters are refused."""
+class Query(views.Query):
+    """The parameters of a query string and a path."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    lists: ClassVar[frozenset[str]] = frozenset()
-    """Parameters that may be repeated. Of any other the last value counts."""
-    former: ClassVar[Mapping[str, str]] = {}
-    """Parameters of earlier releases that are still accepted, and their names now."""
     of_path: ClassVar[frozenset[str]] = frozenset()
     """Parameters that only the path may have."""
 
@@ -88,7 +82,7 @@ class PngResponse(Response):
 class DeferredJson(Generic[Answer]):
     """JSON that the route serialises after the handler returns and before the deadline."""
 
-    answer: Callable[[], Answer]
+    answer: Answer
     large: bool = field(default=False, kw_only=True)
     """Whether serialising takes long: it then runs on the slow thread."""
 
@@ -105,7 +99,7 @@ class JsonOrPng(DeferredJson[Answer]):
 class SlowJsonOrPng(JsonOrPng[Answer]):
     """JSON or a PNG that takes long to draw. It is admitted for, and drawn in, a process.
 
-    Its `draw` must pickle: a `partial` of a module's function, with arrays, without the request.
+    Its `draw` must pickle: a `partial` of a module's function, without the request.
     """
 
 
@@ -221,6 +215,7 @@ class Route(APIRoute):
             decode_pools=state.decode_pools,
             default_model=state.settings.default_model,
             max_cost=self._max_cost,
+            slow=state.slow,
             charge=self._charge(request),
         )
         try:
@@ -324,7 +319,7 @@ def _documented(handler: Handler, description: str, query: type[Query] | None) -
 
 
 def _to_json(answer: BaseModel, headers: dict[str, str] | None = None) -> Response:
-    return Response(answer.model_dump_json(exclude_defaults=True), 200, headers, JSON)
+    return Response(answer.model_dump_json(), 200, headers, JSON)
 
 
 async def _render(answer: DeferredJson[Any], request: Request) -> Response:
@@ -344,8 +339,8 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
         request.pipeline.record_drawing()
         return PngResponse(drawn, headers=headers)
     if answer.large or isinstance(answer, JsonOrPng):
-        return await request.app.state.slow.run(lambda: _to_json(answer.answer(), headers))
-    return _to_json(answer.answer(), headers)
+        return await request.app.state.slow.run(_to_json, answer.answer, headers)
+    return _to_json(answer.answer, headers)
 
 
 def _limit_s(request: Request) -> float:

@@ -30,7 +30,7 @@ def test_controls_take_turns_with_the_families(
     recipes = {
         families.REFERENCE: Recipe("reference", network=attention, batch_size=4),
         "linear": Recipe(
-            "linear", network=linear, batch_size=4, loss="cross-entropy", reconstruction_weight=0
+            "linear", network=linear, batch_size=4, loss="cross-entropy", mse_weight=0
         ),
     }
     monkeypatch.setattr(families, "RECIPES", recipes)

@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from model.preprocess import Prepared
 from model.runtime import Runtime
+from model.views.net import encode_all, encode_picture
 from service.errors import Problem, UnsupportedFormat, unwrap
 from service.inference.engine import Engine, open_engine
 from service.inference.job import Admission, Job, QueueFull
+from service.net import ServedNet
 from service.pictures import ImageSpec
 from service.pictures.pools import DecodePools
-from service.pipeline import Encoded, Pipeline
+from service.pipeline import Pipeline
 from tests.service.inference.gates import Clock
 
 FRAME = ImageSpec((1, 28, 28), "digit")
@@ -92,7 +95,7 @@ def test_others_go_between_the_rows_of_a_large_request(inspect: Open) -> None:
     order: list[str] = []
 
     async def encode(pipeline: Pipeline, count: int, name: str) -> None:
-        encoding = await pipeline.encode_all(pipeline.manifest(None), images[:count])
+        encoding = await encode_all(ServedNet(pipeline, pipeline.manifest(None)), images[:count])
         assert (count, 10) == encoding.presence.shape
         order.append(name)
 
@@ -116,21 +119,20 @@ def test_a_job_waits_no_more_once_its_rows_are_computed(
     async def ask() -> list[int]:
         one.admit(3)
         waiting = [admission.waiting]
-        (encoded,) = await one.encode_uploads([digits[7]], manifest, FRAME)
-        capsule = unwrap(encoded).capsule()
+        (prepared,) = await one.prepare([digits[7]], FRAME)
+        net = ServedNet(one, manifest)
+        capsule = (await encode_picture(net, unwrap(prepared))).capsule()
         waiting.append(admission.waiting)
-        await one.decode(manifest, capsule.pose[None].repeat(2, axis=0), capsule.label)
+        await net.decode(capsule.pose[None].repeat(2, axis=0), capsule.label)
         return [*waiting, admission.waiting]
 
     assert [3, 2, 0] == asyncio.run(ask())
 
 
 def test_bad_images_keep_their_places(inspect: Open, digits: list[bytes]) -> None:
-    """The others are encoded as if they had come alone."""
-    one = inspect()
-    manifest = one.manifest(None)
+    """The others are prepared as if they had come alone."""
 
-    async def ask() -> list[Encoded | Problem]:
-        return await one.encode_uploads([digits[1], b"no image", digits[2]], manifest, FRAME)
+    async def ask() -> list[Prepared | Problem]:
+        return await inspect().prepare([digits[1], b"no image", digits[2]], FRAME)
 
-    assert [Encoded, UnsupportedFormat, Encoded] == [type(each) for each in asyncio.run(ask())]
+    assert [Prepared, UnsupportedFormat, Prepared] == [type(each) for each in asyncio.run(ask())]

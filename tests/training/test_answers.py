@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from model.capsnet import Network, build
-from model.interpret.presence import most_present
+from model.views.presence import most_present
 from training.answers import (
     confusion,
     decode_each,

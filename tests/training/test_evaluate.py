@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from model.bundle import CARD, Bundle, BundleError, write_manifest
 from model.bundle.novelty import NoveltyRule
 from model.capsnet import Network
-from model.interpret.masks import find_masks
-from model.interpret.segmentation import candidates, segment
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from model.views.masks import find_masks
+from model.views.segment import candidates, segment
 from tests.training.published import HELD_OUT, RUN, TEST, say_training
 from training import novelty
 from training.__main__ import app, conclude_export
@@ -291,7 +291,7 @@ def test_digits_are_counted_as_the_service_counts_them(
     strokes_bundle_path: Path, noise: PairSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pair is right if `count=auto` finds its labels, a digit alone if it finds that one."""
-    monkeypatch.setattr("model.interpret.segmentation.EXPLAINED", 0.02)  # finds two in noise
+    monkeypatch.setattr("model.views.segment.EXPLAINED", 0.02)  # finds two in noise
     runtime = Runtime(Bundle.open(strokes_bundle_path), device="cpu")
     threshold = runtime.bundle.manifest.mask_threshold
     assert threshold is not None

@@ -10,6 +10,7 @@ from training.losses import (
     classification_loss,
     cross_entropy,
     margin_loss,
+    norm_cross_entropy,
     reconstruction_loss,
     spread_loss,
     spread_margin,
@@ -48,10 +49,10 @@ def test_the_margin_losss_gradient_is_that_of_squares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drawn", "expected"), [([0.5], 196), ([0.5, 0.0], (196 + 784) / 2), ([1.0, 1.0, 1.0], 0)]
+    ("drawn", "expected"), [([0.5], 0.25), ([0.5, 0.0], 0.625), ([1.0, 1.0, 1.0], 0)]
 )
 def test_reconstruction_loss(drawn: list[float], expected: float) -> None:
-    """784 pixels that are half a unit off cost 196, not a quarter; averaged over images."""
+    """Pixels that are half a unit off cost a quarter, however many there are."""
     images = torch.ones(len(drawn), 1, 28, 28)
     assert expected == reconstruction_loss(
         torch.tensor(drawn)[:, None, None, None] * images, images
@@ -163,4 +164,24 @@ def test_a_certain_but_wrong_answer_has_a_gradient(*, multi_label: bool) -> None
 def test_the_reconstruction_is_weighed() -> None:
     """Other terms count as they are."""
     losses = {"spread": torch.tensor(2.0), "reconstruction": torch.tensor(50.0)}
-    assert 2.5 == total_loss(losses, Recipe("r", reconstruction_weight=0.01)).item()
+    assert 2.5 == total_loss(losses, Recipe("r", mse_weight=0.01)).item()
+
+
+def test_norms_are_compared_by_a_softmax() -> None:
+    """Of two classes that are present, each should get half; absent ones are pushed down."""
+    norms = torch.tensor([[2.0, 1.0, 0.5]], requires_grad=True)
+    exponents = [math.exp(norm) for norm in (2.0, 1.0, 0.5)]
+    total = sum(exponents)
+    loss = norm_cross_entropy(norms, torch.tensor([[1.0, 1.0, 0.0]]), smoothing=0.0)
+    assert pytest.approx(math.log(total) - 1.5) == loss.item()
+    (gradient,) = torch.autograd.grad(loss, norms)
+    expected = [value / total - half for value, half in zip(exponents, (0.5, 0.5, 0), strict=True)]
+    assert pytest.approx(expected, abs=1e-6) == gradient[0].tolist()
+
+
+def test_smoothed_labels_leave_something_for_all_classes() -> None:
+    """With 0.3 over three classes, the target of the present one is 0.8."""
+    present = torch.tensor([[1.0, 0.0, 0.0]])
+    norms = torch.tensor([[math.log(8), 0.0, 0.0]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(norm_cross_entropy(norms, present, smoothing=0.3), norms)
+    assert pytest.approx([0.0, 0.0, 0.0], abs=1e-6) == gradient[0].tolist()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from model.bundle import Bundle, Manifest
-from model.interpret.novelty import measure_distances, rank
 from model.runtime import Runtime
+from model.views.novelty import measure_distances, rank
 from tests.training.published import write_toys
 from training import novelty
 from training.data.datasets import DATASETS, NOVELTY_DATASETS

@@ -39,7 +39,7 @@ def recipe() -> Recipe:
         dataset="toys",
         network=BaselineConfig(convs=(2,), kernels=(3,), pooling=True, hidden=(8,)),
         loss="cross-entropy",
-        reconstruction_weight=0,
+        mse_weight=0,
         epochs=1,
         batch_size=8,
     )

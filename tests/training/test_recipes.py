@@ -18,9 +18,9 @@ from model.capsnet.matrix import MatrixConfig
 from model.capsnet.stem import Conv, Residual, Whiten
 from training.data.datasets import DATASETS
 from training.recipes import (
+    PAPER_CODE_MSE_WEIGHT,
+    PAPER_MSE_WEIGHT,
     PRESETS,
-    RECONSTRUCTION_CODE,
-    RECONSTRUCTION_TEXT,
     Recipe,
     SettingError,
     override,
@@ -29,7 +29,7 @@ from training.recipes import (
 
 def test_the_papers_code_weighs_reconstruction_twenty_times_more() -> None:
     """Its margin loss is halved and averaged over ten classes; the reconstruction error is not."""
-    assert pytest.approx(20 * RECONSTRUCTION_TEXT) == RECONSTRUCTION_CODE
+    assert pytest.approx(20 * PAPER_MSE_WEIGHT) == PAPER_CODE_MSE_WEIGHT
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_papers_code_weighs_reconstruction_twenty_times_more() -> None:
                 loss="spread",
                 absent_weight=0.25,
                 spread_steps=7,
-                reconstruction_weight=0,
+                mse_weight=0,
                 detach_poses=True,
                 frozen=("stem.", "votes."),
                 epochs=0.5,
@@ -101,7 +101,7 @@ def test_an_unknown_setting_is_refused(*, network: bool) -> None:
         {"votes": "float16"},
         {"average_decay": 1},
         {"spread_steps": 0},
-        {"reconstruction_weight": -1},
+        {"mse_weight": -1},
         {"affine": 1.1},
         {"affine": -0.1},
         {"elastic_px": -1},
@@ -150,11 +150,11 @@ def test_a_preset_fits_its_data_set(name: str) -> None:
 def test_the_paper_preset_is_the_papers() -> None:
     """The preset has the text's rate, weight, shifts and network."""
     paper = PRESETS["mnist-paper"]
-    expected = (1e-3, "exponential", 0.0005, 2, DynamicConfig(routing_iterations=3))
+    expected = (1e-3, "exponential", 0.0005 * 784, 2, DynamicConfig(routing_iterations=3))
     actual = (
         paper.learning_rate,
         paper.schedule,
-        paper.reconstruction_weight,
+        paper.mse_weight,
         paper.shift_px,
         paper.network,
     )
@@ -244,7 +244,7 @@ def test_every_field_has_a_kind_that_is_understood() -> None:
         ("batch_size=1.5", "batch_size=1.5: Input should be a valid integer"),
         ("batch_size=true", "batch_size=True: Input should be a valid integer"),
         ("flip=1", "flip=1: Input should be a valid boolean"),
-        ("decoder_hidden=8", r"decoder_hidden\.1.*: Field required"),
+        ("decoder_hidden=8", "decoder_hidden has two sizes"),
         ("stem=[[1]]", r"stem\.0=.*\[1\] is no layer of a stem"),
         ("stem=", "at least one layer"),
         ("decay_rate=-1", "decay_rate=-1: Input should be greater than 0"),
@@ -281,3 +281,26 @@ def test_no_class_is_present_before_training(name: str, digits: list[bytes]) -> 
     with torch.no_grad():
         presence = build(config).train()(images).presence
     assert (presence > 0.5).float().mean(dim=0).max() <= 0.5
+
+
+def test_older_bundles_weighed_the_sum_over_pixels() -> None:
+    """Their weight becomes that of the mean, times pixels and channels."""
+    values = PRESETS["cifar10"].to_dict()
+    del values["mse_weight"]
+    assert (
+        pytest.approx(1.536)
+        == Recipe.from_dict(values | {"reconstruction_weight": 0.0005}).mse_weight
+    )
+
+
+@pytest.mark.parametrize("preset", ["mnist-shared", "mnist-matrix", "mnist-baseline"])
+def test_cross_entropy_of_norms_needs_norms(preset: str) -> None:
+    """A network that cannot undo its squash, or has another loss, is refused."""
+    with pytest.raises(ValueError, match="cross_entropy_weight is for the margin loss"):
+        replace(PRESETS[preset], cross_entropy_weight=0.1)
+
+
+def test_pairs_have_no_rivals() -> None:
+    """Each of their digits is the target of one capsule alone."""
+    with pytest.raises(ValueError, match="rival_share is for images of one class"):
+        replace(PRESETS["multimnist-attention"], rival_share=0.1)

@@ -74,6 +74,36 @@ def test_a_share_of_the_batch_is_reconstructed(bars: Examples, tiny: Recipe) -> 
     assert losses[0.5] != losses[1.0]
 
 
+def test_an_absent_class_may_draw_the_image_too(bars: Examples, tiny: Recipe) -> None:
+    """Then each class is decoded with the image as target, and learns from it."""
+    task = Single(replace(tiny, rival_share=0.5), bars, seed=1, device=CPU)
+    network = build(tiny.network)
+    images, _, labels = task.batches.batch(0)
+    losses = task.losses(network, task.batches.rows(0), STEP)
+    poses = network(images).poses
+    errors = torch.stack(
+        [
+            (network.decode(poses[:, label], torch.full((len(images),), label)) - images)
+            .square()
+            .mean(dim=(1, 2, 3))
+            for label in range(tiny.network.num_classes)
+        ],
+        dim=1,
+    )  # (B, K)
+    absent = errors.scatter(1, labels, torch.inf)
+    most = errors.scatter(1, labels, 0.0).amax(dim=1).mean()
+    assert absent.amin(dim=1).mean() <= losses["rival_reconstruction"] <= most
+
+
+def test_cross_entropy_helps_the_margin_loss(bars: Examples, tiny_attention: Recipe) -> None:
+    """It goes on where the margin loss of an image is zero."""
+    recipe = replace(tiny_attention, cross_entropy_weight=0.1, label_smoothing=0.1)
+    task = Single(recipe, bars, seed=1, device=CPU)
+    losses = task.losses(build(recipe.network), task.batches.rows(0), STEP)
+    assert {"margin", "norm_cross_entropy", "reconstruction"} == losses.keys()
+    assert losses["norm_cross_entropy"].requires_grad
+
+
 def test_the_decoder_may_be_trained_in_bfloat16(bars: Examples, tiny: Recipe) -> None:
     """Its loss stays float32 and close; its weights get gradients."""
     network = build(tiny.network)
@@ -115,7 +145,7 @@ def test_two_classes_are_present_and_drawn_apart(bars: Examples, pairs_of_bars: 
         for place, label in enumerate(both):
             present[row, label] = 1
             drawn = network.decode(poses[row, label][None], torch.tensor([label]))
-            error = error + (drawn[0, 0] - layers[row, place]).square().sum() / 8
+            error = error + (drawn[0, 0] - layers[row, place]).square().mean() / 8
     losses = task.losses(network, task.batches.rows(5), STEP)
     torch.testing.assert_close(margin_loss(presence, present), losses["margin"])
     torch.testing.assert_close(error, losses["reconstruction"])
@@ -123,7 +153,7 @@ def test_two_classes_are_present_and_drawn_apart(bars: Examples, pairs_of_bars: 
 
 def test_pairs_without_reconstruction(bars: Examples, pairs_of_bars: Recipe) -> None:
     """Where reconstruction has no weight, it is not computed."""
-    task = Pairs(replace(pairs_of_bars, reconstruction_weight=0), bars, seed=1, device=CPU)
+    task = Pairs(replace(pairs_of_bars, mse_weight=0), bars, seed=1, device=CPU)
     assert ["margin"] == list(task.losses(build(pairs_of_bars.network), task.batches.rows(0), STEP))
 
 

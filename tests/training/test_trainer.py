@@ -196,12 +196,12 @@ def test_only_training_images_are_shifted(
     assert validating == ({image.tobytes() for image in shown} <= originals)
 
 
-@pytest.mark.parametrize("weight", [0, 0.0005, 0.01])
+@pytest.mark.parametrize("weight", [0, 0.392, 8.0])
 def test_a_step_follows_the_weighted_sum(
     make_trainer: MakeTrainer, tiny: Recipe, weight: float
 ) -> None:
-    """The gradient is the margin loss's plus the weight times that of the error sum."""
-    recipe = replace(tiny, reconstruction_weight=weight)
+    """The gradient is the margin loss's plus the weight times that of the mean error."""
+    recipe = replace(tiny, mse_weight=weight)
     trainer, twin = make_trainer(recipe=recipe), make_trainer("twin", recipe=recipe)
     trainer.step()
     assert isinstance(twin.task, Single)
@@ -209,7 +209,7 @@ def test_a_step_follows_the_weighted_sum(
     numbers = labels[:, 0]
     lengths, poses = twin.network(images)
     drawn = twin.network.decode(poses[range(8), numbers], numbers)
-    error = (drawn - images).square().sum() / 8
+    error = (drawn - images).square().mean()
     margin = margin_loss(lengths, torch.nn.functional.one_hot(numbers, 3).float())
     weights = twin.network.get_parameter(VOTES)
     expected = torch.autograd.grad(margin + weight * error, weights)[0]
@@ -220,7 +220,7 @@ def test_a_step_without_reconstruction_leaves_the_decoder_alone(
     make_trainer: MakeTrainer, tiny: Recipe
 ) -> None:
     """Where reconstruction has no weight, the decoder is neither run nor trained."""
-    trainer = make_trainer(recipe=replace(tiny, reconstruction_weight=0))
+    trainer = make_trainer(recipe=replace(tiny, mse_weight=0))
     terms = list(trainer.step())
     assert (["margin"], {None}) == (terms, {w.grad for w in trainer.network.decoder.parameters()})
 

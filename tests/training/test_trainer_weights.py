@@ -198,3 +198,20 @@ def test_what_cannot_be_frozen(
     """The message says what there is."""
     with pytest.raises(TrainingError, match=message):
         make_trainer(recipe=replace(tiny, frozen=frozen))
+
+
+@pytest.mark.parametrize("muon_rate", [0.0, 0.02])
+def test_weights_decay_and_biases_do_not(
+    make_trainer: MakeTrainer, tiny_attention: Recipe, muon_rate: float
+) -> None:
+    """A kernel loses rate times decay of itself in a step, whichever optimiser moves it."""
+    plain = replace(tiny_attention, warmup_steps=0, muon_rate=muon_rate)
+    decaying = replace(plain, weight_decay=0.5)
+    trainers = [make_trainer(str(at), recipe=one) for at, one in enumerate((plain, decaying))]
+    before = {name: weight.clone() for name, weight in trainers[0].network.named_parameters()}
+    for trainer in trainers:
+        trainer.step()
+    first, second = (dict(trainer.network.named_parameters()) for trainer in trainers)
+    for name, weight in before.items():
+        lost = plain.learning_rate * 0.5 * weight if weight.ndim > 1 else torch.zeros_like(weight)
+        torch.testing.assert_close(first[name] - second[name], lost, rtol=1e-3, atol=1e-6)

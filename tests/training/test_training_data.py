@@ -69,7 +69,7 @@ def test_pictures_have_no_strokes(tiny: Recipe) -> None:
     """They are mirrored, and reflected at their edges, but not bent; all else is the preset's."""
     recipe = for_pictures(replace(tiny, affine=0.5, elastic_px=1), 2000)
     assert replace(tiny, flip=True, pad="reflect") == recipe
-    assert 0 == for_pictures(replace(tiny, reconstruction_weight=0), 40).reconstruction_weight
+    assert 0 == for_pictures(replace(tiny, mse_weight=0), 40).mse_weight
 
 
 @pytest.mark.parametrize("name", ["pictures", "mnist-compact", "mnist-matrix", "mnist-baseline"])
@@ -81,7 +81,7 @@ def test_few_pictures_are_learnt_for_enough_steps(name: str, count: int) -> None
     steps = recipe.epochs * count / recipe.batch_size
     assert steps == pytest.approx(max(1000, preset.epochs * count / preset.batch_size), rel=0.01)
     assert (16, False, "best") == (recipe.batch_size, recipe.flip, recipe.keep)
-    assert 0.005 == recipe.reconstruction_weight
+    assert 4 == recipe.mse_weight
     assert recipe.spread_steps <= max(1000, steps) / 9
 
 

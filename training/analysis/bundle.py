@@ -17,9 +17,9 @@ import torch
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.capsnet import Network, build
 from model.capsnet.weights import load
-from model.interpret.novelty import rank
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
+from model.views.novelty import rank
 from training import novelty
 from training.analysis.dimensions import name_dimensions
 from training.analysis.neighbours import choose_images

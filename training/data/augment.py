@@ -52,6 +52,8 @@ class Augmentation:
     affine: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Training images are rotated, scaled and sheared by up to this share of affNIST's ranges: 20
     degrees, a fifth of height and width each, and a shear by 0.2 of the height."""
+    distorted_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The share of each batch that is distorted, evenly spaced in it; the others are only moved."""
     elastic_px: NonNegativeFloat = 0.0
     """The largest displacement of a control point, in pixels, down and across."""
     erase_px: NonNegativeInt = 0
@@ -169,7 +171,7 @@ class BatchStream(RowStream):
         if recipe.flip:
             images = torch.where(rows[:, 3, None, None, None] == 1, images.flip(3), images)
         if recipe.distorts:
-            images = distort(images.float(), rows[:, 4 : 4 + NUMBERS], recipe)
+            images = distort_some(images.float(), rows[:, 4 : 4 + NUMBERS], recipe)
         images = shift(images, rows[:, 1:3], recipe.shift_px, recipe.pad)
         if recipe.erase_px:
             images = erase(images, rows[:, -3:])
@@ -254,6 +256,17 @@ def erase(images: Tensor, squares: Tensor, colour: Tensor | None = None) -> Tens
     if colour is None:
         return images.masked_fill(inside, 0)
     return torch.where(inside, colour.to(images.dtype)[:, None, None], images)
+
+
+def distort_some(images: Tensor, numbers: Tensor, recipe: Augmentation) -> Tensor:
+    """Distort, as `distort` does, the recipe's share of the images."""
+    if recipe.distorted_share == 1:
+        return distort(images, numbers, recipe)
+    steps = torch.arange(len(images) + 1, device=images.device) * recipe.distorted_share
+    chosen = steps.floor().diff() > 0
+    images = images.clone()
+    images[chosen] = distort(images[chosen], numbers[chosen], recipe)
+    return images
 
 
 def distort(images: Tensor, numbers: Tensor, recipe: Augmentation) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from model.interpret.sweep import MAX_IMAGES
+from model.views.decode import MAX_POSES
 from service import VERSION
 from service.api.probes import livez, readyz
 from service.api.v2.models import Decoder, Encoder, ProtocolModel, Routing
@@ -34,7 +34,7 @@ def find(request: Request, query: ProtocolModelPath) -> ProtocolModel:
     bundle, dot, role = query.name.partition(".")
     kind, rows = {
         "": (Encoder, request.app.state.settings.max_pictures),
-        ".decoder": (Decoder, MAX_IMAGES),
+        ".decoder": (Decoder, MAX_POSES),
         ".routing": (Routing, 1),
     }.get(dot + role, (None, 0))
     manifest = request.pipeline.engine.manifests.get(bundle)

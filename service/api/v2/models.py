@@ -10,11 +10,14 @@ import numpy as np
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
 from model.preprocess import Floats
+from model.views.decode import MAX_COMPONENT
+from model.views.net import encode_all
+from model.views.novelty import score_encoded
 from service.api.v2.tensors import Tensor, TensorSpec
 from service.errors import InvalidParameter, unwrap
+from service.net import ServedNet
 from service.pictures import ImageSpec
 from service.pipeline import Pipeline
-from service.views.decode import LARGEST_COMPONENT
 
 Tensors = dict[str, Tensor]
 """Tensors by name."""
@@ -97,13 +100,14 @@ class Encoder(ProtocolModel):
     async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
         """Encode the images as one batch."""
         images = await _read_images(pipeline, self.manifest, inputs)
-        encoding = await pipeline.encode_all(self.manifest, list(images))
+        net = ServedNet(pipeline, self.manifest)
+        encoding = await encode_all(net, list(images))
         labels = encoding.presence.argmax(axis=1)
         outputs: Tensors = {**encoding._asdict(), "label": labels[:, None]}
         if "class_name" in wanted:
             outputs["class_name"] = [self.manifest.class_names[label].encode() for label in labels]
         if "novelty" in wanted:
-            novelty = await pipeline.score_novelty(self.manifest, images, encoding)
+            novelty = await score_encoded(net, images, encoding)
             outputs["novelty"] = np.array([[novel.score] for novel in novelty], np.float32)
         return outputs
 
@@ -117,7 +121,7 @@ class Decoder(ProtocolModel):
     @property
     def inputs(self) -> list[TensorSpec]:
         """Poses (M, D) and labels (M, 1)."""
-        largest = LARGEST_COMPONENT
+        largest = MAX_COMPONENT
         return [
             TensorSpec("poses", "FP32", (self.manifest.class_dim,), -largest, largest),
             TensorSpec("labels", "INT64", low=0, high=self.manifest.num_classes - 1),

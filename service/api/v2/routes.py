@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from model.interpret.sweep import MAX_IMAGES
+from model.views.decode import MAX_POSES
 from service.api.v2.infer import infer
 from service.api.v2.metadata import (
     check_model,
@@ -25,10 +25,10 @@ def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
 
     Args:
         max_pictures: of one request; each is encoded and, for its novelty, decoded. A decoder
-            takes MAX_IMAGES poses all the same.
+            takes MAX_POSES poses all the same.
         grpc: whether there is a port for it.
     """
-    max_cost = max(2 * max_pictures, MAX_IMAGES)
+    max_cost = max(2 * max_pictures, MAX_POSES)
     post, get = (
         partial(Route, "POST", include_in_schema=False),
         partial(Route, "GET", include_in_schema=False),

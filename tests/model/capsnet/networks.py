@@ -39,13 +39,20 @@ SMALL: dict[str, NetworkConfig] = {
     "spatial attention": AttentionConfig(
         **SIZES, stem=(Conv(6, 3), Conv(12, 3, 2)), primary="spatial", primary_dim=4, class_dim=9
     ),
+    "drawing attention": AttentionConfig(
+        **{**SIZES, "decoder_hidden": (7,)},
+        decoder_channels=(6, 4),
+        stem=(Conv(6, 3), Conv(12, 3, 2)),
+        primary_dim=4,
+        class_dim=9,
+    ),
     "shared": SharedConfig(**SIZES, stem=(Conv(6, 3, pool=2), Conv(11, 3)), class_dim=9),
     "matrix": MatrixConfig(
         **SIZES, stem=(Conv(4, 5, 2),), primary_types=2, conv_caps=(3, 4), inverse_temperature=0.1
     ),
     "baseline": BaselineConfig(**SIZES, convs=(6, 7), kernels=(5, 3), pooling=True, hidden=(9,)),
 }
-"""A network of each family, and both kinds of primary capsules of self-attention."""
+"""A network of each family, and of self-attention both kinds of primary capsules and of decoder."""
 
 TINY: dict[str, NetworkConfig] = {
     "dynamic": DynamicConfig(stem=(Conv(8, 9),), primary_types=2, decoder_hidden=(16, 16)),

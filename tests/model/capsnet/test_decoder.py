@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from model.capsnet import NetworkConfig
-from model.capsnet.decoder import Decoder
-from tests.model.capsnet.networks import SIZES
+from model.capsnet.decoder import (
+    ConvolutionalDecoder,
+    Decoder,
+    build_decoder,
+    decoder_channels_for,
+)
+from tests.model.capsnet.networks import SIZES, count_parameters
 
 
 @pytest.fixture
@@ -113,3 +120,69 @@ def test_the_decoder_starts_as_one_dense_layer() -> None:
 
     assert 0.9 * bound < weight.abs().amax(dim=(1, 2)).min().item()
     assert weight.abs().max().item() <= bound
+
+
+CONVOLUTIONAL: dict[str, Any] = {**SIZES, "decoder_hidden": (7,), "decoder_channels": (6, 5, 4)}
+
+
+@pytest.fixture
+def convolutional() -> ConvolutionalDecoder:
+    """A decoder of up-convolutions every parameter of which is random."""
+    decoder = build_decoder(NetworkConfig(**CONVOLUTIONAL, class_dim=6))
+    assert isinstance(decoder, ConvolutionalDecoder)
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter)
+    return decoder
+
+
+def test_the_configuration_chooses_the_decoder(config: NetworkConfig) -> None:
+    """Bundles without channels have the paper's, as before there were up-convolutions."""
+    assert isinstance(build_decoder(config), Decoder)
+
+
+@pytest.mark.parametrize("hidden", [(7, 8), ()], ids=str)
+def test_up_convolutions_need_one_hidden_layer(hidden: tuple[int, ...]) -> None:
+    """A second size would be read by nothing."""
+    with pytest.raises(ValueError, match="decoder_hidden has two sizes, or one"):
+        NetworkConfig(decoder_hidden=hidden, decoder_channels=(4, 4))
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_up_convolutions_draw_images_that_no_power_of_two_divides(
+    convolutional: ConvolutionalDecoder, count: int
+) -> None:
+    """A grid of 5x5 becomes 20x20, and 17x20 of it are kept."""
+    images = convolutional(torch.randn(count, 6), torch.zeros(count, dtype=torch.int64))
+    assert (count, 3, 17, 20) == images.shape
+    assert 0 <= images.min() <= images.max() <= 1
+
+
+def test_each_class_has_a_bias_of_its_own(convolutional: ConvolutionalDecoder) -> None:
+    """A pose of zeros draws another image for each class."""
+    classes = torch.arange(5)
+    images = convolutional(torch.zeros(5, 6), classes).flatten(1)
+    assert 5 == len(images.unique(dim=0))
+
+
+def test_up_convolutions_teach_the_pose(convolutional: ConvolutionalDecoder) -> None:
+    """The reconstruction loss reaches the encoder, and the matrix of the class alone."""
+    pose = torch.randn(1, 6, requires_grad=True)
+    convolutional(pose, torch.tensor([1])).sum().backward()
+    assert pose.grad is not None
+    assert pose.grad.abs().max() > 0
+    gradient = convolutional.class_weight.grad
+    assert gradient is not None
+    assert [False, True, False, False, False] == gradient.abs().amax(dim=(1, 2)).gt(0).tolist()
+
+
+@pytest.mark.parametrize("size", [28, 32, 36, 48, 64, 96, 128, 224])
+def test_weights_do_not_grow_with_the_square_of_the_size(size: int) -> None:
+    """The coarse grid has 6x6 to 11x11 cells, whatever the size."""
+    channels = decoder_channels_for(size, size)
+    config = NetworkConfig(
+        height=size, width=size, decoder_hidden=(256,), decoder_channels=channels
+    )
+    decoder = build_decoder(config)
+    assert isinstance(decoder, ConvolutionalDecoder)
+    assert 5 <= decoder.grid[1] <= 11
+    assert count_parameters(decoder) < 4_500_000

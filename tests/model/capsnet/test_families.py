@@ -17,7 +17,7 @@ from model.capsnet.baseline import BaselineConfig
 from model.capsnet.dynamic import DynamicConfig
 from model.capsnet.families import config_to_dict
 from model.capsnet.stem import Conv
-from model.interpret.routing import are_shares
+from model.views.agreement import are_shares
 from tests.model.capsnet.networks import SMALL, noise
 
 configs = pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)

@@ -7,7 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.capsnet.squash import length, squash, squash_exponential, squash_half
+from model.capsnet.squash import (
+    length,
+    squash,
+    squash_exponential,
+    squash_half,
+    unsquash,
+    unsquash_exponential,
+)
 
 DTYPES = [torch.float32, torch.bfloat16]
 NORMS = [1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3]
@@ -51,6 +58,27 @@ def test_one_length_becomes_a_half(function: Function, norm: float) -> None:
     vectors = _vectors_of_norm(norm)
 
     torch.testing.assert_close(function(vectors), vectors / norm / 2, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("function", "inverse"), [(squash, unsquash), (squash_exponential, unsquash_exponential)]
+)
+@pytest.mark.parametrize("norm", [0.1, 0.5, 2.0, 6.0])
+def test_lengths_tell_the_norms_before_the_squash(
+    function: Function, inverse: Function, norm: float
+) -> None:
+    """And their gradient is that of the norm: one in the direction of the vector."""
+    vectors = _vectors_of_norm(norm).requires_grad_()
+    norms = inverse(length(function(vectors)))
+    torch.testing.assert_close(norms, torch.full_like(norms, norm), rtol=5e-3, atol=0)
+    (gradient,) = torch.autograd.grad(norms.sum(), vectors)
+    torch.testing.assert_close(gradient, vectors.detach() / norm, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("inverse", [unsquash, unsquash_exponential])
+def test_a_length_of_one_has_a_finite_norm(inverse: Function) -> None:
+    """Rounding makes long vectors as long as one."""
+    assert inverse(torch.ones(1)).isfinite()
 
 
 @squashes

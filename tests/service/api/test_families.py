@@ -14,8 +14,7 @@ from model.bundle import Bundle
 from model.preprocess import scale
 from model.runtime import Runtime
 from service.settings import Settings
-from service.views import VIEWS
-from service.views.view import View
+from service.views import VIEWS, AnyView
 from tests.service.views.answers import answer_of, drawing_of
 from tests.serving import serve
 
@@ -98,18 +97,18 @@ def test_a_network_without_poses_decodes_nothing(
     assert "'tiny-baseline' does not offer decode; it offers encode" == answer.json()["detail"]
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.path)
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_views_need_what_they_declare(
-    view: View, families: TestClient, digits: list[bytes]
+    view: AnyView, families: TestClient, digits: list[bytes]
 ) -> None:
     """The network without capsules answers the others, and 409 to those that need something."""
-    params = {"model": "tiny-baseline"}
-    params |= {"dim": "0", "delta": "0.1"} if view.path == "/perturb" else {}
+    params, path = {"model": "tiny-baseline"}, f"/{view.name}"
+    params |= {"dim": "0", "delta": "0.1"} if view.name == "perturb" else {}
     if view.body:
-        answer = families.post(view.path, params=params, json={"pose": [0.0], "label": 0})
+        answer = families.post(path, params=params, json={"pose": [0.0], "label": 0})
     else:
-        files = [("file", digits[7])] * view.images[0]
-        answer = families.post(view.path, params=params, files=files)
+        files = [("file", digits[7])] * view.pictures[0]
+        answer = families.post(path, params=params, files=files)
     assert (409 if view.needs else 200) == answer.status_code
 
 

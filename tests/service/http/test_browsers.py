@@ -91,7 +91,7 @@ def test_a_page_may_use_its_own_files_alone() -> None:
     app = Starlette(routes=[Route("/", page)])
     settings = Settings()
     middleware = Middleware(app, Access(settings), settings, Budget(1_000), Metrics(), Health(60))
-    headers = TestClient(middleware).get("/").headers
+    headers = TestClient(middleware, base_url="http://localhost").get("/").headers
     assert PAGE_POLICY == headers["content-security-policy"]
     assert "DENY" == headers["x-frame-options"]
     assert "no-referrer" == headers["referrer-policy"]

@@ -343,7 +343,7 @@ def test_processes_that_decode_import_no_more_than_they_need() -> None:
     assert [] == asyncio.run(evaluate(loaded, "service.pictures.spec"))
 
 
-@pytest.mark.parametrize("module", ["service.pictures.spec", "service.views"])
+@pytest.mark.parametrize("module", ["service.pictures.spec", "model.views.routing"])
 def test_fork_servers_have_no_threads(module: str) -> None:
     """A process with threads cannot be forked safely."""
     os = "__import__('os')"

@@ -13,7 +13,7 @@ from PIL import Image
 from model.outputs import Encoding
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from service.views.classify import ClassifyAnswer
+from model.views.classify import ClassifyAnswer
 from tests.service.views.answers import answer_of
 
 Answer = dict[str, Any]

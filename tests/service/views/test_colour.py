@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import Bundle
-from model.interpret.equivariance import transform_image
 from model.preprocess import Floats, prepare
 from model.runtime import Runtime
+from model.views.equivariance import transform_image
 
 SHAPE = (3, 24, 32)
 PNG = {"accept": "image/png"}

@@ -13,10 +13,11 @@ from pydantic import ValidationError
 
 from model.bundle import Bundle
 from model.runtime import Runtime
+from model.views.decode import DecodeBody
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
-from service.views.decode import MAX_POSES_BYTES, DecodeBody
+from service.views import MAX_JSON_BYTES
 
 Pixels = Callable[[str | bytes], NDArray[np.int64]]
 PNG = {"accept": "image/png"}
@@ -138,12 +139,12 @@ def test_a_body_larger_than_any_poses_is_refused(
     bundle_path: Path,
 ) -> None:
     """However it is sent, and though pictures may be larger."""
-    roomy = settings.model_copy(update={"max_body_bytes": 2 * MAX_POSES_BYTES})
+    roomy = settings.model_copy(update={"max_body_bytes": 2 * MAX_JSON_BYTES})
     engine = open_engine({"mnist": Runtime(Bundle.open(bundle_path), device="cpu", threads=1)})
     body = json.dumps({"poses": [POSE] * 256, "label": 3})
     headers = {"content-type": "application/json"}
     with TestClient(create_app(roomy, engine), base_url="http://localhost") as client:
-        for size, expected in ((MAX_POSES_BYTES, 200), (MAX_POSES_BYTES + 1, 413)):
+        for size, expected in ((MAX_JSON_BYTES, 200), (MAX_JSON_BYTES + 1, 413)):
             content = body.ljust(size).encode()
             sent = content if announced else iter([content[:1000], content[1000:]])
             answer = client.post("/decode", content=sent, headers=headers)

@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from model.interpret.equivariance import transform_image
 from model.preprocess import scale
 from model.runtime import Runtime
+from model.views.equivariance import transform_image
 from tests.service.views.answers import answer_of, drawing_of
 
 walk = partial(answer_of, "/equivariance")

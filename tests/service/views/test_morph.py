@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 from PIL import Image
 
-from model.interpret.morph import interpolate
 from model.runtime import Runtime
+from model.views.morph import interpolate
 from tests.service.views.answers import answer_of, drawing_of
 
 Pixels = Callable[[str], NDArray[np.int64]]

@@ -14,13 +14,13 @@ from PIL import Image
 from model.bundle import Bundle
 from model.bundle.dimensions import PoseDimension
 from model.bundle.novelty import NoveltyRule, PoseGaussians
-from model.interpret.novelty import Features, measure_features, rank
 from model.preprocess import scale
 from model.runtime import Runtime
+from model.views.classify import NoveltyReport
+from model.views.novelty import Features, measure_features, rank
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
-from service.views.classify import NoveltyReport
 
 RULE = NoveltyRule(
     quantiles=(0.0, 0.5, 1.0),

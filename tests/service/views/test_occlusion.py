@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from model.interpret.occlusion import plan_occlusion
 from model.preprocess import scale
 from model.runtime import Runtime
+from model.views.occlusion import plan_occlusion
 from tests.service.views.answers import answer_of, drawing_of
 
 ask = partial(answer_of, "/occlusion")

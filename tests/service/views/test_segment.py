@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import Bundle
-from model.interpret import segmentation
-from model.interpret.masks import find_masks
 from model.runtime import Runtime
+from model.views import segment as segmentation
+from model.views.masks import find_masks
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings

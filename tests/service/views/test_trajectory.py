@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from model.interpret.trajectory import trace_path
+from model.views.trajectory import trace_path
 from tests.service.views.answers import answer_of, drawing_of
 
 

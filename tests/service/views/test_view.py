@@ -3,55 +3,63 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
+from model.preprocess import Prepared
+from model.views.answers import ModelAnswer, answer_fields
+from model.views.net import Net
+from model.views.query import PictureQuery
+from model.views.view import View
 from service.api.routes import max_view_cost
 from service.app import create_app
-from service.http.route import DeferredJson, Request
 from service.settings import Settings
-from service.views import VIEWS
-from service.views.schemas import PictureQuery
-from service.views.view import View
+from service.views import VIEWS, AnyView
 
 MAX_COST = 5000
 
 
-class CostlyAnswer(BaseModel):
+class CostlyQuery(PictureQuery):
+    """Of a view that nobody needs."""
+
+    max_rows = MAX_COST - 1
+
+
+class CostlyAnswer(ModelAnswer):
     """Of a view that nobody needs."""
 
 
-async def costly(request: Request, query: PictureQuery) -> DeferredJson[CostlyAnswer]:
+async def costly(net: Net, query: CostlyQuery, picture: Prepared) -> CostlyAnswer:
     """Compute for long."""
-    request.pipeline.manifest(query.model)
-    return DeferredJson(CostlyAnswer)
+    del query, picture
+    return CostlyAnswer(**answer_fields(net.manifest))
 
 
 @pytest.fixture
-def declared(monkeypatch: pytest.MonkeyPatch) -> View:
+def declared(monkeypatch: pytest.MonkeyPatch) -> AnyView:
     """A view that costs more than all others, and was at the path `/dear`."""
-    view = View(path="/costly", former_path="/dear", handler=costly, max_cost=MAX_COST)
+    view = View(
+        name="costly",
+        former_path="/dear",
+        query=CostlyQuery,
+        answer=CostlyAnswer,
+        compute=costly,
+        needs="decode",
+    )
     monkeypatch.setattr("service.api.routes.VIEWS", [*VIEWS, view])
     return view
 
 
-def test_a_view_has_to_say_what_it_costs() -> None:
-    """It cannot be forgotten."""
-    with pytest.raises(TypeError, match="max_cost"):
-        View(path="/costly", handler=costly)  # type: ignore[call-arg]
-
-
-def test_the_largest_view_is_admitted(declared: View) -> None:
+def test_the_largest_view_is_admitted(declared: AnyView) -> None:
     """Whatever the setting says: what is accepted must fit into the queue."""
-    assert MAX_COST == max_view_cost(max_pictures=1) == declared.max_cost_for(1)
+    assert MAX_COST == max_view_cost(max_pictures=1) == declared.max_cost(1)
     app = create_app(Settings(max_waiting_rows=1))
     assert MAX_COST == app.state.admission.limit
 
 
 def test_some_cost_more_the_more_images_there_are() -> None:
     """Each image of /classify is encoded, and decoded for its novelty."""
-    rows = {view.path: (view.max_cost_for(1), view.max_cost_for(1000)) for view in VIEWS}
-    assert (3, 2001) == rows["/classify"]
-    assert {True} == {few == many for path, (few, many) in rows.items() if path != "/classify"}
+    rows = {view.name: (view.max_cost(1), view.max_cost(1000)) for view in VIEWS}
+    assert (2, 2001) == rows["classify"]
+    assert {True} == {few == many for name, (few, many) in rows.items() if name != "classify"}
     assert 2001 == max_view_cost(max_pictures=1000)
 
 

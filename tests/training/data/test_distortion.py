@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from research.transforms import Reach, transform
-from training.data.augment import GRID, NUMBERS, RESOLUTION, Augmentation, BatchStream, distort
+from training.data.augment import (
+    GRID,
+    NUMBERS,
+    RESOLUTION,
+    Augmentation,
+    BatchStream,
+    distort,
+    distort_some,
+)
 from training.data.datasets import Examples
 from training.recipes import Recipe
 
@@ -142,3 +150,17 @@ def test_an_image_is_distorted_anew_each_epoch(strokes: Examples) -> None:
     stream = batches(one, affine=0.5, elastic_px=1, shift_px=0)
     first, second = stream.batch(0).images[:2]
     assert (first - second).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 4), (0.25, 2), (1.0, 8)])
+def test_a_share_of_the_batch_is_distorted(share: float, expected: int) -> None:
+    """Evenly spaced in the batch, so that a share that is reconstructed has some of them."""
+    images = torch.rand(8, 1, 28, 28) * 255
+    numbers = torch.full((8, NUMBERS), RESOLUTION)
+    recipe = Augmentation(affine=0.5, distorted_share=share)
+    changed = [
+        not torch.equal(*pair)
+        for pair in zip(images, distort_some(images, numbers, recipe), strict=True)
+    ]
+    assert expected == sum(changed)
+    assert changed[: 8 // 2].count(True) == expected // 2

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from model.interpret.sweep import MAX_IMAGES
+from model.views.decode import MAX_POSES
 from service.app import create_app
 from service.settings import Settings
 from tests.serving import serve
@@ -84,7 +84,7 @@ def test_a_full_queue_is_told(settings: Settings) -> None:
 
 def test_the_decoder_takes_more_poses_than_a_request_may_have_pictures(client: TestClient) -> None:
     """As many as `POST /decode`, and no more."""
-    for count, status in ((MAX_IMAGES, 200), (MAX_IMAGES + 1, 413)):
+    for count, status in ((MAX_POSES, 200), (MAX_POSES + 1, 413)):
         inputs = [
             {"name": "poses", "datatype": "FP32", "shape": [count, 16], "data": 16 * count * [0]},
             {"name": "labels", "datatype": "INT64", "shape": [count], "data": count * [7]},

@@ -1,1 +1,0 @@
-"""Interpretation in numpy: sweeps, named dimensions, routing, masks, movement, novelty."""

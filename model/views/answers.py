@@ -1,0 +1,202 @@
+"""What answers consist of: arrays, which become JSON only where that is asked for."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Iterator
+from html import escape
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PrivateAttr
+from pydantic.json_schema import SkipJsonSchema
+
+from model.bundle import Manifest
+from model.bundle.dimensions import DimensionName, PoseDimension
+from model.canvas import enlarge, png
+from model.errors import InvalidParameter, NotOffered
+from model.preprocess import Floats
+from model.preprocess.prepared import FoundPolarity
+from model.views.net import Capsule
+
+DECIMALS = 6
+_SMALL_PX, _ENLARGED = 200, 8
+"""In notebooks, smaller drawings are enlarged by this factor."""
+_BRIEF = 3
+"""The representation of an answer shows at most this many parts of a list."""
+T = TypeVar("T")
+Json: TypeAlias = dict[str, Any]
+
+
+def rounded(values: Any) -> Any:
+    """A float32 array or scalar as Python floats, without the digits that float32 never had."""
+    return np.asarray(values, np.float64).round(DECIMALS).tolist()
+
+
+def data_url(image: Floats) -> str:
+    """An image (C, H, W) in [0, 1] as a PNG data URL."""
+    return _url(png(enlarge(image, 1)))
+
+
+def _url(content: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+
+
+def _brief_number(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def is_none(value: object) -> bool:
+    """Whether a field has no value. JSON leaves out fields of which this is the `exclude_if`."""
+    return value is None
+
+
+def _rounding(kind: Any) -> PlainSerializer:
+    return PlainSerializer(rounded, return_type=kind)
+
+
+Number = Annotated[float, _rounding(float)]
+Vector = Annotated[Floats, _rounding(list[float])]
+Matrix = Annotated[Floats, _rounding(list[list[float]])]
+Maps = Annotated[Floats, _rounding(list[list[list[float]]])]
+MapStack = Annotated[Floats, _rounding(list[list[list[list[float]]]])]
+_Pose = Annotated[list[float], Field(description="The class capsule, D numbers.")]
+Pose = Annotated[Floats, _rounding(_Pose)]
+Poses = Annotated[Floats, _rounding(list[_Pose])]
+_DataUrl = Annotated[
+    str,
+    Field(
+        description="A PNG as data:image/png;base64,…",
+        json_schema_extra={"contentMediaType": "image/png"},
+    ),
+]
+DataUrl = Annotated[Floats, PlainSerializer(data_url, return_type=_DataUrl)]
+Inner = Annotated[SkipJsonSchema[T], Field(exclude=True, repr=False)]
+"""For the drawing alone: never in JSON."""
+
+
+class Part(BaseModel):
+    """A part of an answer, which may be read off an object by its attributes."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, from_attributes=True)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """The fields, arrays by their shapes: thousands of numbers say nothing."""
+        for name, value in super().__repr_args__():
+            yield name, _Brief(value)
+
+
+class _Brief:
+    """A value whose representation has no numbers of arrays."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        if isinstance(self._value, np.ndarray):
+            return f"array{self._value.shape}"
+        if isinstance(self._value, list) and len(self._value) > _BRIEF:
+            return f"[{_Brief(self._value[0])}, ...: {len(self._value)}]"
+        if isinstance(self._value, list):
+            return repr(list(map(_Brief, self._value)))
+        return repr(self._value)
+
+
+class FitReport(Part):
+    """The steps that were applied to the image before the network saw it."""
+
+    fit: Literal["none", "stretch", "crop", "digit", "pair"]
+    polarity: FoundPolarity | None = Field(description="As uploaded; null for photographs.")
+    box: tuple[int, int, int, int] | None = Field(
+        description="Left, top, right and bottom of the strokes, in pixels of the decoded image; "
+        "null where they were not looked for or nothing was found."
+    )
+
+
+class Meaning(Part):
+    """The effect of a pose dimension, measured when the bundle was made."""
+
+    name: DimensionName
+    sign: int = Field(description="1: increasing the dimension gives more; -1: less; 0: none.")
+    strength: float = Field(description="Share of the image's change that the name explains.")
+    effect: str = Field(description="Effect of increasing the dimension, in words; may be empty.")
+
+    @classmethod
+    def of(cls, dimension: PoseDimension | None) -> Meaning | None:
+        """What a bundle says of a dimension; None if it does not name it."""
+        return None if dimension is None else cls.model_validate(dimension)
+
+
+class ModelAnswer(Part):
+    """The name and version of the model that answers."""
+
+    model: str
+    version: str = Field(description="Version of the weights.")
+    _draw: Callable[[int | None], bytes] | None = PrivateAttr(None)
+
+    def drawn_by(self, draw: Callable[[int | None], bytes]) -> None:
+        """Set what draws the answer, on a given scale or that of the query."""
+        self._draw = draw
+
+    def png(self, scale: int | None = None) -> bytes:
+        """The drawing of the answer, a PNG file.
+
+        Args:
+            scale: each pixel of an image becomes scale x scale; by default as the view draws.
+
+        Raises:
+            NotOffered: there is no drawing of such an answer.
+            InvalidParameter: the scale is out of range, or the answer cannot be drawn.
+        """
+        if self._draw is None:
+            raise NotOffered(f"there is no drawing of a {type(self).__name__}")
+        return self._draw(scale)
+
+    def dict(self) -> Json:  # type: ignore[override]
+        """The JSON of the answer over HTTP: arrays are lists, images are PNG data URLs."""
+        return self.model_dump(mode="json")
+
+    def _repr_png_(self) -> bytes | None:
+        """The drawing, for notebooks; small images are enlarged."""
+        try:
+            drawn = self.png()
+            width, height = Image.open(io.BytesIO(drawn)).size
+            return drawn if max(width, height) >= _SMALL_PX else self.png(_ENLARGED)
+        except (NotOffered, InvalidParameter):
+            return None
+
+    def _repr_html_(self) -> str:
+        """The answer's words and numbers as a table above its drawing, for notebooks."""
+        plain = {
+            name: value
+            for name, value in self
+            if isinstance(value, str | int | float) and not type(self).model_fields[name].exclude
+        }
+        cells = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(_brief_number(value))}</td></tr>"
+            for name, value in plain.items()
+        )
+        drawn = self._repr_png_()
+        image = f'<img src="{_url(drawn)}" alt="{escape(self.model)}">' if drawn else ""
+        return f"<table>{cells}</table>{image}"
+
+
+class CapsuleAnswer(ModelAnswer):
+    """The class that the answer is about, and its presence."""
+
+    label: int
+    class_name: str
+    length: Number = Field(description="Confidence that the class is present, in [0, 1].")
+    fit: FitReport
+
+
+def answer_fields(manifest: Manifest, capsule: Capsule | None = None) -> Json:
+    """Return the fields of a ModelAnswer or, with a capsule, of a CapsuleAnswer."""
+    fields: Json = {"model": manifest.name, "version": manifest.version}
+    if capsule is None:
+        return fields
+    name = manifest.class_names[capsule.label]
+    about_class = {"label": capsule.label, "class_name": name, "length": capsule.presence}
+    return {**fields, **about_class, "fit": capsule.prepared}

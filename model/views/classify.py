@@ -1,0 +1,204 @@
+"""Classify images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import Field
+
+from model.bundle import Manifest
+from model.errors import InvalidParameter, Problem, unwrap
+from model.outputs import Encoding
+from model.preprocess import Prepared
+from model.views.answers import (
+    FitReport,
+    ModelAnswer,
+    Number,
+    Part,
+    Poses,
+    Vector,
+    answer_fields,
+    is_none,
+)
+from model.views.net import Encoded, Net, require
+from model.views.novelty import Novelty, score_encoded
+from model.views.query import PictureQuery
+from model.views.view import View
+
+_INLINE = 4
+"""The predictions of at most this many images are formed on the event loop."""
+
+
+class ClassifyQuery(PictureQuery):
+    """The parameters of `classify`."""
+
+    poses: bool = Field(False, description="Adds the poses of all classes.")
+    novelty: bool = Field(False, description="Adds the novelty score.")
+
+    max_rows = 1
+
+    def check(self, manifest: Manifest) -> None:
+        """Refuse a network without poses, or without a novelty rule, where these are asked for."""
+        if self.poses or self.novelty:
+            require(manifest, "decode")
+        if self.novelty and manifest.novelty is None:
+            detail = f"the bundle {manifest.name!r} has no novelty rule"
+            raise InvalidParameter(detail, parameter="novelty")
+
+    def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
+        """For its novelty an image is decoded."""
+        return int(self.novelty)
+
+    def any_size(self, manifest: Manifest) -> bool:
+        """Novelty compares reconstructions, which have the network's size."""
+        return manifest.any_size and not self.novelty
+
+
+class NoveltyReport(Part):
+    """The novelty scores of an image: how unlike the training images it is.
+
+    Each score is the share of training images that are less unusual: 0.99 means 99 % of them.
+    """
+
+    novel: bool = Field(description="Whether 95 % of training images have a lower score.")
+    score: float = Field(description="The highest of the four scores below.")
+    length_score: float = Field(description="By the longest capsule's length.")
+    margin_score: float = Field(description="By its lead over the second longest.")
+    error_score: float = Field(description="By the error of its reconstruction.")
+    distance_score: float | None = Field(
+        None, description="By the Mahalanobis distance of the poses.", exclude_if=is_none
+    )
+    error: float = Field(description="Of the reconstruction y of x: sum((x-y)^2) / (sum(x^2) + 1).")
+
+
+class Prediction(Part):
+    """The network's answer for one image."""
+
+    label: int
+    class_name: str
+    length: Number = Field(description="Confidence in the label, in [0, 1].")
+    lengths: Vector = Field(
+        description="Presence of all K classes, by label: see `presence` of `GET /models`."
+    )
+    poses: Poses | None = Field(
+        None, description="All K poses, with poses=true.", exclude_if=is_none
+    )
+    novelty: NoveltyReport | None = Field(
+        None, description="With novelty=true.", exclude_if=is_none
+    )
+    fit: FitReport
+
+
+class PredictionAnswer(Prediction, ModelAnswer):
+    """The network's answer for one image, and the model that answers."""
+
+
+class ProblemDetails(Part):
+    """RFC 9457 problem details."""
+
+    type: str
+    title: str
+    status: int
+    detail: str | None = Field(None, exclude_if=is_none)
+    parameter: str | None = Field(None, description="The parameter at fault.", exclude_if=is_none)
+    request_id: str | None = Field(None, exclude_if=is_none)
+
+
+class FailedPrediction(Part):
+    """The reason why one image of several has no prediction."""
+
+    problem: ProblemDetails
+
+
+class ClassifyAnswer(ModelAnswer):
+    """The predictions of all images, in order."""
+
+    predictions: list[Prediction | FailedPrediction]
+
+    def each(self) -> list[PredictionAnswer | FailedPrediction]:
+        """The outcome of each image, with the model that answers."""
+        return [
+            outcome
+            if isinstance(outcome, FailedPrediction)
+            else PredictionAnswer.model_construct(
+                None, model=self.model, version=self.version, **vars(outcome)
+            )
+            for outcome in self.predictions
+        ]
+
+
+async def classify(net: Net, query: ClassifyQuery, *pictures: Prepared | Problem) -> ClassifyAnswer:
+    """Classify images by the lengths of the class capsules.
+
+    There is an entry for each, in order. Of several, one that cannot be read has a problem there.
+    """
+    prepared = [picture for picture in pictures if isinstance(picture, Prepared)]
+    rows = await net.encode([picture.image for picture in prepared]) if prepared else ()
+    if len(pictures) == 1:
+        rows = list(map(unwrap, rows))
+    encoded = iter(
+        row if isinstance(row, Problem) else Encoded(picture, *unwrap(row))
+        for picture, row in zip(prepared, rows, strict=True)
+    )
+    outcomes = [picture if isinstance(picture, Problem) else next(encoded) for picture in pictures]
+    novelties = await _score(net, outcomes) if query.novelty else None
+    form = (net.manifest, outcomes, novelties)
+    if len(prepared) > _INLINE:
+        return await net.aside(_answer, *form, poses=query.poses)
+    return _answer(*form, poses=query.poses)
+
+
+def _answer(
+    manifest: Manifest,
+    outcomes: Sequence[Encoded | Problem],
+    novelties: Sequence[Novelty] | None,
+    *,
+    poses: bool,
+) -> ClassifyAnswer:
+    scored = iter(novelties or ())
+    predictions = [
+        FailedPrediction(problem=ProblemDetails(**outcome.to_dict()))
+        if isinstance(outcome, Problem)
+        else _predict(manifest, outcome, next(scored, None), poses=poses)
+        for outcome in outcomes
+    ]
+    return ClassifyAnswer(**answer_fields(manifest), predictions=predictions)
+
+
+def _predict(
+    manifest: Manifest, encoded: Encoded, novelty: Novelty | None, *, poses: bool
+) -> Prediction:
+    capsule = encoded.capsule()
+    fields = {
+        "label": capsule.label,
+        "class_name": manifest.class_names[capsule.label],
+        "length": capsule.presence,
+        "lengths": encoded.presence,
+        "poses": encoded.poses if poses else None,
+        "novelty": novelty,
+        "fit": encoded.prepared,
+    }
+    return Prediction.model_validate(fields)
+
+
+async def _score(net: Net, outcomes: Sequence[Encoded | Problem]) -> list[Novelty]:
+    """The novelty of each image that could be read."""
+    images = [outcome for outcome in outcomes if isinstance(outcome, Encoded)]
+    if not images:
+        return []
+    prepared, presence, poses = zip(*images, strict=True)
+    seen = np.stack([picture.image for picture in prepared])
+    return await score_encoded(net, seen, Encoding(np.stack(presence), np.stack(poses)))
+
+
+VIEW = View(
+    name="classify",
+    query=ClassifyQuery,
+    answer=ClassifyAnswer,
+    compute=classify,
+    pictures=(1, None),
+    large=lambda pictures: pictures > _INLINE,
+    may_need="decode",
+    tag="classify",
+)

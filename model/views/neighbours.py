@@ -1,0 +1,286 @@
+"""Find the training images with the nearest poses, and the prototypes of a class.
+
+Poses are compared after whitening, so that each direction counts by how much the poses of the class
+vary along it: the Euclidean distance is then Mahalanobis's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from model.bundle import Manifest
+from model.bundle.neighbours import PoseGallery
+from model.canvas import enlarge
+from model.errors import NotOffered
+from model.preprocess import Floats, Prepared, scale
+from model.views.answers import CapsuleAnswer, DataUrl, Inner, Number, Part, answer_fields
+from model.views.figure import draw_figure
+from model.views.net import Capsule, Net, encode_picture
+from model.views.query import TargetQuery
+from model.views.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Doubles = NDArray[np.float64]
+Rows = NDArray[np.int64]
+MAX_NEIGHBOURS, PROTOTYPES = 20, 4
+_CELL_PX = 110
+
+
+class Nearest(NamedTuple):
+    """The training images of a class, the nearest pose first."""
+
+    rows: Rows
+    """The positions (M,) among all poses of the class."""
+    distances: Floats
+    """The distances (M,), rising, in standard deviations of the class's poses."""
+
+
+class Prototypes(NamedTuple):
+    """The medoids of a class: training images that stand for others, the largest group first."""
+
+    rows: Rows
+    """The positions (M,) among all poses of the class."""
+    shares: Doubles
+    """The share of the class's images (M,) to which this medoid is the nearest."""
+
+
+def find_nearest(pose: Floats, poses: Floats, whitening: Floats, count: int) -> Nearest:
+    """The poses nearest to one pose.
+
+    Args:
+        pose: (D,).
+        poses: (N, D), of the same class.
+        whitening: (D, D): W, with W W^T the inverse of their covariance.
+        count: at most so many.
+    """
+    away = (poses.astype(np.float64) - pose) @ whitening.astype(np.float64)
+    distances = np.linalg.norm(away, axis=1)
+    rows = np.argsort(distances, kind="stable")[:count]
+    return Nearest(rows, distances[rows])
+
+
+def measure_all(poses: Floats, whitening: Floats) -> Doubles:
+    """Measure the distances (N, N) between all whitened poses (N, D)."""
+    white = poses.astype(np.float64) @ whitening.astype(np.float64)
+    return np.asarray(np.linalg.norm(white[:, None] - white[None], axis=2))
+
+
+def typical_distance(distances: Doubles) -> float:
+    """The median, over N poses, of the distance to the nearest other one, from distances (N, N).
+
+    None has another if it is alone: then this is zero.
+    """
+    if len(distances) < 2:
+        return 0.0
+    return float(np.median((distances + np.diag([np.inf] * len(distances))).min(axis=1)))
+
+
+def find_prototypes(distances: Doubles, count: int) -> Prototypes:
+    """Find at most `count` medoids of poses with these distances (N, N).
+
+    They are added one by one, each where it lowers the sum of the distances to the nearest medoid
+    most (Kaufman and Rousseeuw 1990, "Finding Groups in Data", chapter 2: BUILD), and then
+    exchanged for others of their groups while that lowers it further.
+    """
+    rows: list[int] = []
+    nearest = np.full(len(distances), np.inf)
+    for _ in range(min(count, len(distances))):
+        sums = np.minimum(nearest[None], distances).sum(axis=1)
+        sums[rows] = np.inf
+        rows.append(int(sums.argmin()))
+        nearest = np.minimum(nearest, distances[rows[-1]])
+    total = np.inf
+    while (lower := float(distances[rows].min(axis=0).sum())) < total - 1e-9:
+        total = lower
+        groups = distances[rows].argmin(axis=0)
+        for index in range(len(rows)):
+            members = np.flatnonzero(groups == index)
+            if len(members):
+                within = distances[np.ix_(members, members)].sum(axis=0)
+                rows[index] = int(members[within.argmin()])
+    groups = distances[rows].argmin(axis=0)
+    shares = np.bincount(groups, minlength=len(rows)) / len(distances)
+    order = np.argsort(-shares, kind="stable")
+    return Prototypes(np.asarray(rows)[order], shares[order])
+
+
+def fit_whitening(poses: Floats, others: Doubles) -> Doubles:
+    """Return W (D, D), with W W^T the inverse of the covariance of one class's poses (N, D).
+
+    Few poses know little of it: the covariance is mixed with that of all classes, which weighs as
+    much as D poses, and no direction has less than a thousandth of the mean variance.
+
+    Args:
+        others: (D, D), the mean covariance within all classes.
+    """
+    count, dim = poses.shape
+    own = np.cov(poses.astype(np.float64), rowvar=False, bias=True) if count > 1 else others
+    mixed = (count * own + dim * others) / (count + dim)
+    ridge = 1e-3 * mixed.diagonal().mean() + 1e-12
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(mixed + ridge * np.eye(dim))).T)
+
+
+class NeighboursQuery(TargetQuery):
+    """The parameters of `neighbours`."""
+
+    count: int = Field(
+        6, ge=1, le=MAX_NEIGHBOURS, description="Training images, the nearest first."
+    )
+
+    max_rows = MAX_NEIGHBOURS + PROTOTYPES
+
+    def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
+        """Each image may have to be decoded from its pose."""
+        return self.count + PROTOTYPES
+
+
+class Neighbour(Part):
+    """A training image of the class."""
+
+    distance: Number = Field(
+        description="Of its pose from this image's, in standard deviations of the class's poses."
+    )
+    image: DataUrl
+
+
+class Prototype(Neighbour):
+    """A training image that stands for others of the class."""
+
+    share: Number = Field(
+        description="Of the class's images, those it is the nearest prototype of."
+    )
+
+
+class NeighboursAnswer(CapsuleAnswer):
+    """Training images of a class, ordered by the distance of their poses."""
+
+    images: str = Field(description="Among which images, in words.")
+    licence: str = Field(description="Of the images; empty if none is stated.")
+    source: str
+    drawn: bool = Field(
+        description="Whether images are drawn by the decoder from their poses, because the bundle "
+        "has not the images themselves."
+    )
+    typical_distance: Number = Field(
+        description="Median distance, in the class, of a training image from the nearest other one."
+    )
+    neighbours: list[Neighbour]
+    prototypes: list[Prototype] = Field(description="Those that stand for most images first.")
+    image: Inner[Floats]
+    """The image itself, (C, H, W)."""
+
+
+class _Found(NamedTuple):
+    """Rows of the gallery, and their distances from one pose."""
+
+    nearest: Nearest
+    prototypes: Prototypes
+    distances: Floats
+    """The distances of the prototypes from the pose."""
+    typical: float
+
+
+async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> NeighboursAnswer:
+    """Find the training images whose pose is nearest.
+
+    Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow from
+    them: the network does not compare images. Prototypes are medoids of the class's poses.
+    """
+    described = net.manifest.neighbours
+    assert described
+    assert described.gallery
+    gallery = described.gallery
+    capsule = (await encode_picture(net, picture)).capsule(query.target)
+    of_class = gallery.of_class(capsule.label)
+    if not len(of_class):
+        name = net.manifest.class_names[capsule.label]
+        raise NotOffered(f"{net.manifest.name!r} has no training images of {name!r}")
+    found = await net.aside(_find, gallery, capsule, query.count)
+    rows = of_class[np.concatenate((found.nearest.rows, found.prototypes.rows))]
+    if gallery.sheet.size:
+        shape = net.manifest.image_shape
+        images = scale(await net.aside(gallery.thumbnails, rows, shape))
+    else:
+        images = await net.decode(gallery.poses[rows].astype(np.float32), capsule.label)
+    count = len(found.nearest.rows)
+    near = zip(found.nearest.distances, images[:count], strict=True)
+    typical = zip(found.prototypes.shares, found.distances, images[count:], strict=True)
+    return NeighboursAnswer(
+        **answer_fields(net.manifest, capsule),
+        images=described.images,
+        licence=described.licence,
+        source=described.source,
+        drawn=not gallery.sheet.size,
+        typical_distance=found.typical,
+        neighbours=[Neighbour(distance=distance, image=image) for distance, image in near],
+        prototypes=[
+            Prototype(share=share, distance=distance, image=image)
+            for share, distance, image in typical
+        ],
+        image=picture.image,
+    )
+
+
+def _find(gallery: PoseGallery, capsule: Capsule, count: int) -> _Found:
+    """Find the neighbours among the poses of the capsule's class."""
+    poses = gallery.poses[gallery.of_class(capsule.label)].astype(np.float32)
+    whitening = gallery.whitening[capsule.label].astype(np.float32)
+    among = measure_all(poses, whitening)
+    everything = find_nearest(capsule.pose, poses, whitening, len(poses))
+    prototypes = find_prototypes(among, PROTOTYPES)
+    distances = np.zeros(len(poses), np.float32)
+    distances[everything.rows] = everything.distances
+    nearest = Nearest(everything.rows[:count], everything.distances[:count])
+    return _Found(nearest, prototypes, distances[prototypes.rows], typical_distance(among))
+
+
+def draw(answer: NeighboursAnswer, query: NeighboursQuery) -> bytes:  # noqa: ARG001
+    """The image and its neighbours, and below them the prototypes."""
+    titles = [f"{neighbour.distance:.1f}" for neighbour in answer.neighbours]
+    shares = [
+        f"{100 * prototype.share:.0f} % ({prototype.distance:.1f})"
+        for prototype in answer.prototypes
+    ]
+    near = [answer.image, *(neighbour.image for neighbour in answer.neighbours)]
+    lines = [
+        list(zip(["the image", *titles], near, strict=True)),
+        list(zip(shares, [prototype.image for prototype in answer.prototypes], strict=True)),
+    ]
+    what = f"training images of {answer.class_name}" + ", drawn from their poses" * answer.drawn
+    typical = f"typical of the nearest: {answer.typical_distance:.1f}"
+    heads = [
+        f"{what}, by the distance of their pose; {typical}",
+        "prototypes: share of the images that each stands for (its distance)",
+    ]
+    columns = max(map(len, lines))
+
+    def fill(figure: Figure) -> None:
+        halves = figure.subfigures(2, 1, squeeze=False)[:, 0]
+        for half, head, line in zip(halves, heads, lines, strict=True):
+            half.suptitle(head, x=0.01, ha="left", fontsize=9)
+            panels = half.subplots(1, columns, squeeze=False)[0]
+            for axes in panels:
+                axes.set_axis_off()
+            for axes, (title, pixels) in zip(panels, line, strict=False):
+                axes.imshow(enlarge(pixels, 1).convert("RGB"), interpolation="nearest")
+                axes.set_title(title, fontsize=8)
+
+    return draw_figure(fill, width_px=max(640, columns * _CELL_PX), height_px=2 * (_CELL_PX + 50))
+
+
+VIEW = View(
+    name="neighbours",
+    query=NeighboursQuery,
+    answer=NeighboursAnswer,
+    compute=neighbours,
+    large=True,
+    draw=draw,
+    slow=True,
+    needs="neighbours",
+)

@@ -1,0 +1,151 @@
+"""Score how unlike the training images an image is, by a rule fitted on those alone.
+
+Four features of each image are compared with those of the last training images:
+
+- length: of the longest capsule;
+- margin: longest minus second longest;
+- error: |x - y|^2 / (|x|^2 + 1), how much of image x the reconstruction y of its longest capsule
+  misses;
+- distance: Mahalanobis distance of the poses of all classes from those of training images of the
+  most present class (Lee et al. 2018, "A Simple Unified Framework for Detecting Out-of-Distribution
+  Samples and Adversarial Attacks", equation 2, on poses in place of a hidden layer).
+
+The rank of a feature is the share of the training images that are at least
+as unusual in it (shorter, narrower, worse reconstructed, further away). An image is novel if its
+lowest rank is below a threshold that 95 % of the training images reach. Its novelty score is one
+minus that rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.bundle.novelty import NoveltyRule, PoseGaussians
+from model.outputs import Encoding
+from model.preprocess import Floats
+from model.views.net import Net
+from model.views.rivals import missed_share
+
+
+class Features(NamedTuple):
+    """The features of N images, (N,) each. There is no distance where the rule has none."""
+
+    length: Floats
+    margin: Floats
+    error: Floats
+    distance: Floats | None = None
+
+
+class Ranks(NamedTuple):
+    """The share of the training images at least as unusual, for each feature, (N,)."""
+
+    length: NDArray[np.float64]
+    margin: NDArray[np.float64]
+    error: NDArray[np.float64]
+    distance: NDArray[np.float64] | None = None
+
+    @property
+    def lowest(self) -> NDArray[np.float64]:
+        """The lowest of the ranks, (N,)."""
+        return np.asarray(np.min([rank for rank in self if rank is not None], axis=0))
+
+
+class Novelty(NamedTuple):
+    """The novelty scores of one image."""
+
+    novel: bool
+    score: float
+    """The highest of the four features' scores, from 0 to 1."""
+    length_score: float
+    """The share of the training images that are less unusual in length."""
+    margin_score: float
+    """The share of the training images that are less unusual in margin."""
+    error_score: float
+    """The share of the training images that are less unusual in error."""
+    distance_score: float | None
+    """The share of the training images that are less unusual in distance; None without Gaussians.
+    """
+    error: float
+    """The share of the image that the reconstruction of its longest capsule misses."""
+
+
+def rank(rule: NoveltyRule, features: Features) -> Ranks:
+    """Compare images with the training images."""
+    far = features.distance
+    return Ranks(
+        length=np.interp(features.length, rule.length, rule.quantiles),
+        margin=np.interp(features.margin, rule.margin, rule.quantiles),
+        error=1 - np.interp(features.error, rule.error, rule.quantiles),
+        distance=None if far is None else 1 - np.interp(far, rule.distance, rule.quantiles),
+    )
+
+
+def score_images(rule: NoveltyRule, features: Features) -> list[Novelty]:
+    """Compare images with the training images, one by one, rounded to six digits."""
+    ranks = rank(rule, features)
+    novel = (ranks.lowest < rule.threshold).tolist()
+    scores = (
+        [None] * len(novel) if ranked is None else (1 - ranked).round(6).tolist()
+        for ranked in (ranks.lowest, *ranks)
+    )
+    return list(map(Novelty, novel, *scores, features.error.astype(float).round(6).tolist()))
+
+
+async def score_encoded(net: Net, images: Floats, encoding: Encoding[Floats]) -> list[Novelty]:
+    """The novelty of N images (C, H, W), their longest capsules decoded as one batch.
+
+    The bundle has a novelty rule.
+    """
+    rule = net.manifest.novelty
+    assert rule
+    labels = encoding.presence.argmax(axis=1)
+    longest = encoding.poses[np.arange(len(labels)), labels]
+    decoded = await net.decode(longest, labels)
+    return score_images(rule, measure_features(*encoding, images, decoded, rule.gaussians))
+
+
+def measure_distances(gaussians: PoseGaussians, presence: Floats, poses: Floats) -> Floats:
+    """Measure Mahalanobis distances (N,), up to a factor, of poses (N, K, D) by presence (N, K)."""
+    away = flatten_poses(presence, poses) - gaussians.means[presence.argmax(axis=1)]
+    return np.asarray(np.linalg.norm(away @ gaussians.whitening, axis=1))
+
+
+def measure_features(
+    presence: Floats,
+    poses: Floats,
+    images: Floats,
+    decoded: Floats,
+    gaussians: PoseGaussians | None,
+) -> Features:
+    """The features of N images.
+
+    Args:
+        presence: (N, K) of all class capsules.
+        poses: (N, K, D), likewise.
+        images: (N, C, H, W) as the network saw them.
+        decoded: (N, C, H, W), poses of the longest capsules, decoded.
+        gaussians: from which distances are measured, if they are.
+    """
+    second, first = np.partition(presence, -2, axis=1)[:, -2:].T
+    error = missed_share(images, decoded)
+    distance = measure_distances(gaussians, presence, poses) if gaussians else None
+    return Features(first, first - second, error, distance)
+
+
+def flatten_poses(presence: Floats, poses: Floats) -> Floats:
+    """Flatten poses (N, K, D) to (N, K * D), each scaled to its class's presence.
+
+    That changes matrix capsules alone, whose poses do not tell how present they are.
+    """
+    sizes = np.linalg.norm(poses, axis=2)
+    scaled = poses * (presence / np.maximum(sizes, np.finfo(np.float32).tiny))[..., None]
+    return np.asarray(scaled.reshape(len(poses), -1))
+
+
+def tabulate(values: NDArray[np.floating], quantiles: Sequence[float]) -> tuple[float, ...]:
+    """The values at some quantiles, rounded to six digits."""
+    return tuple(float(f"{value:.6g}") for value in np.quantile(values, quantiles))

@@ -1,0 +1,62 @@
+"""Reconstruct an image from one pose."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from model.bundle import Manifest
+from model.canvas import enlarge, png
+from model.preprocess import Prepared
+from model.views.answers import CapsuleAnswer, DataUrl, Number, answer_fields
+from model.views.net import Net, encode_picture
+from model.views.query import Scale, TargetQuery
+from model.views.view import View
+
+
+class ReconstructQuery(TargetQuery):
+    """The parameters of `reconstruct`."""
+
+    scale: Scale = 1
+
+    max_rows = 1
+
+    def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
+        """One pose is decoded."""
+        return 1
+
+
+class ReconstructAnswer(CapsuleAnswer):
+    """The reconstruction of one class's pose."""
+
+    input: DataUrl = Field(description="The image as the network saw it.")
+    reconstruction: DataUrl
+    error: Number = Field(description="Mean squared error, all channels, pixels in [0, 1].")
+
+
+async def reconstruct(net: Net, query: ReconstructQuery, picture: Prepared) -> ReconstructAnswer:
+    """Reconstruct the image from the pose of one class capsule."""
+    capsule = (await encode_picture(net, picture)).capsule(query.target)
+    (image,) = await net.decode(capsule.pose[None], capsule.label)
+    return ReconstructAnswer(
+        **answer_fields(net.manifest, capsule),
+        input=picture.image,
+        reconstruction=image,
+        error=np.square(image - picture.image).mean(),
+    )
+
+
+def draw(answer: ReconstructAnswer, query: ReconstructQuery) -> bytes:
+    """The reconstruction."""
+    return png(enlarge(answer.reconstruction, query.scale))
+
+
+VIEW = View(
+    name="reconstruct",
+    query=ReconstructQuery,
+    answer=ReconstructAnswer,
+    compute=reconstruct,
+    draw=draw,
+    needs="decode",
+    tag="classify",
+)

@@ -1,0 +1,147 @@
+"""Compare each class's reconstruction of an image: why is it not another class?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from model.bundle import Manifest
+from model.canvas import enlarge
+from model.preprocess import Floats, Prepared
+from model.views.answers import CapsuleAnswer, DataUrl, Inner, Number, Part, answer_fields
+from model.views.figure import draw_figure
+from model.views.net import Net, encode_picture
+from model.views.query import PictureQuery
+from model.views.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_RIVALS = 64
+"""An answer has at most this many classes."""
+_IN_A_ROW, _CELL_PX = 6, 150
+"""The drawing's images in a row, and the side of each in pixels."""
+
+
+def missed_share(images: Floats, decoded: Floats) -> Floats:
+    """Compute the share of images x that reconstructions y miss: |x - y|^2 / (|x|^2 + 1), (N,).
+
+    Args:
+        images: (N, C, H, W) in [0, 1], or (1, C, H, W), the same for all.
+        decoded: (N, C, H, W).
+    """
+    missed = np.square(images - decoded).sum(axis=(1, 2, 3))
+    return np.asarray(missed / (np.square(images).sum(axis=(1, 2, 3)) + 1))
+
+
+def rank_rivals(presence: Floats, errors: Floats) -> NDArray[np.int64]:
+    """Rank the labels of all classes by presence, and equal ones by their reconstruction.
+
+    Args:
+        presence: (K,).
+        errors: (K,).
+    """
+    return np.lexsort((errors, -presence))
+
+
+class RivalsQuery(PictureQuery):
+    """The parameters of `rivals`."""
+
+    count: int = Field(10, ge=1, le=MAX_RIVALS, description="Classes, the most present first.")
+
+    max_rows = MAX_RIVALS
+
+    def rows(self, manifest: Manifest) -> int:
+        """Each class is decoded."""
+        return min(self.count, manifest.num_classes)
+
+
+class Rival(Part):
+    """The reconstruction of one class and its error."""
+
+    label: int
+    class_name: str
+    length: Number = Field(description="Presence of the class, in [0, 1].")
+    error: Number = Field(
+        description="Share of the image that its reconstruction misses: squared differences over "
+        "(squared pixels + 1), summed."
+    )
+    reconstruction: DataUrl
+
+
+class RivalsAnswer(CapsuleAnswer):
+    """The reconstructions of all classes, the most present class first."""
+
+    input: DataUrl = Field(description="The image as the network saw it.")
+    classes: list[Rival]
+    best_drawn: int = Field(description="Label, among these, of the smallest error.")
+    presence: Inner[str]
+    """The word for it."""
+
+
+async def rivals(net: Net, query: RivalsQuery, picture: Prepared) -> RivalsAnswer:
+    """Decode every class's own capsule of one image.
+
+    Each from the votes of this image. The decoder has learnt poses of classes that are there: what
+    it draws of a short capsule is faint, and its error says how little the class explains, not how
+    near it came.
+    """
+    encoded = await encode_picture(net, picture)
+    labels = (-encoded.presence).argsort(kind="stable")[: query.rows(net.manifest)]
+    decoded = await net.decode(encoded.poses[labels], labels)
+    errors = missed_share(picture.image[None], decoded)
+    classes = [
+        Rival(
+            label=labels[row],
+            class_name=net.manifest.class_names[labels[row]],
+            length=encoded.presence[labels[row]],
+            error=errors[row],
+            reconstruction=decoded[row],
+        )
+        for row in rank_rivals(encoded.presence[labels], errors)
+    ]
+    return RivalsAnswer(
+        **answer_fields(net.manifest, encoded.capsule()),
+        input=picture.image,
+        classes=classes,
+        best_drawn=int(labels[errors.argmin()]),
+        presence=net.manifest.presence,
+    )
+
+
+def draw(answer: RivalsAnswer, query: RivalsQuery) -> bytes:  # noqa: ARG001
+    """The image, and what each class drew."""
+    titles = [
+        f"{rival.class_name}: {answer.presence} {rival.length:.2f}\nmisses {rival.error:.2f}"
+        for rival in answer.classes
+    ]
+    images = [answer.input, *(rival.reconstruction for rival in answer.classes)]
+    shown = list(zip(["the image\n", *titles], images, strict=True))
+    columns = min(_IN_A_ROW, len(shown))
+    rows = -(-len(shown) // columns)
+
+    def fill(figure: Figure) -> None:
+        figure.set_layout_engine("constrained")
+        panels = figure.subplots(rows, columns, squeeze=False)
+        for axes in panels.flat:
+            axes.set_axis_off()
+        for axes, (title, pixels) in zip(panels.flat, shown, strict=False):
+            axes.imshow(enlarge(pixels, 1).convert("RGB"), interpolation="nearest")
+            axes.set_title(title, loc="left", fontsize=8)
+
+    return draw_figure(fill, width_px=columns * _CELL_PX, height_px=rows * (_CELL_PX + 30))
+
+
+VIEW = View(
+    name="rivals",
+    query=RivalsQuery,
+    answer=RivalsAnswer,
+    compute=rivals,
+    large=True,
+    draw=draw,
+    slow=True,
+    needs="decode",
+)

@@ -1,0 +1,241 @@
+"""Compute presence again from the same votes with other couplings: did routing decide the answer?
+
+The last routed layer alone is computed again; layers of convolutional capsules before it stay as
+they were. Axes: N images, R iterations, K classes, I input capsules, D numbers of a pose.
+
+- `uniform`: every vote weighs 1 / K for every class, without a coupling bias. Where routing
+  iterates, this is its first iteration, and what a network that routes once would say.
+- `one-iteration`: the couplings that one iteration of agreement made of uniform ones. Only where
+  there are more iterations than these two.
+- `no-bias`: without the learned B that self-attention adds to its softmax (Mazzia, Salvetti and
+  Chiaberge 2021, equation 3). Only where couplings are no softmax.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from model.bundle import Manifest
+from model.canvas import enlarge
+from model.errors import NotOffered
+from model.outputs import ClassTrace
+from model.preprocess import Floats, Prepared
+from model.views.answers import CapsuleAnswer, Inner, Part, Vector, answer_fields
+from model.views.figure import draw_figure
+from model.views.net import Encoded, Net
+from model.views.presence import most_present
+from model.views.query import TargetQuery
+from model.views.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Variant = Literal["routed", "uniform", "one-iteration", "no-bias"]
+TITLES: dict[Variant, str] = {
+    "routed": "as routed",
+    "uniform": "uniform couplings",
+    "one-iteration": "after one iteration",
+    "no-bias": "without the coupling bias",
+}
+"""Titles of the variants."""
+_DECAY = 0.95
+"""The decay in EM routing's ramp: see `model.capsnet.routing.em.iterate`."""
+_TOLERANCE = 1e-3
+"""The largest error of presence that is computed again as routed."""
+_CLASSES = 10
+"""The drawing shows at most this many classes: those that are most present in any variant."""
+_SHORT = 4
+"""Class names of this many letters and more are written aslant."""
+_COLOURS: dict[Variant, str] = {
+    "routed": "#1b1f24",
+    "uniform": "#d65400",
+    "one-iteration": "#d29922",
+    "no-bias": "#0969da",
+}
+
+
+def switch_off(trace: ClassTrace[Floats], *, activated: bool) -> dict[Variant, Floats]:
+    """Compute the presence (N, K) of each variant that the network has, `routed` first.
+
+    Args:
+        trace: of N images.
+        activated: whether presence is an activation that EM routing computed
+            (`manifest.presence == "activation"`), and not the length of a capsule.
+
+    Raises:
+        ValueError: presence does not follow from the couplings by any rule that is known here.
+    """
+    iterations = trace.logits.shape[1]
+    variants: dict[Variant, Floats] = {"routed": trace.presence[:, -1]}
+    if not trace.logits[:, 0].any():  # the first iteration's couplings are uniform
+        variants["uniform"] = _after(trace, 1, activated=activated)
+        if iterations > 2:
+            variants["one-iteration"] = _after(trace, 2, activated=activated)
+        return variants
+    softmax = _softmax(trace.logits[:, -1])
+    again = _length(trace.couplings[:, -1], trace.votes)
+    if activated or iterations > 1 or np.abs(again - variants["routed"]).max() > _TOLERANCE:
+        raise ValueError("presence does not follow from the couplings by a rule that is known")
+    variants["uniform"] = _length(np.full_like(softmax, 1 / softmax.shape[1]), trace.votes)
+    if not np.allclose(softmax, trace.couplings[:, -1], atol=1e-6):
+        variants["no-bias"] = _length(softmax, trace.votes)
+    return variants
+
+
+def answers(presence: Floats, count: int) -> NDArray[np.int64]:
+    """Return the labels of the `count` most present classes of presence (N, K), sorted: (N, count).
+
+    Two answers are the same if these rows are.
+    """
+    return np.sort(most_present(presence, count))
+
+
+def _after(trace: ClassTrace[Floats], iteration: int, *, activated: bool) -> Floats:
+    """Presence (N, K) of a network that routes for so many iterations and no more.
+
+    EM routing scales the logits of activations up from iteration to iteration: those of an earlier
+    one are scaled as the last one's are.
+    """
+    presence = trace.presence[:, iteration - 1]
+    if not activated:
+        return presence
+    last = trace.presence.shape[1]
+    ramp = (1 - _DECAY**last) / (1 - _DECAY**iteration)
+    exact = presence.astype(np.float64).clip(1e-30, 1 - 2**-24)
+    logits = np.log(exact) - np.log1p(-exact)
+    return np.asarray(1 / (1 + np.exp(-ramp * logits)), np.float32)
+
+
+def _length(couplings: Floats, votes: Floats) -> Floats:
+    """1 - exp(-|s|), s = sum_i c_ki u_ki, of couplings (N, K, I) and votes (N, K, I, D): (N, K).
+
+    The length that self-attention's squash gives (Mazzia 2021, equation 1).
+    """
+    sums = np.matmul(couplings[:, :, None], votes)[:, :, 0]
+    return np.asarray(1 - np.exp(-np.linalg.norm(sums, axis=-1)))
+
+
+def _softmax(logits: Floats) -> Floats:
+    """Over classes: (N, K, I)."""
+    return np.asarray(np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)))
+
+
+class RoutingOffQuery(TargetQuery):
+    """The parameters of `routing_off`."""
+
+
+class RoutingVariant(Part):
+    """The answer with one kind of couplings."""
+
+    name: Variant
+    title: str = Field(description="In words.")
+    labels: list[int] = Field(
+        description="The most present class; for pairs of digits the two most present ones, by "
+        "label."
+    )
+    class_names: list[str] = Field(description="Of the labels.")
+    lengths: Vector = Field(description="(K,), presence of the classes.")
+    changed: bool = Field(description="Whether `labels` are others than as routed.")
+
+
+class RoutingOffAnswer(CapsuleAnswer):
+    """The answers of the same votes with other couplings. `length` is as routed."""
+
+    variants: list[RoutingVariant] = Field(description="The first one is as routed.")
+    changed: bool = Field(description="Whether the labels of any variant are others.")
+    image: Inner[Floats]
+    """The image (C, H, W)."""
+    class_names: Inner[tuple[str, ...]]
+    """Of all classes."""
+    presence: Inner[str]
+    """The word for it."""
+
+
+async def routing_off(net: Net, query: RoutingOffQuery, picture: Prepared) -> RoutingOffAnswer:
+    """Ask again with routing switched off.
+
+    Presence from the same votes with uniform couplings, after one iteration, and without the
+    coupling bias, where the network has iterations and a bias. Only the last layer's routing is
+    switched off. The network was trained with it: an answer that changes needed routing as it was
+    learnt; it does not say that a network trained without would be wrong.
+    """
+    trace = (await net.trace(picture.image)).classes
+    variants = await net.aside(_find_variants, net.manifest, trace)
+    capsule = Encoded(picture, trace.presence[-1], trace.poses[-1]).capsule(query.target)
+    return RoutingOffAnswer(
+        **answer_fields(net.manifest, capsule),
+        variants=variants,
+        changed=any(variant.changed for variant in variants),
+        image=picture.image,
+        class_names=net.manifest.class_names,
+        presence=net.manifest.presence,
+    )
+
+
+def _find_variants(manifest: Manifest, trace: ClassTrace[Floats]) -> list[RoutingVariant]:
+    """Compute the variants of one image from its trace, which has no leading axis.
+
+    Raises:
+        NotOffered: this routing cannot be switched off.
+    """
+    batch = ClassTrace(*(field[None] for field in trace))
+    try:
+        variants = switch_off(batch, activated=manifest.presence == "activation")
+    except ValueError as error:
+        raise NotOffered(f"{manifest.name!r}: {error}") from error
+    count = 1 if manifest.mask_threshold is None else 2
+    labels = {name: answers(presence, count)[0].tolist() for name, presence in variants.items()}
+    return [
+        RoutingVariant(
+            name=name,
+            title=TITLES[name],
+            labels=labels[name],
+            class_names=[manifest.class_names[label] for label in labels[name]],
+            lengths=presence[0],
+            changed=labels[name] != labels["routed"],
+        )
+        for name, presence in variants.items()
+    ]
+
+
+def draw(answer: RoutingOffAnswer, query: RoutingOffQuery) -> bytes:  # noqa: ARG001
+    """The image, and for each class a bar of each variant."""
+    variants = answer.variants
+    presence = np.array([variant.lengths for variant in variants])  # (V, K)
+    shown = np.sort(np.argsort(-presence.max(axis=0), kind="stable")[:_CLASSES])
+    names = [answer.class_names[label] for label in shown]
+    width = 0.8 / len(variants)
+
+    def fill(figure: Figure) -> None:
+        figure.set_layout_engine("constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(1, 4))
+        left.imshow(enlarge(answer.image, 1).convert("RGB"), interpolation="nearest")
+        left.set(xticks=[], yticks=[])
+        for column, variant in enumerate(variants):
+            at = np.arange(len(shown)) + (column - (len(variants) - 1) / 2) * width
+            text = f"{variant.title}: {', '.join(variant.class_names)}"
+            lengths = presence[column, shown]
+            right.bar(at, lengths, width, color=_COLOURS[variant.name], label=text)
+        turn = 0 if max(map(len, names)) < _SHORT else 30
+        right.set_xticks(np.arange(len(shown)), names, rotation=turn)
+        right.set(ylabel=answer.presence, ylim=(0, 1))
+        right.grid(axis="y", alpha=0.4)
+        right.legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
+
+    return draw_figure(fill, width_px=900, height_px=320)
+
+
+VIEW = View(
+    name="routing-off",
+    query=RoutingOffQuery,
+    answer=RoutingOffAnswer,
+    compute=routing_off,
+    large=True,
+    draw=draw,
+    slow=True,
+    needs="trace",
+)

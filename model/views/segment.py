@@ -1,0 +1,220 @@
+"""Segment overlapping digits: which classes are present, and which strokes belong to each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from model.bundle import Manifest
+from model.canvas import enlarge, png
+from model.errors import InvalidParameter
+from model.preprocess import Floats, Prepared
+from model.views.answers import (
+    DataUrl,
+    FitReport,
+    Inner,
+    ModelAnswer,
+    Number,
+    Part,
+    answer_fields,
+)
+from model.views.masks import INK, Mask, colour, find_masks, share_ink
+from model.views.net import Net, encode_picture
+from model.views.presence import most_present
+from model.views.query import PictureQuery, Scale
+from model.views.view import Suited, View
+
+MAX_SEGMENTS = 100
+PRESENT = 0.2
+"""The length from which `count=auto` may take a class for present."""
+EXPLAINED = 0.04
+"""`count=auto` keeps a class if its length times the share of the squared brightness that it
+explains exceeds this."""
+
+Count = int | Literal["auto"]
+
+
+class Segmentation(NamedTuple):
+    """An image taken apart into M digits, the longest capsule first."""
+
+    labels: NDArray[np.int64]
+    """The labels (M,)."""
+    masks: Mask
+    """The masks (M, H, W)."""
+    reconstructions: Floats
+    """The reconstructions (M, H, W) in [0, 1], each of one digit alone."""
+    ink_shares: Floats
+    """The share of the image's ink in each mask, (M,)."""
+    explained_ink: float
+    """The share of the ink that lies in any mask."""
+
+
+def candidates(lengths: Floats, count: Count) -> NDArray[np.int64]:
+    """Return the labels of the classes that may be present, the longest capsule first.
+
+    Args:
+        lengths: (K,).
+        count: that many classes; `auto` takes those whose capsules are at least `PRESENT` long.
+    """
+    if count == "auto":
+        count = int((lengths >= PRESENT).sum())
+    return most_present(lengths, count)
+
+
+def segment(
+    image: Floats,
+    lengths: Floats,
+    labels: NDArray[np.int64],
+    decoded: Floats,
+    *,
+    threshold: float,
+    count: Count,
+) -> Segmentation:
+    """Segment an image.
+
+    Args:
+        image: (H, W) in [0, 1].
+        lengths: (K,).
+        labels: (M,), the candidates.
+        decoded: (M, H, W), their capsules decoded.
+        threshold: of masks; see `find_masks`.
+        count: `auto` drops candidates that explain little of the image beside longer ones, perhaps
+            all.
+    """
+    if count == "auto":
+        present = _explaining(image, lengths[labels], decoded)
+        labels, decoded = labels[present], decoded[present]
+    masks = find_masks(image, decoded, threshold=threshold)
+    (explained,) = share_ink(image, np.array([masks.any(axis=0)]))
+    return Segmentation(labels, masks, decoded, share_ink(image, masks), float(explained))
+
+
+def _explaining(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
+    """Places of the candidates that are taken for present.
+
+    A capsule that is short, or owes its length to another digit's strokes, must explain more: the
+    share of the image's squared brightness by which its reconstruction lowers the squared error of
+    those before, times its length, must exceed `EXPLAINED`.
+    """
+    if not (image >= INK).any():
+        return []
+    least = EXPLAINED * np.square(image).sum()
+    seen, indices = np.zeros_like(image), []
+    for index, (length, reconstruction) in enumerate(zip(lengths, decoded, strict=True)):
+        both = np.minimum(seen + reconstruction, 1)
+        gain = np.square(image - seen).sum() - np.square(image - both).sum()
+        if length * gain > least:
+            seen = both
+            indices.append(index)
+    return indices
+
+
+def paint(image: Floats, reconstructions: Floats) -> Floats:
+    """Paint an image (1, H, W) and beside it reconstructions (M, H, W) in colours: (3, H, 2 W)."""
+    return np.concatenate((image.repeat(3, axis=0), colour(reconstructions)), axis=2)
+
+
+class SegmentQuery(PictureQuery):
+    """The parameters of `segment`."""
+
+    count: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] | Literal["auto"] = Field(
+        2,
+        description="Number of classes to return, longest capsules first. `auto` returns those "
+        "that are long and explain enough of the image beyond longer ones; perhaps none.",
+    )
+    scale: Scale = 1
+
+    max_rows = MAX_SEGMENTS
+
+    def check(self, manifest: Manifest) -> None:
+        """Refuse more classes than the network has."""
+        if self.count != "auto" and self.count > manifest.num_classes:
+            raise InvalidParameter(f"count is at most {manifest.num_classes}", parameter="count")
+
+    def rows(self, manifest: Manifest) -> int:
+        """Each class that may be present is decoded."""
+        return min(manifest.num_classes, MAX_SEGMENTS) if self.count == "auto" else self.count
+
+
+class Segment(Part):
+    """One detected class."""
+
+    label: int
+    class_name: str
+    length: Number = Field(description="Confidence, in [0, 1).")
+    mask: DataUrl = Field(
+        description="White where the digit gets at least `mask_threshold` of the ink around the "
+        "pixel, which the returned digits divide. A pixel may belong to several."
+    )
+    reconstruction: DataUrl = Field(description="Its capsule, decoded alone.")
+    ink_share: Number = Field(
+        description="Share of the ink in the mask; shared ink counts in each."
+    )
+
+
+class SegmentAnswer(ModelAnswer):
+    """An image of overlapping digits, taken apart."""
+
+    segments: list[Segment] = Field(description="The longest capsule first.")
+    explained_ink: Number = Field(description="Share of the ink that is in any mask.")
+    fit: FitReport
+    image: Inner[Floats]
+    """The image (1, H, W)."""
+
+
+async def segment_image(net: Net, query: SegmentQuery, picture: Prepared) -> SegmentAnswer:
+    """Segment overlapping digits (paper, section 6)."""
+    manifest, threshold = net.manifest, net.manifest.mask_threshold
+    assert threshold is not None
+    encoded = await encode_picture(net, picture)
+    labels = candidates(encoded.presence, query.count)
+    decoded = await net.decode(encoded.poses[labels], labels)
+    segmentation = segment(
+        picture.image[0],
+        encoded.presence,
+        labels,
+        decoded[:, 0],
+        threshold=threshold,
+        count=query.count,
+    )
+    return SegmentAnswer(
+        **answer_fields(manifest),
+        segments=[
+            Segment(
+                label=label,
+                class_name=manifest.class_names[label],
+                length=encoded.presence[label],
+                mask=mask[None].astype(np.float32),
+                reconstruction=reconstruction[None],
+                ink_share=share,
+            )
+            for label, mask, reconstruction, share in zip(*segmentation[:4], strict=True)
+        ],
+        explained_ink=segmentation.explained_ink,
+        fit=FitReport.model_validate(picture),
+        image=picture.image,
+    )
+
+
+def draw(answer: SegmentAnswer, query: SegmentQuery) -> bytes:
+    """The image, and beside it the digits in colours."""
+    image = answer.image
+    digits = [segment.reconstruction[0] for segment in answer.segments]
+    painted = paint(image, np.array(digits, np.float32).reshape(-1, *image.shape[1:]))
+    return png(enlarge(painted, query.scale))
+
+
+VIEW = View(
+    name="segment",
+    query=SegmentQuery,
+    answer=SegmentAnswer,
+    compute=segment_image,
+    draw=draw,
+    needs="decode",
+    suited=Suited("overlapping digits", lambda manifest: manifest.mask_threshold is not None),
+    tag="classify",
+    example="/overlay?first=3&second=5",
+)

@@ -1,0 +1,91 @@
+"""The declaration of a view, with which each module of this package ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from model.bundle import Manifest
+from model.bundle.manifest import Offer
+from model.views.answers import ModelAnswer
+from model.views.query import ViewQuery
+
+RESPONSE_COST_ROWS = 1
+"""The rows that forming a response costs, where it takes as long as inference."""
+Q = TypeVar("Q", bound=ViewQuery)
+A = TypeVar("A", bound=ModelAnswer)
+
+
+@dataclass(frozen=True)
+class Suited:
+    """The networks that a view is for, where these are few: a service takes the first of them."""
+
+    to: str
+    """What such networks are trained on, in words."""
+    has: Callable[[Manifest], bool]
+    """Whether a network is one of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View(Generic[Q, A]):
+    """A question to a network: a function of its pictures and parameters.
+
+    Args:
+        name: of the route and the command; the method has `_` for `-`.
+        query: the parameters.
+        answer: the class of the answers.
+        compute: `compute(net, query, *pictures)` answers. Its docstring is the documentation.
+            Where `pictures` has no upper bound, those that failed are exceptions.
+        pictures: how many it takes, at least and at most; None for as many as a request may have.
+        body: the parameters that a request has in its body, for a view without pictures.
+        large: whether forming the JSON for so many pictures takes milliseconds.
+        draw: returns a PNG. It pickles, and needs neither the network nor its manifest.
+        slow: whether drawing takes matplotlib, and so a process.
+        needs: the operation that a network must offer.
+        may_need: the operation that some queries need.
+        suited: the networks that it is for, if not all.
+        tag: the group in documentation.
+        example: the path of an image to try it on.
+        former_path: of an earlier release, which a service still answers.
+    """
+
+    name: str
+    query: type[Q]
+    answer: type[A]
+    compute: Callable[..., Coroutine[Any, Any, A]]
+    pictures: tuple[int, int | None] = (1, 1)
+    body: type[BaseModel] | None = None
+    large: bool | Callable[[int], bool] = False
+    draw: Callable[[A, Q], bytes] | None = None
+    slow: bool = False
+    needs: Offer | None = None
+    may_need: Offer | None = None
+    suited: Suited | None = None
+    tag: str = "interpret"
+    example: str = "/samples/7.png"
+    former_path: str | None = None
+
+    def is_large(self, pictures: int) -> bool:
+        """Whether forming the JSON of so many pictures' answer takes milliseconds."""
+        return self.large(pictures) if callable(self.large) else self.large
+
+    def cost(self, rows: int, pictures: int) -> int:
+        """The rows that a request costs: its pictures, `rows` for each of them, and the response.
+
+        Args:
+            rows: of the query: see `ViewQuery.rows`.
+            pictures: that can be read.
+        """
+        response = RESPONSE_COST_ROWS if self.is_large(pictures) else 0
+        return pictures + rows * (pictures if self.pictures[0] else 1) + response
+
+    def max_cost(self, max_pictures: int) -> int:
+        """The cost of the most expensive request, where a request may have so many pictures."""
+        least, most = self.pictures
+        return max(
+            self.cost(self.query.max_rows, pictures)
+            for pictures in {least, max_pictures if most is None else most}
+        )

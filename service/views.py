@@ -1,0 +1,219 @@
+"""The views of `model.views` as routes: uploads in, JSON or a PNG out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from pydantic import Field, ValidationError, create_model
+
+from model.bundle import Manifest
+from model.preprocess import Prepared
+from model.views import all_views
+from model.views.query import PictureQuery, ViewQuery
+from model.views.view import View
+from service.errors import (
+    Busy,
+    InvalidParameter,
+    MalformedRequest,
+    NotOffered,
+    Problem,
+    TooLarge,
+    UnknownModel,
+    UnreadablePicture,
+    UnsupportedFormat,
+    UploadTimeout,
+    unwrap,
+)
+from service.http.negotiation import JSON, PNG
+from service.http.openapi import image_body, json_body
+from service.http.problems import invalid
+from service.http.route import (
+    DeferredJson,
+    Handler,
+    JsonOrPng,
+    Query,
+    Request,
+    Route,
+    SlowJsonOrPng,
+)
+from service.http.uploads import FILE_FIELD, content_type, read_picture, read_pictures
+from service.net import ServedNet
+from service.pictures import ImageSpec, Upload
+from service.pipeline import Pipeline
+
+AnyView = View[Any, Any]
+VIEWS: list[AnyView] = all_views()
+"""All views in the order in which they are listed and matched, the most requested first."""
+MAX_JSON_BYTES = 500_000
+"""A body of parameters may have this many bytes. The most poses, of 16 numbers, take a fifth."""
+BODY_PROBLEMS = (MalformedRequest, UploadTimeout, TooLarge, UnsupportedFormat, Busy)
+"""The problems of any request body."""
+IMAGE_PROBLEMS = (*BODY_PROBLEMS, UnreadablePicture)
+"""The problems of a body of images."""
+
+
+class ModelQuery(Query):
+    """The parameters of every route that needs a model."""
+
+    model: str | None = Field(None, description="A bundle of `GET /models`.", examples=["mnist"])
+
+
+def view_routes(view: AnyView, max_pictures: int, **options: Any) -> Iterator[Route]:
+    """The route of a view, where a request may have so many pictures, and that of its former path.
+
+    The OpenAPI document, from which the client is generated, and the limit of admission follow from
+    the view's declaration.
+    """
+    least, most = view.pictures
+    images = partial(image_body, least=least, most=most or max_pictures, example=view.example)
+    body = json_body(view.body.model_json_schema()) if view.body else images()
+    needs = {"x-needs": view.needs} if view.needs else {}
+    lacking = (UnknownModel, NotOffered) if view.needs or view.may_need else (UnknownModel,)
+    route = partial(
+        Route,
+        "POST",
+        handler=_handler(view),
+        max_cost=view.max_cost(max_pictures),
+        problems=(*(BODY_PROBLEMS if view.body else IMAGE_PROBLEMS), *lacking),
+        openapi={**body, **needs},
+        tags=[view.tag],
+        **options,
+    )
+    yield route(path=f"/{view.name}")
+    if view.former_path:
+        yield route(path=view.former_path, include_in_schema=False)
+
+
+def _handler(view: AnyView) -> Handler:
+    """The function that answers requests to a view."""
+    result: Any = SlowJsonOrPng if view.slow else JsonOrPng if view.draw else DeferredJson
+
+    async def handler(request: Request, query: Any) -> DeferredJson[Any]:
+        pipeline = request.pipeline
+        asked = await _read_query(view, query, request)
+        manifest = _find_network(view, pipeline, query.model)
+        asked.check(manifest)
+        if request.media_type == PNG:
+            asked.check_drawing()
+        pictures, files = await _read_pictures(view, asked, manifest, request)
+        large = view.is_large(files)
+        answer = await view.compute(ServedNet(pipeline, manifest), asked, *pictures)
+        if not view.draw:
+            return DeferredJson(answer, large=large)
+        made: DeferredJson[Any] = result(
+            answer, manifest, partial(view.draw, answer, asked), large=large
+        )
+        return made
+
+    handler.__name__ = handler.__qualname__ = view.compute.__name__
+    handler.__doc__ = view.compute.__doc__
+    kind = _query_type(view)
+    handler.__annotations__ = {"request": Request, "query": kind, "return": result[view.answer]}
+    return handler
+
+
+def _query_type(view: AnyView) -> type[ModelQuery]:
+    """The query string's parameters: those of the view that its body has not, and the model."""
+    name, fields = view.query.__name__, dict[str, Any]()
+    if view.suited:
+        text = f"A bundle for {view.suited.to}."
+        fields["model"] = (str | None, Field(None, description=text))
+    if view.body is None:
+        return create_model(name, __base__=(view.query, ModelQuery), **fields)
+    for parameter, field in view.query.model_fields.items():
+        if parameter not in view.body.model_fields:
+            fields[parameter] = (field.annotation, field)
+    return create_model(name, __base__=ModelQuery, **fields)
+
+
+async def _read_query(view: AnyView, query: ModelQuery, request: Request) -> ViewQuery:
+    """The view's own query, which pickles, of the query string and perhaps the body."""
+    values = {name: value for name, value in query if name != "model"}
+    if view.body:
+        values |= await _read_body(view, request)
+    asked: ViewQuery = view.query.model_construct(**values)
+    return asked
+
+
+async def _read_body(view: AnyView, request: Request) -> dict[str, Any]:
+    """The parameters in a JSON body.
+
+    Raises:
+        TooLarge, UnsupportedFormat, MalformedRequest, InvalidParameter: it cannot be read.
+    """
+    assert view.body
+    content = await request.body()
+    if len(content) > MAX_JSON_BYTES:
+        raise TooLarge(f"poses may have {MAX_JSON_BYTES:,} bytes")
+    if content_type(request) != JSON:
+        raise UnsupportedFormat("send application/json")
+    try:
+        return dict(view.body.model_validate_json(content))
+    except ValidationError as error:
+        raise invalid(error) from error
+
+
+def _find_network(view: AnyView, pipeline: Pipeline, model: str | None) -> Manifest:
+    """The manifest of the named network, or of the first that suits the view.
+
+    Raises:
+        UnknownModel: it is not loaded, or none suits.
+        NotOffered: it cannot do what the view needs.
+        InvalidParameter: it does not suit the view.
+    """
+    if not view.suited:
+        return pipeline.manifest(model, needs=view.needs)
+    manifests = pipeline.engine.manifests.items()
+    suited = sorted(name for name, manifest in manifests if view.suited.has(manifest))
+    if not (model or suited):
+        raise UnknownModel(f"no model for {view.suited.to} is loaded", parameter="model")
+    manifest = pipeline.manifest(model or suited[0], needs=view.needs)
+    if not view.suited.has(manifest):
+        raise InvalidParameter(
+            f"{model!r} was not trained on {view.suited.to}; loaded models that were: "
+            f"{', '.join(suited) or 'none'}",
+            parameter="model",
+        )
+    return manifest
+
+
+async def _read_pictures(
+    view: AnyView, asked: ViewQuery, manifest: Manifest, request: Request
+) -> tuple[list[Prepared | Problem], int]:
+    """Read as many pictures as the view takes, admit the request, and fit them.
+
+    Returns:
+        The pictures, and how many of them were files. Those that failed are their problems, where
+        the view takes any number.
+    """
+    pipeline = request.pipeline
+    if not isinstance(asked, PictureQuery):
+        pipeline.admit(view.cost(asked.rows(manifest), 0))
+        return [], 0
+    spec = ImageSpec(
+        manifest.image_shape,
+        manifest.preprocess,
+        asked.fit,
+        asked.polarity,
+        asked.any_size(manifest),
+    )
+    uploads = await _read_uploads(view, spec, request)
+    files = sum(isinstance(upload, bytes) for upload in uploads)
+    pipeline.admit(view.cost(asked.rows(manifest), files), files=len(uploads))
+    prepared = await pipeline.prepare(uploads, spec)
+    if view.pictures[1] is not None or len(prepared) == 1:
+        prepared = list(map(unwrap, prepared))
+    return prepared, files
+
+
+async def _read_uploads(view: AnyView, spec: ImageSpec, request: Request) -> list[Upload]:
+    """Read the uploads; of any number, with the problems that their headers announce."""
+    least, most = view.pictures
+    if most == 1:
+        return [await read_picture(request)]
+    uploads = await read_pictures(request, max_pictures=most or 0)
+    if len(uploads) < least:
+        raise InvalidParameter("send two images of one class", parameter=FILE_FIELD)
+    return uploads if most else await request.pipeline.decode_pools.check(uploads, spec)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from model.views.equivariance import (
+    DEFAULTS,
+    LIMITS,
+    Transform,
+    angles_deg,
+    plan_walk,
+    transform_image,
+    warp,
+)
+
+Floats = NDArray[np.float32]
+
+
+@pytest.fixture
+def picture() -> Floats:
+    """Smooth, so that interpolation loses little; dark at its edges."""
+    y, x = np.mgrid[0:28, 0:28]
+    blobs = [(10, 12, 1.2), (16, 15, 1.5)]
+    return sum(
+        np.exp(-((x - across) ** 2 + (y - down) ** 2) / (2 * size**2))
+        for across, down, size in blobs
+    ).astype(np.float32)
+
+
+def centre(picture: Floats) -> tuple[float, float]:
+    """Column and row of the centre of mass."""
+    y, x = np.mgrid[0:28, 0:28]
+    return float((picture * x).sum() / picture.sum()), float((picture * y).sum() / picture.sum())
+
+
+def slow_warp(picture: Floats, matrix: NDArray[np.float64], offset: tuple[float, float]) -> Floats:
+    """Pixel by pixel, with the tent 1 - |distance| over every source pixel."""
+    inverse = np.linalg.inv(matrix)
+    result = np.zeros_like(picture)
+    height, width = picture.shape
+    for row in range(height):
+        for column in range(width):
+            dx = column - (width - 1) / 2 - offset[0]
+            dy = row - (height - 1) / 2 - offset[1]
+            x = inverse[0, 0] * dx + inverse[0, 1] * dy + (width - 1) / 2
+            y = inverse[1, 0] * dx + inverse[1, 1] * dy + (height - 1) / 2
+            for j in range(max(0, math.floor(y)), min(height, math.floor(y) + 2)):
+                for i in range(max(0, math.floor(x)), min(width, math.floor(x) + 2)):
+                    weight = max(0, 1 - abs(x - i)) * max(0, 1 - abs(y - j))
+                    result[row, column] += weight * picture[j, i]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("matrix", "offset"),
+    [
+        ([[1, 0], [0, 1]], (0.3, -1.7)),
+        ([[0.8, 0.3], [-0.2, 1.3]], (0.0, 0.0)),
+        ([[-0.5, 1.1], [0.9, 0.4]], (2.25, 5.5)),
+    ],
+)
+def test_warp_is_bilinear(
+    matrix: list[list[float]], offset: tuple[float, float], picture: Floats
+) -> None:
+    """A slow loop over every pixel gives the same."""
+    small = picture[6:20, 4:20]
+    expected = slow_warp(small, np.array(matrix), offset)
+    assert np.allclose(expected, warp(small, np.array(matrix), np.array(offset)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("transform", "value"), [("shift-x", 0), ("shift-y", 0), ("turn", 0), ("scale", 1)]
+)
+def test_the_still_value_changes_nothing(
+    transform: Transform, value: float, picture: Floats
+) -> None:
+    """Not even by rounding."""
+    assert np.array_equal(picture, transform_image(picture, transform, value))
+
+
+@pytest.mark.parametrize("value", [-3, 2])
+def test_whole_shifts_move_pixels(value: int, picture: Floats) -> None:
+    """A whole shift to the right or down is a roll of the dark-edged picture."""
+    assert np.allclose(
+        np.roll(picture, value, axis=1), transform_image(picture, "shift-x", value), atol=1e-3
+    )
+    assert np.allclose(
+        np.roll(picture, value, axis=0), transform_image(picture, "shift-y", value), atol=1e-3
+    )
+
+
+def test_fractions_of_a_pixel_move_the_centre(picture: Floats) -> None:
+    """Bilinear weights keep mass and move its centre exactly."""
+    across, down = centre(picture)
+    moved = centre(transform_image(picture, "shift-x", 0.3))
+    assert (across + 0.3, down) == pytest.approx(moved, abs=1e-4)
+
+
+def test_a_quarter_turn_is_counter_clockwise(picture: Floats) -> None:
+    """As `numpy.rot90`, which turns pictures that way."""
+    assert np.allclose(np.rot90(picture), transform_image(picture, "turn", 90), atol=1e-6)
+
+
+def test_scaling_keeps_the_middle(picture: Floats) -> None:
+    """Twice the size is four times the mass and twice the distance from the middle."""
+    across, down = centre(picture)
+    grown = transform_image(picture, "scale", 1.5)
+    expected = (13.5 + 1.5 * (across - 13.5), 13.5 + 1.5 * (down - 13.5))
+    assert expected == pytest.approx(centre(grown), abs=0.02)
+    assert 1.5**2 * picture.sum() == pytest.approx(grown.sum(), rel=0.01)
+
+
+def test_channels_move_alike(picture: Floats) -> None:
+    """A colour image is moved as each of its channels alone."""
+    colour = np.stack([picture, picture[::-1], picture.T])
+    expected = np.stack([transform_image(one, "turn", 25) for one in colour])
+    assert np.array_equal(expected, transform_image(colour, "turn", 25))
+
+
+def test_what_leaves_the_frame_is_lost() -> None:
+    """Outside there is black, and nothing comes back on the other side."""
+    assert 0 == np.abs(transform_image(np.ones((28, 28), np.float32), "shift-x", 28)).max()
+    half = transform_image(np.ones((28, 28), np.float32), "shift-y", -14)
+    assert [1.0] * 14 + [0.0] * 14 == half[:, 5].tolist()
+
+
+@pytest.mark.parametrize("transform", LIMITS)
+def test_the_default_walk_passes_the_unmoved_picture(transform: Transform) -> None:
+    """Thirteen steps between the defaults hold the value that changes nothing."""
+    walk = plan_walk(transform, start=None, stop=None, steps=13)
+    assert DEFAULTS[transform] == (walk.values[0], walk.values[-1])
+    assert (1 if transform == "scale" else 0) in walk.values
+
+
+@pytest.mark.parametrize(
+    ("transform", "start", "stop"),
+    [("turn", 10, 10), ("turn", 20, -20), ("scale", 0, 1), ("shift-x", -15, 0), ("scale", 1, 5)],
+)
+def test_a_walk_outside_the_limits_is_refused(
+    transform: Transform, start: float, stop: float
+) -> None:
+    """The message names the transform and its limits."""
+    with pytest.raises(ValueError, match=f"{transform} goes from"):
+        plan_walk(transform, start=start, stop=stop, steps=5)
+
+
+def test_a_walk_holds_the_picture_at_every_step() -> None:
+    """Images follow the values in order."""
+    image = np.zeros((1, 9, 9), np.float32)
+    image[0, 4, 4] = 1
+    images = plan_walk("shift-x", start=-2, stop=2, steps=5).images(image)
+    assert [2, 3, 4, 5, 6] == [int(one[0, 4].argmax()) for one in images]
+
+
+def test_angles_are_between_directions() -> None:
+    """Right angles, opposite and equal directions, whatever the lengths."""
+    poses = np.array([[2.0, 0], [0, 0.1], [-3, 0], [1, 1]], np.float32)
+    found = angles_deg(poses, np.array([0.5, 0], np.float32))
+    assert [0, 90, 180, 45] == pytest.approx(found.tolist(), abs=1e-3)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from model.views.neighbours import (
+    find_nearest,
+    find_prototypes,
+    fit_whitening,
+    measure_all,
+    typical_distance,
+)
+
+D = 5
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def covariance(rng: np.random.Generator) -> np.ndarray:
+    mixing = rng.standard_normal((D, D))
+    return np.asarray(mixing @ mixing.T + 0.1 * np.eye(D))
+
+
+def test_a_pose_is_its_own_nearest(rng: np.random.Generator) -> None:
+    """At distance zero; the others follow, further and further."""
+    poses = rng.standard_normal((20, D))
+    found = find_nearest(poses[7], poses, np.eye(D), 20)
+    assert 7 == found.rows[0]
+    assert 0 == found.distances[0]
+    assert (np.diff(found.distances) >= 0).all()
+    assert set(range(20)) == set(found.rows.tolist())
+
+
+def test_no_more_than_there_are(rng: np.random.Generator) -> None:
+    """Of three poses there are three nearest, whatever was asked for."""
+    poses = rng.standard_normal((3, D))
+    assert 3 == len(find_nearest(poses[0], poses, np.eye(D), 9).rows)
+    assert 3 == len(find_prototypes(measure_all(poses, np.eye(D)), 9).rows)
+
+
+def test_distances_are_mahalanobis_s(rng: np.random.Generator) -> None:
+    """(x - y)^T C^-1 (x - y), with C the covariance of the poses."""
+    poses = rng.multivariate_normal(np.zeros(D), covariance(rng), 4000)
+    inverse = np.linalg.inv(np.cov(poses, rowvar=False, bias=True))
+    whitening = fit_whitening(poses, np.cov(poses, rowvar=False, bias=True))
+    found = find_nearest(poses[0], poses[:10], whitening, 10)
+    for row, distance in zip(found.rows, found.distances, strict=True):
+        away = poses[row] - poses[0]
+        assert np.sqrt(away @ inverse @ away) == pytest.approx(distance, rel=0.02, abs=1e-9)
+
+
+def test_distances_do_not_depend_on_units(rng: np.random.Generator) -> None:
+    """Whitening undoes an invertible change of the poses' axes, but for the ridge."""
+    poses = rng.multivariate_normal(np.zeros(D), covariance(rng), 500)
+    axes = rng.standard_normal((D, D)) + 3 * np.eye(D)
+    changed = poses @ axes
+    plain = measure_all(poses, fit_whitening(poses, np.cov(poses, rowvar=False)))
+    other = measure_all(changed, fit_whitening(changed, np.cov(changed, rowvar=False)))
+    assert np.allclose(plain, other, rtol=0.05, atol=0.02)
+
+
+def test_few_poses_lean_on_the_covariance_of_all(rng: np.random.Generator) -> None:
+    """Which weighs as much as D poses."""
+    poses, others = rng.standard_normal((3, D)), covariance(rng)
+    own = np.cov(poses, rowvar=False, bias=True)
+    whitening = fit_whitening(poses, others)
+    expected = np.linalg.inv((3 * own + D * others) / (3 + D))
+    assert np.allclose(expected, whitening @ whitening.T, rtol=0.1, atol=0.1 * expected.max())
+
+
+@pytest.mark.parametrize("count", [1, 2, 30])
+def test_few_poses_have_a_finite_whitening(count: int, rng: np.random.Generator) -> None:
+    """Though their own covariance is singular."""
+    poses = rng.standard_normal((count, D))
+    assert np.isfinite(fit_whitening(poses, np.eye(D))).all()
+    assert np.isfinite(fit_whitening(np.ones((count, D)), np.zeros((D, D)))).all()
+
+
+def test_each_group_has_its_prototype(rng: np.random.Generator) -> None:
+    """Three groups far apart, of different sizes: the largest comes first."""
+    middles = np.array([[9, 0], [0, 9], [-9, -9]])
+    sizes = [10, 30, 20]
+    points = np.concatenate(
+        [
+            middle + rng.standard_normal((size, 2)) * 0.3
+            for middle, size in zip(middles, sizes, strict=True)
+        ]
+    )
+    found = find_prototypes(measure_all(points, np.eye(2)), 3)
+    assert [0.5, 1 / 3, 1 / 6] == pytest.approx(found.shares.tolist())
+    for row, middle in zip(found.rows, middles[[1, 2, 0]], strict=True):
+        assert np.linalg.norm(points[row] - middle) < 1
+
+
+def test_one_prototype_is_the_medoid(rng: np.random.Generator) -> None:
+    """The pose with the least sum of distances, found by trying all."""
+    distances = measure_all(rng.standard_normal((40, D)), np.eye(D))
+    found = find_prototypes(distances, 1)
+    assert [int(distances.sum(axis=0).argmin())] == found.rows.tolist()
+    assert [1.0] == found.shares.tolist()
+
+
+def test_more_prototypes_stand_nearer(rng: np.random.Generator) -> None:
+    """The mean distance to the nearest falls; shares add up to one; none is there twice."""
+    distances = measure_all(rng.standard_normal((60, D)), np.eye(D))
+    sums = []
+    for count in (1, 2, 4, 8):
+        found = find_prototypes(distances, count)
+        assert 1 == pytest.approx(found.shares.sum())
+        assert count == len(set(found.rows.tolist()))
+        sums.append(distances[found.rows].min(axis=0).sum())
+    assert sums == sorted(sums, reverse=True)
+
+
+def test_equal_poses_are_no_error() -> None:
+    """Where all are the same, any stands for all."""
+    distances = measure_all(np.ones((5, D)), np.eye(D))
+    assert 1 == pytest.approx(find_prototypes(distances, 2).shares.sum())
+    assert 0 == typical_distance(distances)
+
+
+def test_the_typical_distance_is_to_another_pose() -> None:
+    """On a line: one, but for the last, which lies further away."""
+    line = np.array([[0.0], [1], [2], [3], [13]])
+    assert 1 == typical_distance(measure_all(line, np.eye(1)))
+    assert 0 == typical_distance(np.zeros((1, 1)))

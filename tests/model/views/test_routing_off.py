@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from model.capsnet.dynamic import DynamicCapsNet
+from model.capsnet.families import build
+from model.capsnet.network import Network
+from model.capsnet.routing import attention, by_agreement, em, kmeans
+from model.capsnet.squash import length
+from model.outputs import ClassTrace
+from model.views.routing_off import answers, switch_off
+from tests.model.capsnet.networks import TINY
+
+Floats = NDArray[np.float32]
+N, K, I, D = 3, 4, 24, 16  # noqa: E741  the paper's letter
+
+
+@pytest.fixture
+def votes() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(N, K, I, D, generator=generator) * 0.5
+
+
+@pytest.fixture
+def seen() -> torch.Tensor:
+    """Presence of the input capsules, (N, I)."""
+    return torch.rand(N, I, generator=torch.Generator().manual_seed(1))
+
+
+def in_numpy(trace: ClassTrace[torch.Tensor]) -> Any:
+    return ClassTrace(*(field.detach().numpy() for field in trace))
+
+
+def with_iterations(network: Network, iterations: int) -> Network:
+    config: Any = replace(network.config, routing_iterations=iterations)  # type: ignore[call-arg]
+    other = build(config)
+    other.load_state_dict(network.state_dict())
+    return other.eval()
+
+
+@pytest.mark.parametrize("bias", [None, torch.linspace(-0.2, 0.2, K * D).reshape(K, D)])
+def test_off_is_a_network_that_routes_once(
+    votes: torch.Tensor, seen: torch.Tensor, bias: torch.Tensor | None
+) -> None:
+    """Routing by agreement, with a bias before the squash and without."""
+    trace = in_numpy(by_agreement.Routing(3).trace(votes, seen, bias))
+    found = switch_off(trace, activated=False)
+    assert ["routed", "uniform", "one-iteration"] == list(found)
+    for iterations, variant in enumerate(("uniform", "one-iteration", "routed"), start=1):
+        expected = length(by_agreement.Routing(iterations)(votes, bias)).numpy()
+        assert np.allclose(expected, found[variant], atol=1e-6)  # type: ignore[index]
+
+
+def test_off_is_k_means_that_runs_once(votes: torch.Tensor, seen: torch.Tensor) -> None:
+    """Shared-weight capsules."""
+    found = switch_off(in_numpy(kmeans.Routing(2).trace(votes, seen)), activated=False)
+    assert ["routed", "uniform"] == list(found)
+    expected = length(kmeans.Routing(1)(votes)).numpy()
+    assert np.allclose(expected, found["uniform"], atol=1e-6)
+
+
+def test_off_is_em_routing_that_runs_once(votes: torch.Tensor, seen: torch.Tensor) -> None:
+    """At the full inverse temperature, which the first of three iterations has not yet."""
+    arguments: dict[str, Any] = {
+        "beta_u": torch.full((K,), 0.3),
+        "beta_a": torch.linspace(-2, 3, K),
+        "inverse_temperature": 0.05,
+        "share": torch.nn.Softmax(dim=-2),
+        "log_p_divisor": 16.0,
+    }
+    three = list(em.iterate(votes, seen[:, None], iterations=3, **arguments))
+    trace = ClassTrace(
+        couplings=torch.stack([step.assignments for step in three], dim=1),
+        logits=torch.stack([step.scores for step in three], dim=1),
+        presence=torch.stack([step.activations for step in three], dim=1),
+        poses=torch.stack([step.poses for step in three], dim=1),
+        input_presence=seen,
+        votes=votes,
+    )
+    found = switch_off(in_numpy(trace), activated=True)
+    (once,) = em.iterate(votes, seen[:, None], iterations=1, **arguments)
+    assert np.allclose(once.activations.numpy(), found["uniform"], atol=1e-5)
+    assert np.array_equal(three[-1].activations.numpy(), found["routed"])
+
+
+def test_self_attention_loses_its_bias(votes: torch.Tensor, seen: torch.Tensor) -> None:
+    """Without B it is the same routing with a bias of zeros; uniform couplings are 1 / K."""
+    prior = torch.linspace(-0.3, 0.3, K * I).reshape(K, I)
+    found = switch_off(in_numpy(attention.Routing().trace(votes, prior, seen)), activated=False)
+    assert ["routed", "uniform", "no-bias"] == list(found)
+    expected = length(attention.Routing()(votes, torch.zeros(K, I))).numpy()
+    assert np.allclose(expected, found["no-bias"], atol=1e-5)
+    mean = votes.mean(dim=2) * I / K
+    plain = 1 - torch.exp(-mean.norm(dim=-1))
+    assert np.allclose(plain.numpy(), found["uniform"], atol=1e-5)
+
+
+def test_without_a_bias_there_is_none_to_leave_out(votes: torch.Tensor, seen: torch.Tensor) -> None:
+    """Self-attention whose B is zero has two variants."""
+    trace = attention.Routing().trace(votes, torch.zeros(K, I), seen)
+    assert ["routed", "uniform"] == list(switch_off(in_numpy(trace), activated=False))
+
+
+def test_equal_votes_are_routed_alike(seen: torch.Tensor) -> None:
+    """Where all capsules say the same of all classes, routing has nothing to decide."""
+    votes = torch.ones(N, K, I, D) * 0.1
+    found = switch_off(in_numpy(by_agreement.Routing(3).trace(votes, seen, None)), activated=False)
+    for presence in found.values():
+        assert np.allclose(found["routed"], presence, atol=1e-6)
+
+
+def test_images_do_not_mix(votes: torch.Tensor, seen: torch.Tensor) -> None:
+    """An image's variants do not depend on the others of the batch."""
+    prior = torch.linspace(-0.3, 0.3, K * I).reshape(K, I)
+    together = switch_off(in_numpy(attention.Routing().trace(votes, prior, seen)), activated=False)
+    alone = switch_off(
+        in_numpy(attention.Routing().trace(votes[1:2], prior, seen[1:2])), activated=False
+    )
+    for variant, presence in alone.items():
+        assert np.allclose(presence[0], together[variant][1], atol=1e-6)
+
+
+def test_a_routing_that_is_not_known_is_refused(votes: torch.Tensor, seen: torch.Tensor) -> None:
+    """Rather than answered wrongly: here presence follows from another squash."""
+    trace = in_numpy(attention.Routing().trace(votes, torch.zeros(K, I), seen))
+    other = trace._replace(presence=trace.presence * 0.5)
+    with pytest.raises(ValueError, match="by a rule that is known"):
+        switch_off(other, activated=False)
+
+
+@pytest.mark.parametrize("family", ["dynamic", "shared", "attention", "matrix"])
+def test_a_network_of_each_family(family: str) -> None:
+    """`routed` is what its encoder says; iterating ones agree with a network that routes once."""
+    torch.manual_seed(3)
+    network = build(TINY[family]).eval()
+    images = torch.rand(2, *network.config.image_shape)
+    with torch.inference_mode():
+        expected = network(images).presence.numpy()
+        trace = in_numpy(network.trace(images).classes)
+        found = switch_off(trace, activated=family == "matrix")
+        assert np.allclose(expected, found["routed"], atol=1e-5)
+        assert ("no-bias" in found) is False  # B is zero before training
+        if isinstance(network, DynamicCapsNet):
+            once = with_iterations(network, 1)(images).presence.numpy()
+            assert np.allclose(once, found["uniform"], atol=1e-5)
+
+
+def test_answers_are_sets() -> None:
+    """The two most present classes, in whichever order."""
+    presence = np.array([[0.1, 0.9, 0.8], [0.1, 0.8, 0.9], [0.9, 0.1, 0.2]], np.float32)
+    assert [[1, 2], [1, 2], [0, 2]] == answers(presence, 2).tolist()
+    assert [[1], [2], [0]] == answers(presence, 1).tolist()
