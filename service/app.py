@@ -190,7 +190,7 @@ def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]
         SettingsError: its packages are not installed.
     """
     if not settings.grpc_port:
-        return lambda *_: nullcontext()
+        return lambda *_, **__: nullcontext()
     try:
         from service.api.v2.grpc import serve_grpc  # noqa: PLC0415  an extra
     except ImportError as error:
