@@ -42,7 +42,10 @@ OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY, ADD_V
 NOT_RUN = {
     "docker compose": "needs Docker; tests/docker reads the files",
     "kubectl ": "needs a cluster; tests/deploy renders what is applied",
-    "BUNDLES_DIR=bundles docker compose": "needs Docker",
+    "BUNDLES_DIR=": "needs Docker; tests/docker reads what Compose makes of it",
+    "export PICTURES_DIR=": "is for the commands of Docker after it",
+    "docker build": "needs Docker",
+    "docker push": "needs a registry",
     ".venv/bin/python -m pip install": "needs a package index",
     ". .venv/bin/activate": "changes the reader's shell",
     "pip install ./client": "needs a package index",
@@ -236,19 +239,22 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         (source,) = blocks(OWN_PICTURES, "python")
         exec(compile(source, OWN_PICTURES, "exec"), {})  # noqa: S102  our own page
-        train, export = (
+        train, export, score = (
             shlex.split(line.removeprefix(TRAINING)) for line in commands(OWN_PICTURES, TRAINING)
         )
         # 90 steps in place of 900; `make slow` trains for as long as people do
         CliRunner().invoke(app, [*train, "--set", "epochs=20"], catch_exceptions=False)
         exported = CliRunner().invoke(app, export, catch_exceptions=False)
         (folder / "export.txt").write_text(exported.output)
+        shutil.copytree("bundles", "exported")
+        scored = CliRunner().invoke(app, score, catch_exceptions=False)
+        (folder / "score.txt").write_text(scored.output)
     return folder
 
 
 def test_own_pictures_are_learnt(shapes: Path) -> None:
     """The tutorial's commands end with a bundle of its classes, which knows them, and samples."""
-    bundle = shapes / "bundles" / "shapes"
+    bundle = shapes / "exported" / "shapes"
     manifest = Bundle.open(bundle).manifest
     assert (("ring", "square"), (1, 32, 32)) == (manifest.class_names, manifest.image_shape)
     assert 8 == manifest.metrics["validation_images"]
@@ -256,6 +262,16 @@ def test_own_pictures_are_learnt(shapes: Path) -> None:
     assert "of 8 held-out images" in (bundle / "CARD.md").read_text()
     assert 8 == len(Bundle.open(bundle).samples)
     assert (shapes / "runs" / "shapes-1" / "preview.png").is_file()
+
+
+def test_own_pictures_are_tested_on_new_ones(shapes: Path) -> None:
+    """The score of 80 pictures is on the card, and there is a report."""
+    metrics = Bundle.open(shapes / "bundles" / "shapes").manifest.metrics
+    assert 80 == metrics["test_images"]
+    assert metrics["test_errors"] <= 8
+    assert {"ring", "square"} == {name for name, *_ in metrics["recalls"]}
+    assert "wrote report.html" in (shapes / "score.txt").read_text()
+    assert "Worst mistakes" in (shapes / "report.html").read_text()
 
 
 def test_export_says_the_score_and_what_to_type_next(shapes: Path) -> None:

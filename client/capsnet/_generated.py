@@ -612,7 +612,7 @@ class ModelSummary(Answer):
     dataset: str
     class_names: list[str]
     channels: int
-    """Of the network's images: 1 for grey, 3 for colour."""
+    """Of the network's images: 1 for grey, 3 for colour, others for arrays."""
     height: int
     """Of the network's images, in pixels."""
     width: int

@@ -59,4 +59,4 @@ async def _overlay(
     request.pipeline.admit(len(uploads))
     first, second = map(unwrap, await request.pipeline.prepare(uploads, spec))
     image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
-    return PngResponse(await request.app.state.slow.run(encode_png, image, scale=place.scale))
+    return PngResponse(await request.context.slow.run(encode_png, image, scale=place.scale))

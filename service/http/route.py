@@ -31,6 +31,7 @@ from service.errors import (
     Unauthorized,
     Unavailable,
 )
+from service.http.context import Context
 from service.http.keys import Permission
 from service.http.middleware import MODEL_HEADER, TIMEOUT_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
@@ -53,6 +54,21 @@ class Query(views.Query):
     """Parameters that only the path may have."""
 
 
+@dataclass(frozen=True)
+class Deadline:
+    """The time limit of one request. It starts at the end of the body."""
+
+    limit_s: float
+    job: Job
+    timeout: asyncio.Timeout
+
+    def start(self) -> None:
+        """Let the time run, for the request and its rows."""
+        now = self.job.arrived = time.monotonic()
+        self.job.deadline = now + self.limit_s
+        self.timeout.reschedule(asyncio.get_running_loop().time() + self.limit_s)
+
+
 class Request(fastapi.Request):
     """What a handler receives."""
 
@@ -60,7 +76,13 @@ class Request(fastapi.Request):
     """Set only where the route has `needs_models`."""
     media_type: str
     """The media type of the answer, negotiated from `Accept`; set only on routes that negotiate."""
-    start_deadline: Callable[[], None] = staticmethod(lambda: None)
+    deadline: Deadline | None = None
+
+    @property
+    def context(self) -> Context:
+        """What the process shares."""
+        context: Context = self.app.state
+        return context
 
     async def body(self) -> bytes:
         """Read the whole body, once: it is not kept.
@@ -68,7 +90,8 @@ class Request(fastapi.Request):
         The deadline starts at its end: the upload has its own time limit.
         """
         content = b"".join([part async for part in self.stream()])
-        self.start_deadline()
+        if self.deadline:
+            self.deadline.start()
         return content
 
 
@@ -206,36 +229,30 @@ class Route(APIRoute):
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send)
-        limit_s, state, meter = _limit_s(request), request.app.state, open_meter()
+        limit_s, context, meter = _limit_s(request), request.context, open_meter()
         job = Job(time.monotonic())
         request.pipeline = Pipeline(
-            state.health.engine,
+            context.health.engine,
             job,
-            admission=state.admission,
-            decode_pools=state.decode_pools,
-            default_model=state.settings.default_model,
+            admission=context.admission,
+            decode_pools=context.decode_pools,
+            default_model=context.settings.default_model,
             max_cost=self._max_cost,
-            slow=state.slow,
+            slow=context.slow,
             charge=self._charge(request),
         )
         try:
             async with asyncio.timeout(None) as timeout:
-
-                def start_deadline() -> None:
-                    now = job.arrived = time.monotonic()
-                    job.deadline = now + limit_s
-                    timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
-
-                request.start_deadline = start_deadline
+                request.deadline = Deadline(limit_s, job, timeout)
                 if scope["method"] == "GET":  # else `Request.body` starts it
-                    start_deadline()
+                    request.deadline.start()
                 response = await self._respond(request)
         except TimeoutError as error:
             raise TooLate(f"no answer within {limit_s:g} s") from error
         finally:
             request.pipeline.release()
-            if meter.rows and state.rate_limit and self._limited:
-                state.rate_limit.owe(scope["state"]["caller"], meter.rows)
+            if meter.rows and context.rate_limit and self._limited:
+                context.rate_limit.owe(scope["state"]["caller"], meter.rows)
         await response(scope, receive, send)
 
     def _charge(self, request: Request) -> Callable[[int], object] | None:
@@ -247,7 +264,7 @@ class Route(APIRoute):
         Raises:
             RateLimited: the client has asked for too many.
         """
-        rate_limit = request.app.state.rate_limit
+        rate_limit = request.context.rate_limit
         if rate_limit is None or not self._limited:
             return None
         caller = request.scope["state"]["caller"]
@@ -262,7 +279,7 @@ class Route(APIRoute):
             accept = ", ".join(request.headers.getlist("accept"))
             request.media_type = choose_media_type(accept, self._media_types)
         if self._draws and request.media_type == PNG:
-            request.pipeline.drawing = request.app.state.drawing.admission
+            request.pipeline.drawing = request.context.drawing.admission
         if self._is_fixed:
             return await self._respond_once(request, *query)
         result = await self._handler(request, *query)
@@ -328,9 +345,9 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
     if isinstance(answer, JsonOrPng) and request.media_type == PNG:
         headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
         if not isinstance(answer, SlowJsonOrPng):
-            return PngResponse(await request.app.state.slow.run(answer.draw), headers=headers)
+            return PngResponse(await request.context.slow.run(answer.draw), headers=headers)
         try:
-            drawn = await request.app.state.drawing.run(DRAW_CPU_S, answer.draw)
+            drawn = await request.context.drawing.run(DRAW_CPU_S, answer.draw)
         except (Crashed, MemoryError) as error:
             text = (
                 f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
@@ -339,12 +356,12 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
         request.pipeline.record_drawing()
         return PngResponse(drawn, headers=headers)
     if answer.large or isinstance(answer, JsonOrPng):
-        return await request.app.state.slow.run(_to_json, answer.answer, headers)
+        return await request.context.slow.run(_to_json, answer.answer, headers)
     return _to_json(answer.answer, headers)
 
 
 def _limit_s(request: Request) -> float:
-    longest_s: float = request.app.state.settings.request_timeout_s
+    longest_s = request.context.settings.request_timeout_s
     try:
         wanted_s = float(request.headers.get(TIMEOUT_HEADER, longest_s))
     except ValueError:

@@ -49,7 +49,7 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
         header, body = request.headers["content-type"], await request.body()
         request.scope["state"]["share"].hold(len(body))  # what it expands to
         read = partial(_READERS[kind], header, body, max_pictures)
-        uploads = await request.app.state.slow.run(read) if len(body) > _LARGE else read()
+        uploads = await request.context.slow.run(read) if len(body) > _LARGE else read()
     elif kind.startswith("image/") or kind == "application/octet-stream":
         uploads = [await request.body()]
     else:

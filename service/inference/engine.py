@@ -13,9 +13,10 @@ import numpy as np
 from model.bundle import Manifest
 from model.bundle.samples import Sample
 from model.runtime import Array, DeviceLostError, Runtime
-from service.inference.batcher import Batcher, BatchReport, Results, Runner, RunnerLost
+from service.inference.batcher import Batcher, Results, Runner, RunnerLost
 from service.inference.job import Job
 from service.telemetry import timings
+from service.telemetry.reports import BatchReport
 
 MAX_TRACED_IMAGES = 8
 """A batch traces at most this many images, because each trace takes megabytes."""

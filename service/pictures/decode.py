@@ -19,6 +19,8 @@ _LARGE = 4_000_000
 """An image with more pixels is reduced, whatever its format."""
 _STRIP = 1_000_000
 """This many pixels are reduced at once."""
+_FLOATS = "F"
+"""The mode of a TIFF of floats."""
 _MAX_TEXT_BYTES = 8_000_000
 """All texts of a PNG may have this many bytes together, decompressed."""
 _BROKEN = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
@@ -66,6 +68,8 @@ def decode(content: bytes, *, max_pixels: int) -> Decoded:
         raise UnreadablePicture(f"the picture is truncated or corrupt: {error}") from error
     if picture.mode == "P" and picture.palette is None:
         raise UnreadablePicture("the picture's palette is missing")
+    if picture.mode == _FLOATS:
+        raise UnreadablePicture("a TIFF of floats has no white: send it as 16 bits, or as an array")
     smaller = _reduce(picture)
     return Decoded(smaller, longest / max(smaller.size))
 

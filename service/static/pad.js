@@ -179,7 +179,7 @@ export class Pad extends EventTarget {
   #tools(name) {
     const chooser = make("input", {
       type: "file",
-      accept: "image/*",
+      accept: "image/*,.npy",
       class: "unseen",
       tabindex: "-1",
       "aria-hidden": "true",

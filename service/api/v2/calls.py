@@ -92,7 +92,7 @@ async def model_infer(request: Request) -> Protobuf:
     message = await _read(request, "ModelInferRequest")
     model = find(request, _query(message.model_name, message.model_version))
     if message.ByteSize() > _LARGE:
-        work = await request.app.state.slow.run(_make_work, message, model)
+        work = await request.context.slow.run(_make_work, message, model)
     else:
         work = _make_work(message, model)
     return _to_message(model, work, await compute(request, model, work))
@@ -105,9 +105,9 @@ async def _read(request: Request, name: str) -> Any:
         MalformedRequest: it is none of this type.
         TooLarge: see `check_fields`.
     """
-    body, max_fields = await request.body(), MAX_FIELDS + request.app.state.settings.max_pictures
+    body, max_fields = await request.body(), MAX_FIELDS + request.context.settings.max_pictures
     if len(body) > _LARGE:
-        return await request.app.state.slow.run(_parse, body, messages()[name], max_fields)
+        return await request.context.slow.run(_parse, body, messages()[name], max_fields)
     return _parse(body, messages()[name], max_fields)
 
 

@@ -25,7 +25,7 @@ async def infer(request: Request, query: ProtocolModelPath) -> Response:
     work = await read_work(request, model)
     outputs = await compute(request, model, work)
     if work.answer_bytes > _LARGE:
-        return await request.app.state.slow.run(_answer, model, work, outputs)
+        return await request.context.slow.run(_answer, model, work, outputs)
     return _answer(model, work, outputs)
 
 

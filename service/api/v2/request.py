@@ -118,7 +118,7 @@ async def read_work(request: Request, model: ProtocolModel) -> Work:
     if head is None:
         return _read_raw(body, model)
     if len(head) > _LARGE:
-        return await request.app.state.slow.run(_read, head, tensors, model)
+        return await request.context.slow.run(_read, head, tensors, model)
     return _read(head, tensors, model)
 
 
@@ -128,8 +128,8 @@ async def read_body(request: Request) -> bytes:
     encoding = request.headers.get("content-encoding", "").strip().lower() or "identity"
     if encoding == "identity":
         return body
-    limit = request.app.state.settings.max_body_bytes
-    inflated, is_whole = await request.app.state.slow.run(_inflate, body, encoding, limit)
+    limit = request.context.settings.max_body_bytes
+    inflated, is_whole = await request.context.slow.run(_inflate, body, encoding, limit)
     request.scope["state"]["share"].hold(len(inflated) - len(body))
     if len(inflated) > limit:
         raise TooLarge(f"the inflated body exceeds {limit:,} bytes")
