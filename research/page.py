@@ -33,7 +33,7 @@ def write(results: Sequence[Result], docs_dir: Path, bundles: Path) -> str:
     counts = " and ".join(f"`{name}` {count} times" for name, count in sorted(reads.items()))
     unlisted = sum(one.split == "test" and one.row not in ROWS for one in results)
     speeds = docs_dir / SPEEDS
-    tables = {name: "\n\n".join(_tables(table, results)) for name, table in TABLES.items()}
+    tables = {name: "\n\n".join(write_table(table, results)) for name, table in TABLES.items()}
     return _TEXT.read_text().format(
         **{name.replace("-", "_"): text or "Not run yet." for name, text in tables.items()},
         finding=routing.finding(measured),
@@ -83,21 +83,28 @@ def _add_seeds_and_reads(
     return replace(manifest, metrics=metrics, training=training)
 
 
-def _tables(table: Table, results: Sequence[Result]) -> Iterator[str]:
-    """The errors of the rows that have some, and the differences of those that are compared."""
+def write_table(table: Table, results: Sequence[Result]) -> Iterator[str]:
+    """Write the errors of rows that have results, and the differences of those that are compared.
+
+    The first column has the name of the row, with which `python -m research run` trains it.
+    """
     rows = []
     for row in table.rows:
         if own := of_row(row, results):
             cells = [describe(own, test) for test in table.columns]
             paper = [table.paper.get(row.name, "")] * bool(table.paper)
             seeds = ", ".join(str(one.seed) for one in own)
-            rows.append((row.title, f"{row.images:,}", *paper, *cells, seeds))
+            name = f"`{row.name}`"
+            rows.append((name, row.title, f"{row.images:,}", *paper, *cells, seeds))
     if rows:
         paper = ["paper"] * bool(table.paper)
-        yield lines(("network", "images seen", *paper, *table.columns.values(), "seeds"), rows)
+        yield lines(
+            ("row", "network", "images seen", *paper, *table.columns.values(), "seeds"), rows
+        )
     differences = []
     for names in table.compared:
-        first, second = (ROWS[name] for name in names)
+        rows_of = {row.name: row for row in table.rows}
+        first, second = (rows_of.get(name) or ROWS[name] for name in names)
         for test, heading in table.columns.items():
             if found := compare(of_row(first, results), of_row(second, results), test):
                 points = f"{found.points:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"

@@ -24,7 +24,7 @@ from service.http.context import Context
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
-from service.http.pages import mounts, show_docs, show_openapi, show_page
+from service.http.pages import mounts, show_docs, show_lens, show_openapi, show_page
 from service.http.problems import PROBES
 from service.http.rate import RateLimit
 from service.http.route import Route
@@ -131,6 +131,7 @@ def create_app(
     page = partial(Route, "GET", needs_models=False, include_in_schema=False)
     pages = [
         page("/", show_page, permission="public"),
+        page("/embed", show_lens, permission="public"),
         page("/docs", show_docs),
         page("/openapi.json", show_openapi),
         *mounts(),

@@ -3,7 +3,8 @@
 `curl`, `capsnet`, Python and JavaScript ask a real service. `make` tells what it would do; commands
 of `python -m training` and `python -m research`, which may take hours, are read by the command line
 with their presets, settings and rows. The tutorial on own pictures is followed from its first line
-to its last, those on families and on views in test_families.py and test_add_view.py.
+to its last, those on families, on views and on routing in test_families.py, test_add_view.py and
+tests/research/test_own_routing.py.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from training.recipes import PRESETS, override
 
 ROOT = Path(__file__).parent.parent
 OWN_PICTURES, ADD_FAMILY = "docs/tutorial/own-pictures.md", "docs/tutorial/add-family.md"
-ADD_VIEW = "docs/tutorial/add-view.md"
+ADD_VIEW, OWN_ROUTING = "docs/tutorial/add-view.md", "docs/tutorial/own-routing.md"
 PAGES = sorted(
     page.relative_to(ROOT).as_posix()
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
     if page.name not in ("results.md", "log.md")
 )
-OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY, ADD_VIEW)]
+OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY, ADD_VIEW, OWN_ROUTING)]
 NOT_RUN = {
     "docker compose": "needs Docker; tests/docker reads the files",
     "kubectl ": "needs a cluster; tests/deploy renders what is applied",

@@ -71,7 +71,10 @@ console = Console()
 BundleName = Annotated[
     str, typer.Argument(help="A bundle that ships, by name, or a folder that `export` wrote.")
 ]
-DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the training images.")]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option("--data", help="The folder of pictures that the network was trained on."),
+]
 TestFolder = Annotated[
     Path | None,
     typer.Option(
@@ -118,7 +121,9 @@ def train(
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
     ] = False,
-    run_dir: Annotated[Path | None, typer.Option(help="By default runs/<name>-<seed>.")] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="By default runs/<preset or folder>-<seed>.")
+    ] = None,
     data_dir: DataDir = _DATA,
     final: Annotated[
         bool, typer.Option("--final", help="Train on all training examples, without validation.")
@@ -155,7 +160,7 @@ def train(
     settings = sizes + (settings or [])
     published = find_weights(stem) if stem else None
     recipe = _recipe(preset, settings if data is None else [])
-    directory = run_dir or Path("runs") / f"{dataset_name(data) if data else preset}-{seed}"
+    directory = run_dir or Path("runs") / f"{_run_name(preset, data)}-{seed}"
     resumes = resume or (resume_or_begin and (directory / CHECKPOINT).exists())
     source = None if resumes else weights or transfer
     other = starting_point(source) if source else None
@@ -248,7 +253,11 @@ def evaluate(
     data_dir: DataDir = _DATA,
     data: TestFolder = None,
     validation: Annotated[
-        bool, typer.Option("--validation", help="Read held-out training images instead.")
+        bool,
+        typer.Option(
+            "--validation",
+            help="Read held-out training images instead; --data names their folder.",
+        ),
     ] = False,
     report: Annotated[
         Path | None,
@@ -396,6 +405,14 @@ def _load_own(
         raise typer.BadParameter(str(error)) from error
 
 
+def _run_name(preset: str, data: Path | None) -> str:
+    """The name of a run's folder: that of the folder of pictures, as it is spelt."""
+    if data is None:
+        return preset
+    folder = data.resolve().name
+    return dataset_name(data) if not folder or folder.lower() in DATASETS else folder
+
+
 def _describe(trainer: Trainer) -> str:
     """A summary of a run on a folder of pictures, before it starts."""
     plan = trainer.plan
@@ -453,6 +470,8 @@ def conclude_export(bundle: Bundle) -> Iterator[str]:
         yield f"next: {bundles} CAPSNET_DEFAULT_MODEL={manifest.name} python -m service"
     else:
         option = " --validation" if unseen_by(runs) else ""
+        if "pictures" in manifest.training:
+            option += " --data FOLDER"
         yield f"next: python -m training evaluate {shlex.quote(str(path))}{option}"
 
 

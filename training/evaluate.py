@@ -212,7 +212,9 @@ def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = No
     if pictures:
         if not (folder or pictures.folder):
             name = bundle.manifest.name
-            raise DatasetError(f"{name} was trained on a folder of pictures: say where it is")
+            raise DatasetError(
+                f"{name} was trained on a folder of pictures: name the folder with --data FOLDER"
+            )
         pictures = replace(pictures, folder=str(folder or pictures.folder))
     return load_again(recipe_of(bundle), pictures, data_dir)
 

@@ -106,13 +106,14 @@ async def refuse_reload() -> None:
 
 def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
     """Describe the loaded models."""
+    default = engine.default_model(settings.default_model)
     models = [
         ModelSummary.model_validate(
             {
                 **vars(manifest),
                 "any_size": manifest.any_size,
                 "family_title": manifest.family_title or manifest.family,
-                "default": name == settings.default_model,
+                "default": name == default,
             }
         )
         for name, manifest in sorted(engine.manifests.items())

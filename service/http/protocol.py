@@ -30,7 +30,7 @@ _LONG_TARGET = "the path and query are too long"
 _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
 """The parser gets this many bytes at once, which bounds the pipelined requests that wait."""
-_MOST_ADDRESSES_BYTES = 500
+_MAX_ADDRESSES_BYTES = 500
 _MOMENT_S = 0.2
 """A client that has just connected may take this long to send its request while the server ends."""
 
@@ -299,7 +299,7 @@ class Http1(HttpToolsProtocol):
 def _are_addresses(value: bytes) -> bool:
     """Whether a short header is a list of IP addresses."""
     try:
-        return len(value) < _MOST_ADDRESSES_BYTES and all(
+        return len(value) < _MAX_ADDRESSES_BYTES and all(
             ip_address(part.strip().decode("latin-1")) for part in value.split(b",")
         )
     except ValueError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 
 from service.errors import RateLimited
 
-MOST_CALLERS = 10_000
+MAX_CALLERS = 10_000
 """This many clients are remembered. Beyond them, the one that was silent longest starts anew."""
 
 
@@ -58,5 +58,5 @@ class RateLimit:
         now = self._clock()
         full_at = max(self._full_at.pop(caller, now), now)
         self._full_at[caller] = full_at + rows / self._rows_per_s
-        if len(self._full_at) > MOST_CALLERS:
+        if len(self._full_at) > MAX_CALLERS:
             del self._full_at[next(iter(self._full_at))]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-LONGEST_RETRY_S = 30.0
+MAX_RETRY_S = 30.0
 _UNKNOWN_S = 1.0
 """`Retry-After` before any rate is measured."""
 _JITTER = 1.5
@@ -114,7 +114,7 @@ class Admission:
             raise DeadlineExceeded("the deadline had passed before the request was admitted")
         wait_s = self._rows_before(job) / self.rate if self.rate else 0.0
         if wait_s >= left_s or self.waiting + job.cost > self.limit:
-            wait_s = min(wait_s or _UNKNOWN_S, LONGEST_RETRY_S / _JITTER)
+            wait_s = min(wait_s or _UNKNOWN_S, MAX_RETRY_S / _JITTER)
             raise QueueFull(wait_s * random.uniform(1, _JITTER))  # noqa: S311
 
     def _rows_before(self, job: Job) -> int:

@@ -15,7 +15,7 @@ from service.pictures.header import ARRAY, check_parts, check_size, read_header
 
 _AMPLE_PIXELS = 640
 """A reduced image keeps at least this many pixels along its longer side."""
-_LARGE = 4_000_000
+_MAX_WHOLE_PIXELS = 4_000_000
 """An image with more pixels is reduced, whatever its format."""
 _STRIP = 1_000_000
 """This many pixels are reduced at once."""
@@ -85,7 +85,7 @@ def _reduce(picture: Image.Image) -> Image.Image:
     """A large picture smaller by a whole factor, made strip by strip to need little memory."""
     width, height = picture.size
     factor = max(width, height) // _AMPLE_PIXELS
-    if width * height <= _LARGE or factor < 2:
+    if width * height <= _MAX_WHOLE_PIXELS or factor < 2:
         return picture
     rows = factor * max(1, _STRIP // (width * factor))
     smaller = None

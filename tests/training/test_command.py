@@ -128,6 +128,21 @@ def test_a_folder_of_pictures_is_learnt(train: Train, tmp_path: Path, pets: Path
     assert 0 == train(run_dir, *options, "--resume").exit_code
 
 
+@pytest.mark.parametrize("name", ["meine Formen", "кошки", "MNIST"])
+def test_a_run_is_named_as_its_folder_is_spelt(
+    name: str, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`export "runs/meine Formen-1"` finds it; only the names of data sets get a suffix."""
+    monkeypatch.chdir(tmp_path)
+    pets.rename(name)
+    options = ["--data", name, "--device=cpu", "--max-minutes=0"]
+    result = CliRunner().invoke(__main__.app, ["train", "pictures", *options])
+    assert 0 == result.exit_code, result.output
+    (run,) = (tmp_path / "runs").iterdir()
+    assert {"MNIST": "mnist-folder-1"}.get(name, f"{name}-1") == run.name
+    assert name == Path(saved(run).pictures.folder).name  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

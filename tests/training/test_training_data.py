@@ -179,6 +179,18 @@ def test_a_picture_whose_content_changed_is_noticed(
         load_again(data.recipe, data.pictures, tmp_path)
 
 
+def test_skipped_files_are_skipped_again(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
+    """The split says so, without the option."""
+    place = folder()
+    (place / "cat" / "bad.png").write_bytes(b"no picture")
+    split = FolderSplit("", (), 0, skip_unreadable=True)
+    data = load_pictures(tiny, place, split=split)
+    assert data.pictures is not None
+    stored = FolderSplit.from_dict(data.pictures.to_dict())
+    again = load_again(data.recipe, stored, tmp_path)
+    assert 30 == len(again.all.labels)
+
+
 def test_uneven_classes_are_named(folder: Folder, tiny: Recipe) -> None:
     """Those that have less than half as many pictures as the largest one, the rarest first."""
     place = folder(count=20)

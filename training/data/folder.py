@@ -90,6 +90,8 @@ def load_folder(
     least = 2 if held_out_share else 1
     found = _find(folder, least=least)
     looks = _each(found.files, look_at, load=False)
+    if not looks:
+        _unreadable(found, found.files, skip=False)
     height, width = size or choose_size(look.size for look in looks.values())
     grey = {file: look.channels == 1 for file, look in looks.items()}
     channels = common_channels(looks.values(), channels)

@@ -15,7 +15,7 @@ from service.http.negotiation import JSON
 from service.http.route import Request
 
 BINARY = "application/octet-stream"
-_LARGE = 200_000
+_MAX_INLINE_BYTES = 200_000
 """An answer of more bytes is formed off the event loop."""
 
 
@@ -24,7 +24,7 @@ async def infer(request: Request, query: ProtocolModelPath) -> Response:
     model = find(request, query)
     work = await read_work(request, model)
     outputs = await compute(request, model, work)
-    if work.answer_bytes > _LARGE:
+    if work.answer_bytes > _MAX_INLINE_BYTES:
         return await request.context.slow.run(_answer, model, work, outputs)
     return _answer(model, work, outputs)
 

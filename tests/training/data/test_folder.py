@@ -356,6 +356,17 @@ def test_all_unreadable_files_are_named_at_once(fruit: Path) -> None:
     assert bad == [line.strip() for line in str(error.value).splitlines()[1:]]
 
 
+def test_a_folder_of_unreadable_files_is_an_error(tmp_path: Path) -> None:
+    """Even where they may be skipped."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        for number in range(3):
+            (tmp_path / name / f"{number}.png").write_bytes(b"no picture")
+    for skip in (False, True):
+        with pytest.raises(DatasetError, match=r"6 files of .* cannot be read as pictures"):
+            load(tmp_path, skip_unreadable=skip)
+
+
 def test_unreadable_files_may_be_skipped(fruit: Path) -> None:
     """They are named, and a class of which too little is left is an error."""
     bad = spoil(fruit)
