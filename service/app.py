@@ -17,9 +17,9 @@ from service import VERSION
 from service.api.models import refuse_reload
 from service.api.routes import TAGS, api_routes, max_view_cost
 from service.api.v2.routes import v2_routes
+from service.budget import Budget
 from service.drawing import open_pool
 from service.health import Health
-from service.http.budget import Budget
 from service.http.context import Context
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
@@ -32,6 +32,7 @@ from service.inference.bundles import load_runtimes
 from service.inference.engine import Engine, open_engine
 from service.inference.job import Admission
 from service.pictures.pools import DecodePools
+from service.pipeline import TURN_ROWS
 from service.settings import Settings, SettingsError
 from service.telemetry.metrics import Metrics
 from service.telemetry.reports import Workers
@@ -82,7 +83,9 @@ def create_app(
     """
     settings = settings or Settings.from_environment()
     health = Health(settings.inference_timeout_s)
-    admission = Admission(max(settings.max_waiting_rows, max_view_cost(settings.max_pictures)))
+    admission = Admission(
+        max(settings.max_waiting_rows, max_view_cost(settings.max_pictures)), turn_rows=TURN_ROWS
+    )
     metrics = Metrics(lambda: admission.waiting, registry)
     decode_pools = DecodePools(max_pixels=settings.max_pixels, processes=settings.decode_processes)
     access = access or Access(settings)
@@ -105,7 +108,8 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         decode_pools.start()
         loading = None if health.loaded else asyncio.ensure_future(context.load_and_use())
-        async with serve_grpc(app, settings, context.has_bundles, health.fail, context.ending):
+        loaded, ending = context.has_bundles, context.ending
+        async with serve_grpc(app, settings, context.budget, loaded, health.fail, ending=ending):
             yield
         if loading:
             loading.cancel()
@@ -170,7 +174,7 @@ def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]
         SettingsError: its packages are not installed.
     """
     if not settings.grpc_port:
-        return lambda *_: nullcontext()
+        return lambda *_, **__: nullcontext()
     try:
         from service.api.v2.grpc import serve_grpc  # noqa: PLC0415  an extra
     except ImportError as error:

@@ -50,6 +50,10 @@ class MalformedRequest(Problem, status=400, slug="malformed-request", title="Mal
     """The body is not what its content type says, or lacks the image."""
 
 
+class UnknownHost(Problem, status=400, slug="unknown-host", title="Unknown host"):
+    """The `Host` is none of `CAPSNET_ALLOWED_HOSTS`: a web page may have rebound its name."""
+
+
 class Unauthorized(Problem, status=401, slug="unauthorized", title="API key required"):
     """No API key, or one that the service does not know (RFC 9110, section 11.6.1)."""
 
@@ -58,6 +62,10 @@ class Unauthorized(Problem, status=401, slug="unauthorized", title="API key requ
 
 class Forbidden(Problem, status=403, slug="forbidden", title="Admin key required"):
     """An API key where an admin key is needed."""
+
+
+class CrossSite(Problem, status=403, slug="cross-site", title="Cross-site request"):
+    """A web page of another site asks, and `CAPSNET_CORS_ORIGINS` does not allow it."""
 
 
 class UnknownModel(Problem, status=404, slug="unknown-model", title="Model not found"):

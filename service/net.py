@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,8 +41,8 @@ class ServedNet:
         return await self.pipeline.trace(self.manifest, image)
 
     async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function on a thread."""
-        return await asyncio.to_thread(work, *args, **kwargs)
+        """Call a function on the thread for slow work."""
+        return await self.pipeline.slow.run(work, *args, **kwargs)
 
 
 def _logged(row: Encoding[Floats] | Exception) -> Encoding[Floats] | Exception:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 import numpy as np
@@ -20,10 +20,11 @@ from service.inference.engine import Engine, Row
 from service.inference.job import Admission, Job
 from service.pictures import ImageSpec, Upload
 from service.pictures.pools import DecodePools
+from service.slow import SlowThread
 from service.telemetry import timings
 
-_PART = 32
-"""A large request encodes this many images at a time."""
+TURN_ROWS = 32
+"""A large request computes this many rows at a time."""
 
 
 @dataclass
@@ -43,6 +44,8 @@ class Pipeline:
     """The most rows that a request to this route may cost."""
     drawing: Admission | None = None
     """The admission of drawing jobs, where the response has to be drawn in a process."""
+    slow: SlowThread = field(default_factory=SlowThread)
+    """Runs what takes milliseconds of Python."""
     charge: Callable[[int], object] | None = None
     """Charges the client for so many rows, or raises RateLimited."""
 
@@ -114,16 +117,8 @@ class Pipeline:
         """Encode images (C, H, W) to presence (K,) and poses (K, D).
 
         One that fails yields its exception.
-
-        Images beyond the first _PART wait behind those that others sent meanwhile, so that nobody
-        waits for all of a large request.
         """
-        rows: list[Row | Exception] = []
-        for start in range(0, len(images), _PART):
-            if start:
-                self.job.arrived = time.monotonic()
-            part = [(image,) for image in images[start : start + _PART]]
-            rows += await self._compute(manifest, "encode", part)
+        rows = await self._compute(manifest, "encode", [(image,) for image in images])
         return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
 
     async def decode(
@@ -144,6 +139,17 @@ class Pipeline:
     async def _compute(
         self, manifest: Manifest, graph: str, rows: Sequence[Row]
     ) -> list[Row | Exception]:
-        results = await self.engine.submit((manifest.name, graph), rows, self.job)
-        self.admission.record_completed(self.job, len(rows))
+        """The results of rows, in order.
+
+        Rows beyond the first TURN_ROWS wait behind those that others sent meanwhile, so that nobody
+        waits for all of a large request.
+        """
+        results: list[Row | Exception] = []
+        for start in range(0, len(rows), TURN_ROWS):
+            if start:
+                self.job.arrived = time.monotonic()
+            turn, before_s = rows[start : start + TURN_ROWS], self.job.computed_s
+            results += await self.engine.submit((manifest.name, graph), turn, self.job)
+            seconds = self.job.computed_s - before_s
+            self.admission.record_completed(self.job, len(turn), seconds)
         return results

@@ -86,6 +86,7 @@ class Settings(BaseSettings):
     api_keys_file: Path | None = None
     admin_keys: tuple[SecretStr, ...] = ()
     admin_keys_file: Path | None = None
+    allowed_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
     frame_ancestors: tuple[str, ...] = ()
     log_format: Literal["text", "json"] = "text"

@@ -26,4 +26,4 @@ class Served(TestClient):
 def serve(settings: Settings, **changes: Any) -> Served:
     """A client of the service with some settings, of which a few are changed."""
     own = settings.model_copy(update=changes)
-    return Served(create_app(own, open_engine(load_runtimes(own))))
+    return Served(create_app(own, open_engine(load_runtimes(own))), base_url="http://localhost")

@@ -70,7 +70,7 @@ def main() -> None:
     examples = json.loads(EXAMPLES.read_text())
     settings = Settings(device="cpu", threads=1, admin_keys=(SecretStr(ADMIN_KEY),))
     app = create_app(settings, open_engine(load_runtimes(settings)))
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         app.state.reload = partial(no_reload, app)
         for method, path, operation in operations(app.openapi()):
             own = examples.get(operation["operationId"], {})

@@ -55,6 +55,8 @@ class Arguments(BaseModel):
             "workers": 1,
             "threads": math.ceil(self.cpus),
             "device": "cuda" if self.gpus else "cpu",
+            # Ray's proxies listen, not the service: CAPSNET_HOST says nothing here.
+            "allowed_hosts": settings.allowed_hosts or ("*",),
         }
         if self.model:
             changed |= {"models": (self.model,), "default_model": self.model}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -61,4 +59,4 @@ async def _overlay(
     request.pipeline.admit(len(uploads))
     first, second = map(unwrap, await request.pipeline.prepare(uploads, spec))
     image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
-    return PngResponse(await asyncio.to_thread(partial(encode_png, image, scale=place.scale)))
+    return PngResponse(await request.context.slow.run(encode_png, image, scale=place.scale))

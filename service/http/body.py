@@ -6,8 +6,8 @@ import asyncio
 
 from starlette.types import Message, Receive
 
+from service.budget import NO_ROOM, Share
 from service.errors import Busy, TooLarge, UploadTimeout
-from service.http.budget import NO_ROOM, Share
 from service.settings import Settings
 
 MIN_BYTES, WINDOW_S = 10_000, 10.0

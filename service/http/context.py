@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from service.budget import Budget
 from service.health import Health
-from service.http.budget import Budget
 from service.http.rate import RateLimit
 from service.inference.bundles import trim_memory
 from service.inference.engine import Engine
@@ -16,6 +16,7 @@ from service.inference.job import Admission
 from service.pictures.pools import DecodePools
 from service.pool.pool import Pool
 from service.settings import Settings
+from service.slow import SlowThread
 from service.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Context:
     """Of the bytes in memory."""
     decode_pools: DecodePools
     drawing: Pool
+    slow: SlowThread = field(default_factory=SlowThread)
     load: Callable[[], Awaitable[Engine]]
     """Loads the engine."""
     reload: Callable[[], Awaitable[None]]
@@ -73,5 +75,6 @@ class Context:
         """End the processes, and wait for the last inference."""
         self.decode_pools.close()
         self.drawing.close()
+        self.slow.close()
         if self.health.loaded and not self.health.loaded.backend.close(CLOSE_TIMEOUT_S):
             self.health.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")

@@ -9,6 +9,8 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from service.errors import MalformedRequest, TooLarge
 
+_MOST_HEADER_BYTES = 4_096
+
 
 @dataclass
 class Part:
@@ -31,7 +33,7 @@ def read_form(content_type: str, body: bytes, *, max_parts: int) -> list[Part]:
         MalformedRequest: it is no form, or not a whole one.
         TooLarge: there are more parts.
     """
-    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    boundary = _read_options(content_type.encode("latin-1")).get(b"boundary")
     if not boundary:
         raise MalformedRequest("the form cannot be read: its Content-Type has no boundary")
     reader = _Reader(max_parts)
@@ -44,6 +46,14 @@ def read_form(content_type: str, body: bytes, *, max_parts: int) -> list[Part]:
     if not reader.ended:
         raise MalformedRequest("the form cannot be read: its end is missing")
     return reader.parts
+
+
+def _read_options(header: bytes) -> dict[bytes, bytes]:
+    """The options of a header that is not too long: reading takes the square of its length."""
+    if len(header) > _MOST_HEADER_BYTES:
+        text = f"the form cannot be read: a header has over {_MOST_HEADER_BYTES:,} bytes"
+        raise MalformedRequest(text)
+    return parse_options_header(header)[1]
 
 
 class _Reader:
@@ -74,7 +84,7 @@ class _Reader:
         name, value = self._header
         self._header = [b"", b""]
         if name.lower() == b"content-disposition":
-            _, options = parse_options_header(value)
+            options = _read_options(value)
             self.parts[-1].name = options.get(b"name", b"").decode(errors="replace")
             self.parts[-1].is_file = b"filename" in options
 

@@ -15,12 +15,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.budget import Budget
 from service.errors import MalformedRequest
 from service.health import Health
 from service.http.body import ARRIVES_WHOLE, Body
-from service.http.budget import Budget
 from service.http.keys import KEY_HEADER, Access
 from service.http.problems import PROBES, REQUEST_ID, respond
+from service.http.sites import Sites
 from service.settings import Settings
 from service.telemetry import logs, timings
 from service.telemetry.metrics import Metrics
@@ -85,6 +86,9 @@ class Middleware:
     metrics: Metrics
     health: Health
 
+    def __post_init__(self) -> None:
+        self.sites = Sites(self.settings)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request. Other events, such as the lifespan's, pass through."""
         if scope["type"] != "http":
@@ -114,6 +118,7 @@ class Middleware:
         body = Body(share, self.settings, receive, announced, whole=whole)
         self.metrics.begin_request()
         try:
+            self.sites.check(method, headers)
             _check_path(scope)
             scope["state"]["caller"] = self.access.check(scope) or client
             await self.app(scope, body.receive, send_with_headers)

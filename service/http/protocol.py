@@ -14,8 +14,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from service.budget import Budget, Share
 from service.errors import Busy
-from service.http.budget import Budget, Share
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536

@@ -51,7 +51,12 @@ class RateLimit:
             wait_s = (1 - tokens) / self._rows_per_s
             text = f"more than {self._rows_per_s:g} rows a second; try again in {wait_s:.3g} s"
             raise RateLimited(text, retry_after_s=wait_s)
-        self._full_at.pop(caller, None)
-        self._full_at[caller] = full_at + (max(rows, 1) - paid) / self._rows_per_s
+        self.owe(caller, max(rows, 1) - paid)
+
+    def owe(self, caller: Hashable, rows: int) -> None:
+        """Take tokens for what is computed already, whether the caller has them or not."""
+        now = self._clock()
+        full_at = max(self._full_at.pop(caller, now), now)
+        self._full_at[caller] = full_at + rows / self._rows_per_s
         if len(self._full_at) > MAX_CALLERS:
             del self._full_at[next(iter(self._full_at))]

@@ -20,7 +20,6 @@ from starlette.types import Receive, Scope, Send
 
 from model.bundle import Manifest
 from model.views import query as views
-from model.views.view import RESPONSE_COST_ROWS
 from service.drawing import DRAW_CPU_S
 from service.errors import (
     InvalidParameter,
@@ -39,6 +38,7 @@ from service.http.negotiation import JSON, PNG, choose_media_type
 from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import PROBES, invalid
 from service.inference.job import Job
+from service.inference.price import open_meter
 from service.pipeline import Pipeline
 from service.pool.pool import Crashed
 
@@ -85,13 +85,12 @@ class Request(fastapi.Request):
         return context
 
     async def body(self) -> bytes:
-        """Read the whole body.
+        """Read the whole body, once: it is not kept.
 
         The deadline starts at its end: the upload has its own time limit.
         """
-        is_new = not hasattr(self, "_body")
-        content = await super().body()
-        if is_new and self.deadline:
+        content = b"".join([part async for part in self.stream()])
+        if self.deadline:
             self.deadline.start()
         return content
 
@@ -108,7 +107,7 @@ class DeferredJson(Generic[Answer]):
 
     answer: Answer
     large: bool = field(default=False, kw_only=True)
-    """Whether serialising takes long: it then runs on a thread, and the job costs one row more."""
+    """Whether serialising takes long: it then runs on the slow thread."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +229,7 @@ class Route(APIRoute):
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send)
-        limit_s, context = _limit_s(request), request.context
+        limit_s, context, meter = _limit_s(request), request.context, open_meter()
         job = Job(time.monotonic())
         request.pipeline = Pipeline(
             context.health.engine,
@@ -239,6 +238,7 @@ class Route(APIRoute):
             decode_pools=context.decode_pools,
             default_model=context.settings.default_model,
             max_cost=self._max_cost,
+            slow=context.slow,
             charge=self._charge(request),
         )
         try:
@@ -251,6 +251,8 @@ class Route(APIRoute):
             raise TooLate(f"no answer within {limit_s:g} s") from error
         finally:
             request.pipeline.release()
+            if meter.rows and context.rate_limit and self._limited:
+                context.rate_limit.owe(scope["state"]["caller"], meter.rows)
         await response(scope, receive, send)
 
     def _charge(self, request: Request) -> Callable[[int], object] | None:
@@ -343,7 +345,7 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
     if isinstance(answer, JsonOrPng) and request.media_type == PNG:
         headers[MODEL_HEADER] = f"{answer.manifest.name}; version={answer.manifest.version}"
         if not isinstance(answer, SlowJsonOrPng):
-            return PngResponse(await asyncio.to_thread(answer.draw), headers=headers)
+            return PngResponse(await request.context.slow.run(answer.draw), headers=headers)
         try:
             drawn = await request.context.drawing.run(DRAW_CPU_S, answer.draw)
         except (Crashed, MemoryError) as error:
@@ -353,10 +355,8 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
             raise Unavailable(text, retry_after_s=1) from error
         request.pipeline.record_drawing()
         return PngResponse(drawn, headers=headers)
-    if answer.large:
-        response = await asyncio.to_thread(_to_json, answer.answer, headers)
-        request.pipeline.admission.record_completed(request.pipeline.job, RESPONSE_COST_ROWS)
-        return response
+    if answer.large or isinstance(answer, JsonOrPng):
+        return await request.context.slow.run(_to_json, answer.answer, headers)
     return _to_json(answer.answer, headers)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import binascii
 from functools import partial
 from typing import Any
@@ -48,8 +47,9 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
     kind = content_type(request)
     if kind in _READERS:
         header, body = request.headers["content-type"], await request.body()
+        request.scope["state"]["share"].hold(len(body))  # what it expands to
         read = partial(_READERS[kind], header, body, max_pictures)
-        uploads = await asyncio.to_thread(read) if len(body) > _MAX_INLINE_BYTES else read()
+        uploads = await request.context.slow.run(read) if len(body) > _MAX_INLINE_BYTES else read()
     elif kind.startswith("image/") or kind == "application/octet-stream":
         uploads = [await request.body()]
     else:

@@ -304,6 +304,8 @@ class Batcher:
             results = [error]
         now = self._clock()
         self._last[key] = now - began, len(batch)
+        for call, _ in batch:
+            call.job.computed_s += (now - began) / len(batch)
         for (call, _), result in zip(batch, results, strict=True):
             call.results.append(result)
         _deliver(

@@ -45,21 +45,31 @@ class Job:
     """The rows that the job needs in all, as far as known when it is admitted."""
     waiting: int = 0
     """The rows that were admitted and are not computed yet."""
+    computed_s: float = 0.0
+    """This job's share of the seconds of its batches so far."""
 
 
 class Admission:
-    """Decides which jobs may wait, by the waiting rows and the rate at which rows are computed.
+    """Decides which jobs may wait, by the rows before them and the rate at which rows are computed.
 
     For one event loop alone.
 
     Args:
         limit: most rows that wait or are computed; no job may cost more.
+        turn_rows: a job computes so many rows, then others have their turn.
         clock: monotonic seconds.
     """
 
-    def __init__(self, limit: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limit: int,
+        *,
+        turn_rows: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.limit = limit
-        self._clock = clock
+        self._turn_rows, self._clock = turn_rows, clock
+        self._jobs: set[Job] = set()
         self.waiting = 0
         """Rows of admitted jobs without a result."""
         self._rows = self._seconds = 0.0
@@ -71,13 +81,14 @@ class Admission:
 
     @property
     def rate(self) -> float:
-        """The computed rows a second while any waited; zero before anything is measured."""
+        """The rows a second while any were computed; zero before anything is measured."""
         return self._rows / self._seconds if self._seconds else 0.0
 
     def admit(self, job: Job) -> None:
         """Count a job's rows as waiting until they are computed, or `release` is called.
 
         Raises:
+            DeadlineExceeded: the job's deadline has passed.
             QueueFull: they do not fit, or would wait past the job's deadline.
             ValueError: they would never fit; whoever accepts jobs has to bound them.
         """
@@ -86,9 +97,11 @@ class Admission:
             self._changed = self._clock()
         self.waiting += job.cost
         job.waiting = job.cost
+        self._jobs.add(job)
 
     def release(self, job: Job) -> None:
         """Take back the rows of a job that are not computed."""
+        self._jobs.discard(job)
         self.waiting -= job.waiting
         job.waiting = 0
 
@@ -96,17 +109,36 @@ class Admission:
         """Refuse a job beyond the limit, or one whose turn would come after its deadline."""
         if job.cost > self.limit:
             raise ValueError(f"no job may cost {job.cost}, more than the limit of {self.limit}")
-        wait_s = self.waiting / self.rate if self.rate else 0.0
-        exceeds_deadline = wait_s >= job.deadline - self._clock()
-        if exceeds_deadline or self.waiting + job.cost > self.limit:
+        left_s = job.deadline - self._clock()
+        if left_s <= 0:
+            raise DeadlineExceeded("the deadline had passed before the request was admitted")
+        wait_s = self._rows_before(job) / self.rate if self.rate else 0.0
+        if wait_s >= left_s or self.waiting + job.cost > self.limit:
             wait_s = min(wait_s or _UNKNOWN_S, MAX_RETRY_S / _JITTER)
             raise QueueFull(wait_s * random.uniform(1, _JITTER))  # noqa: S311
 
-    def record_completed(self, job: Job, rows: int) -> None:
-        """Count rows of a job as computed."""
+    def _rows_before(self, job: Job) -> int:
+        """The rows of others that are computed before a job's last one.
+
+        Other jobs have as many turns until then as this one.
+        """
+        if job.cost + self.waiting <= self._turn_rows or math.isinf(self._turn_rows):
+            return self.waiting
+        most = math.ceil(job.cost / self._turn_rows) * int(self._turn_rows)
+        return sum(min(other.waiting, most) for other in self._jobs)
+
+    def record_completed(self, job: Job, rows: int, seconds: float | None = None) -> None:
+        """Count rows of a job as computed.
+
+        Args:
+            job: whose.
+            rows: how many.
+            seconds: that computing took; by default since the last result, or since rows wait.
+        """
         now = self._clock()
+        seconds = now - self._changed if seconds is None else seconds
         self._rows = _MEMORY * self._rows + rows
-        self._seconds = _MEMORY * self._seconds + (now - self._changed)
+        self._seconds = _MEMORY * self._seconds + seconds
         self._changed = now
         computed = min(rows, job.waiting)
         self.waiting -= computed

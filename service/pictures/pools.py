@@ -12,7 +12,14 @@ from PIL import Image
 from model.preprocess import Prepared
 from service.errors import Problem, TooLarge, UnreadablePicture
 from service.pictures.header import check_size, read_header
-from service.pictures.spec import ImageSpec, Upload, decode_and_fit, is_quick
+from service.pictures.spec import (
+    ImageSpec,
+    Upload,
+    decode_and_fit,
+    decode_in_process,
+    is_quick,
+    read_decoded,
+)
 from service.pool.pool import Crashed, ForkServer, Pool
 
 _LARGE_PIXELS = 1_000_000
@@ -163,9 +170,11 @@ class DecodePools:
             return decode_and_fit(upload, spec, self._max_pixels)
         cpu_s = _CPU_S + _CPU_S_PER_PIXEL * weight
         try:
-            return await pool.run(cpu_s, decode_and_fit, upload, spec, self._max_pixels)
+            result = await pool.run(cpu_s, decode_in_process, spec, self._max_pixels, file=upload)
+            facts, content = result if isinstance(result, tuple) else (result, b"")
+            return read_decoded(facts, content, spec)
         except MemoryError:
             return TooLarge("decoding the picture takes more memory than its size allows")
-        except Crashed:
+        except (Crashed, KeyError, OverflowError, TypeError, ValueError):
             detail = f"decoding the picture takes more than {cpu_s:.1f} s, or crashes"
             return UnreadablePicture(detail)

@@ -5,13 +5,23 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+
+import numpy as np
 
 from model.canvas import enlarge, png
 from model.preprocess import Fit, Floats, Polarity, Prepared, PreprocessError, prepare
-from service.errors import InvalidParameter, Problem, release
+from model.preprocess.prepared import Box, FoundPolarity
+from service.errors import (
+    InvalidParameter,
+    Problem,
+    TooLarge,
+    UnreadablePicture,
+    UnsupportedFormat,
+    release,
+)
 from service.pictures.decode import decode
-from service.pictures.header import is_plain_png
+from service.pictures.header import MAX_SIDE, is_plain_png
 
 if TYPE_CHECKING:  # processes that decode do not import pydantic
     from model.bundle import PreprocessRule
@@ -23,6 +33,11 @@ sets.
 Upload = bytes | Problem
 """The bytes of an image file, or why this one of several could not be taken."""
 _MAX_QUICK_BYTES = 4096
+_PROBLEMS = {
+    kind.slug: kind for kind in (InvalidParameter, TooLarge, UnreadablePicture, UnsupportedFormat)
+}
+_FITS = get_args(get_type_hints(Prepared)["fit"])
+_POLARITIES = (None, *get_args(FoundPolarity))
 
 
 class ImageSpec(NamedTuple):
@@ -55,6 +70,39 @@ def decode_and_fit(content: bytes, spec: ImageSpec, max_pixels: int) -> Prepared
     if prepared.box is None:
         return prepared
     return replace(prepared, box=prepared.box.scaled(shrink, shrink))
+
+
+def decode_in_process(
+    content: bytes, spec: ImageSpec, max_pixels: int
+) -> tuple[dict[str, Any], bytes]:
+    """As `decode_and_fit`, as JSON and the image's raw bytes; see `read_decoded`."""
+    result = decode_and_fit(content, spec, max_pixels)
+    if isinstance(result, Problem):
+        return {"slug": result.slug, "detail": result.detail, "parameter": result.parameter}, b""
+    facts = {"fit": result.fit, "polarity": result.polarity, "box": result.box}
+    return {**facts, "shape": result.image.shape}, np.ascontiguousarray(
+        result.image, "<f4"
+    ).tobytes()
+
+
+def read_decoded(facts: Any, content: bytes, spec: ImageSpec) -> Prepared | Problem:
+    """The image or problem that a process found.
+
+    Raises:
+        ValueError, TypeError, KeyError, OverflowError: it is none. The process is not trusted.
+    """
+    if "slug" in facts:
+        parameter = facts["parameter"] and str(facts["parameter"])
+        return _PROBLEMS[facts["slug"]](str(facts["detail"]), parameter=parameter)
+    channels, height, width = shape = tuple(map(int, facts["shape"]))
+    fits = channels == spec.shape[0] and 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE
+    if not (fits and (spec.any_size or shape == spec.shape)):
+        raise ValueError(f"a process gave an image of the shape {shape}")
+    if facts["fit"] not in _FITS or facts["polarity"] not in _POLARITIES:
+        raise ValueError("a process gave an unknown fit")
+    image = np.frombuffer(content, "<f4").reshape(shape)
+    box = facts["box"] and Box(*map(int, facts["box"]))
+    return Prepared(image, facts["fit"], facts["polarity"], box)
 
 
 def is_quick(content: bytes, spec: ImageSpec) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import pickle
 import resource
@@ -21,8 +22,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-Task = tuple[float, Callable[..., Any], tuple[Any, ...]]
-"""Most seconds of CPU time, a function, and its arguments."""
+Task = tuple[float, Callable[..., Any], tuple[Any, ...], int]
+"""Most seconds of CPU time, a function, its arguments, and the size of the file that precedes them.
+"""
+FRAME = struct.Struct("=QQ")
+"""The sizes of the two parts of an answer: JSON, and raw bytes."""
 READY = b"r"
 """The message of a process that is ready for a task."""
 _PR_SET_PDEATHSIG = 1
@@ -85,25 +89,35 @@ def _work(connection: socket.socket, memory_bytes: int) -> None:
         connection.sendall(READY)
         while True:
             task: Task = pickle.load(stream)  # noqa: S301  of the process that started this one
-            answer = pickle.dumps(_do(*task), pickle.HIGHEST_PROTOCOL)
-            connection.sendall(struct.pack("=Q", len(answer)) + answer)
+            cpu_s, function, arguments, size = task
+            file = (stream.read(size),) if size else ()
+            text, content = _do(cpu_s, function, (*file, *arguments))
+            del file
+            connection.sendall(FRAME.pack(len(text), len(content)) + text)
+            connection.sendall(content)
     os._exit(0)
 
 
 def _do(
     cpu_s: float, function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> tuple[Any, Exception | None]:
-    """Call a function, and return its result or exception.
+) -> tuple[bytes, bytes]:
+    """Call a function. Return the JSON of its value or its exception, and its raw bytes.
 
     SIGPROF ends a process that takes longer.
     """
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     try:
-        return function(*arguments), None
+        result = function(*arguments)
+        value, content = result if isinstance(result, tuple) else (None, result)
+        if not isinstance(content, bytes | bytearray):
+            value, content = result, b""
+        text = json.dumps({"value": value})
     except Exception as error:  # noqa: BLE001  raised again by the pool
-        return None, error.with_traceback(None)
+        content = b""
+        text = json.dumps({"raised": type(error).__name__, "text": str(error)[:1000]})
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+    return text.encode(), content
 
 
 def _die_with_parent() -> None:

@@ -1,8 +1,13 @@
-"""A pool of processes that can be killed, for one event loop at a time."""
+"""Untrusted, complicated input is opened in a process that may die, and that has no secrets.
+
+It answers with JSON and raw bytes, which are never unpickled. A pool of such processes is for one
+event loop at a time.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pickle
 import signal
@@ -15,13 +20,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 from service.inference.job import Admission, Closed, Job
-from service.pool.__main__ import READY
+from service.inference.price import charge_time
+from service.pool.__main__ import FRAME, READY
 
-T = TypeVar("T")
 _NO_PROCESS = "a process that decodes or draws cannot be started"
+_NO_ANSWER = "the process sent what is no answer"
+_KEPT = {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"}
+_KEPT_PREFIXES = ("FONTCONFIG_", "MPL", "PYTHON", "XDG_")
+"""The variables that a process inherits: none of the service's, which may be keys."""
+_MOST_FACTS, _MOST_BYTES = 100_000, 500_000_000
+"""Bytes of JSON and raw bytes in one answer, at most."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """A process with threads cannot be forked safely."""
 
@@ -75,7 +87,7 @@ class ForkServer:
 
     def start(self) -> None:
         """Start the fork server, if it does not run. It is ready some tenths of a second later."""
-        if self.pid:
+        if self.pid and not _is_stopped(self.pid):
             return
         self.close()
         self._control, its = socket.socketpair()
@@ -83,7 +95,7 @@ class ForkServer:
         with its:
             self._process = subprocess.Popen(  # noqa: S603  of this service alone
                 [sys.executable, "-m", __package__, str(its.fileno()), *self._arguments],
-                env=os.environ | _ONE_THREAD,
+                env=_clean_environment() | _ONE_THREAD,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
             )
@@ -171,31 +183,44 @@ class Pool:
         finally:
             self.admission.release(job)
 
-    async def run(self, cpu_s: float, function: Callable[..., T], *args: Any) -> T:
-        """Run a function with picklable arguments in a process, and return its result.
+    async def run(
+        self, cpu_s: float, function: Callable[..., Any], *args: Any, file: bytes = b""
+    ) -> Any:
+        """Run a function with a file, if given, and picklable arguments in a process.
 
         A call that is cancelled, because its deadline passed or nobody waits for it any more, has
         its process killed.
 
+        Returns:
+            The function's result: a JSON value, bytes, or a pair of both. The process may be in the
+            hands of whoever made the file: check the result.
+
         Raises:
             Crashed: the process ended because of the task, as it does after `cpu_s`.
             Closed: the process was killed, the fork server was lost, or no process can be forked.
-            Exception: what the function raised, such as a MemoryError.
+            MemoryError: the function raised one.
+            RuntimeError: it raised anything else.
         """
-        task = pickle.dumps((cpu_s, function, args), pickle.HIGHEST_PROTOCOL)
         async with self._turns:
-            child = self._take()
+            child, began = self._take(), time.monotonic()
             try:
-                result, error = await _ask(child, task)
+                task = pickle.dumps((cpu_s, function, args, len(file)), pickle.HIGHEST_PROTOCOL)
+                facts, content = await _ask(child, task, file)
             except ConnectionError as lost:
                 raise await self._explain(child) from lost
             except BaseException:
                 self.fork_server.kill(child)
                 raise
+            finally:
+                charge_time(time.monotonic() - began)
             self.idle.append(child)
-        if error:
-            raise error
-        return result  # type: ignore[no-any-return]
+        if raised := facts.get("raised"):
+            kind = MemoryError if raised == "MemoryError" else RuntimeError
+            raise kind(f"{raised}: {facts.get('text')}")
+        value = facts.get("value")
+        if not content:
+            return value
+        return content if value is None else (value, content)
 
     def close(self) -> None:
         """End the processes, also those of other pools of this fork server."""
@@ -232,14 +257,45 @@ class Pool:
             raise Closed(_NO_PROCESS) from error
 
 
-async def _ask(child: Child, task: bytes) -> tuple[Any, Exception | None]:
-    """Send a task, and wait for what its function returned or raised."""
+async def _ask(child: Child, task: bytes, file: bytes) -> tuple[dict[str, Any], bytes]:
+    """Send a task, and wait for what its function returned or raised.
+
+    Raises:
+        ConnectionError: the process has ended.
+        Crashed: what it sends is no answer.
+    """
     if not child.is_ready:
         await _receive(child.connection, len(READY))
         child.is_ready = True
-    await asyncio.get_running_loop().sock_sendall(child.connection, task)
-    (size,) = struct.unpack("=Q", await _receive(child.connection, 8))
-    return pickle.loads(await _receive(child.connection, size))  # type: ignore[no-any-return]  # noqa: S301  as above
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(child.connection, task)
+    await loop.sock_sendall(child.connection, file)
+    sizes = FRAME.unpack(await _receive(child.connection, FRAME.size))
+    if sizes[0] > _MOST_FACTS or sizes[1] > _MOST_BYTES:
+        raise Crashed(_NO_ANSWER)
+    text, content = [await _receive(child.connection, size) for size in sizes]
+    try:
+        facts = json.loads(text)
+    except (RecursionError, ValueError) as error:
+        raise Crashed(_NO_ANSWER) from error
+    if not isinstance(facts, dict):
+        raise Crashed(_NO_ANSWER)
+    return facts, bytes(content)
+
+
+def _clean_environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or name.startswith(_KEPT_PREFIXES)
+    }
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, so that it would never answer; Linux only."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "tT"
+    return False
 
 
 async def _receive(connection: socket.socket, size: int) -> bytearray:

@@ -15,7 +15,16 @@ import grpc
 from service.api.v2.messages import messages
 from tests.attack.cases import Site, addresses, attack
 from tests.attack.heads import SEVEN
-from tests.attack.http2 import METHOD, RST_STREAM, Http2, frame, head, message
+from tests.attack.http2 import (
+    DATA,
+    END_STREAM,
+    METHOD,
+    RST_STREAM,
+    Http2,
+    frame,
+    head,
+    message,
+)
 from tests.attack.wire import CLOSED, Connection, Target
 
 LABEL, WRONG = "label", "wrong label"
@@ -272,6 +281,51 @@ async def _count_ends(site: Site, connections: Sequence[Http2], streams: Iterabl
             over = connection.closed or stream in connection.ended
             site.outcomes[ENDED if over else STILL_OPEN] += 1
         connection.close()
+
+
+@attack(
+    "gRPC: 2,560 answers that nobody takes",
+    door="grpc",
+    allowed=(ENDED, STILL_OPEN, *BESIDE),
+    required=BESIDE,
+)
+async def untaken_answers(site: Site) -> None:
+    """Calls without a key, with a flow-control window of 0, on 40 connections."""
+    target = Target(int(site.service.grpc_address.rpartition(":")[2]))
+    path, streams = "/inference.GRPCInferenceService/ServerLive", range(1, 129, 2)
+    async with _beside(site):
+        connections = [await Http2.open(target, window=0) for _ in range(40)]
+        for connection in connections:
+            for stream in streams:
+                await connection.write(
+                    head(stream, path=path) + frame(DATA, stream, message(b""), END_STREAM)
+                )
+        await asyncio.sleep(site.seconds + 5)
+        await _count_ends(site, connections, streams)
+
+
+@attack(
+    "gRPC: 416 routings that nobody reads",
+    door="grpc",
+    allowed=(ENDED, STILL_OPEN, *BESIDE),
+    required=BESIDE,
+)
+async def unread_routings_by_grpc(site: Site) -> None:
+    """1 MB each, for calls with a key, on 13 connections."""
+    known = messages()
+    tensor = known["InferInputTensor"](name="images", datatype="FP32", shape=[1, 1, 28, 28])
+    asked = known["ModelInferRequest"](model_name="mnist.routing", inputs=[tensor])
+    asked.raw_input_contents.append(bytes(4 * 784))
+    content, target = asked.SerializeToString(), site.service.grpc_address.rpartition(":")[2]
+    async with _beside(site) as key:
+        connections = [await Http2.open(Target(int(target)), window=0) for _ in range(13)]
+        streams = range(1, 65, 2)
+        for connection in connections:
+            for stream in streams:
+                await connection.begin(stream, more=key)
+                await connection.send(stream, message(content))
+        await asyncio.sleep(site.seconds + 5)
+        await _count_ends(site, connections, streams)
 
 
 @attack("gRPC: calls reset at once", door="grpc", allowed=(*BESIDE, "reset"), required=BESIDE)

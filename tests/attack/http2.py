@@ -16,6 +16,8 @@ END_STREAM, END_HEADERS, ACK = 1, 4, 1
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _WINDOW = 65_535
 """That a stream, and a connection, begin with (RFC 9113, section 6.9.2)."""
+_INITIAL_WINDOW = 4
+"""The number of this setting (RFC 9113, section 6.5.2)."""
 _PIECE = 16_384
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
 Headers = Iterable[tuple[str, str]]
@@ -68,11 +70,12 @@ class Http2:
         self.closed = False
 
     @classmethod
-    async def open(cls, target: Target, *, source: str = ATTACKER) -> Self:
-        """Connect, and begin."""
+    async def open(cls, target: Target, *, source: str = ATTACKER, window: int = _WINDOW) -> Self:
+        """Connect, and begin; answers may have so many bytes that are not taken."""
         self = cls(await Connection.open(target, source=source))
         self.listen()
-        await self.write(PREFACE + frame(SETTINGS, 0))
+        own = struct.pack(">HI", _INITIAL_WINDOW, window)
+        await self.write(PREFACE + frame(SETTINGS, 0, own))
         return self
 
     def listen(self) -> None:
@@ -130,7 +133,7 @@ class Http2:
     def _settle(self, payload: bytes) -> None:
         """Take the initial window of streams, of which none has begun yet."""
         for number, value in struct.iter_unpack(">HI", payload):
-            if number == 4:
+            if number == _INITIAL_WINDOW:
                 self._initial = value
 
     async def _exactly(self, size: int) -> bytes:

@@ -27,7 +27,7 @@ def service_url() -> Iterator[str]:
         "CAPSNET_DEFAULT_MODEL": "mnist-compact",
         "CAPSNET_MODELS": '["mnist-compact"]',
         "CAPSNET_MAX_BODY_BYTES": str(MAX_BODY_BYTES),
-        "CAPSNET_MAX_WAITING_BYTES": str(2 * MAX_BODY_BYTES),
+        "CAPSNET_MAX_WAITING_BYTES": str(4 * MAX_BODY_BYTES),
     }
     with running(lambda _environment: SOURCE, environment) as (_process, client):
         yield str(client.base_url)

@@ -17,7 +17,8 @@ from service.settings import Settings
 Start = Callable[..., tuple[subprocess.Popen[bytes], httpx.Client]]
 SIZE = Settings().max_body_bytes
 HEAD = (
-    b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: %d\r\n\r\n"
+    b"POST /classify HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: image/png\r\nContent-Length: %d\r\n\r\n"
 )
 
 

@@ -19,7 +19,7 @@ SEVEN = {"file": (SAMPLES / "7.png").read_bytes()}
 @pytest.fixture
 def starting(settings: Settings) -> TestClient:
     """The service before its bundles are loaded, as its lifespan has not begun."""
-    return TestClient(create_app(settings))
+    return TestClient(create_app(settings), base_url="http://localhost")
 
 
 def test_a_starting_service_is_alive_but_not_ready(starting: TestClient) -> None:
@@ -52,7 +52,7 @@ def test_a_starting_service_says_when_to_come_back(
 
 def test_it_loads_by_itself(settings: Settings) -> None:
     """Any server that begins its lifespan can run it; the probes tell when it is ready."""
-    with TestClient(create_app(settings)) as client:
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
         deadline = time.monotonic() + PATIENCE_S
         while (ready := client.get("/readyz")).status_code != httpx.codes.OK:
             assert time.monotonic() < deadline
@@ -62,7 +62,9 @@ def test_it_loads_by_itself(settings: Settings) -> None:
 
 def test_what_cannot_be_loaded_is_told_by_the_probes(settings: Settings, tmp_path: Path) -> None:
     """Nobody else would see it where there is no supervisor."""
-    with TestClient(create_app(settings.model_copy(update={"bundles": tmp_path}))) as client:
+    with TestClient(
+        create_app(settings.model_copy(update={"bundles": tmp_path})), base_url="http://localhost"
+    ) as client:
         deadline = time.monotonic() + PATIENCE_S
         while (alive := client.get("/livez")).status_code == httpx.codes.OK:
             assert time.monotonic() < deadline
@@ -74,7 +76,9 @@ def test_without_a_supervisor_nothing_is_reloaded(settings: Settings) -> None:
     """The answer says what to do instead."""
     key = "a-key-of-tests-alone"
     administered = settings.model_copy(update={"admin_keys": (SecretStr(key),)})
-    answer = TestClient(create_app(administered)).post("/models/reload", headers={"X-API-Key": key})
+    answer = TestClient(create_app(administered), base_url="http://localhost").post(
+        "/models/reload", headers={"X-API-Key": key}
+    )
     assert 409 == answer.status_code
     assert "restart it" in answer.json()["detail"]
 

@@ -52,6 +52,7 @@ def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
         ("CAPSNET_API_KEYS_FILE", "", "api_keys_file", None),
         ("CAPSNET_ADMIN_KEYS_FILE", "", "admin_keys_file", None),
         ("CAPSNET_UPLOAD_TIMEOUT_S", "5", "upload_timeout_s", 5),
+        ("CAPSNET_ALLOWED_HOSTS", '["a.example"]', "allowed_hosts", ("a.example",)),
         ("CAPSNET_CORS_ORIGINS", '["https://a.example"]', "cors_origins", ("https://a.example",)),
         ("CAPSNET_FRAME_ANCESTORS", '["https://*.a.b:1"]', "frame_ancestors", ("https://*.a.b:1",)),
         ("CAPSNET_CUDA_DEVICE_ID", "1", "cuda_device_id", 1),

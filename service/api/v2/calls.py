@@ -6,7 +6,6 @@ checked, and little of it before its size and its fields were.
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Any
 
@@ -92,7 +91,10 @@ async def model_infer(request: Request) -> Protobuf:
     """Compute the outputs of a model."""
     message = await _read(request, "ModelInferRequest")
     model = find(request, _query(message.model_name, message.model_version))
-    work = _make_work(message, model)
+    if message.ByteSize() > _MAX_INLINE_BYTES:
+        work = await request.context.slow.run(_make_work, message, model)
+    else:
+        work = _make_work(message, model)
     return _to_message(model, work, await compute(request, model, work))
 
 
@@ -105,7 +107,7 @@ async def _read(request: Request, name: str) -> Any:
     """
     body, max_fields = await request.body(), MAX_FIELDS + request.context.settings.max_pictures
     if len(body) > _MAX_INLINE_BYTES:
-        return await asyncio.to_thread(_parse, body, messages()[name], max_fields)
+        return await request.context.slow.run(_parse, body, messages()[name], max_fields)
     return _parse(body, messages()[name], max_fields)
 
 

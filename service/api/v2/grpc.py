@@ -12,7 +12,7 @@ import json
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -22,6 +22,8 @@ import grpc
 from starlette.types import ASGIApp, Message, Scope
 
 from service.api.v2.messages import SERVICE
+from service.budget import Budget
+from service.errors import Busy
 from service.http.body import ARRIVES_WHOLE
 from service.http.keys import KEY_HEADER
 from service.http.middleware import TIMEOUT_HEADER
@@ -31,8 +33,13 @@ from service.settings import Settings
 log = logging.getLogger(__name__)
 MAX_STREAMS = 64
 """A connection may have this many calls at once; others wait."""
-MAX_CALLS = 512
-"""All connections may have this many calls at once; others end with RESOURCE_EXHAUSTED."""
+CALL_BYTES = 1_000_000
+"""A call counts as this in the budget until its answer is sent, besides its message and answer.
+
+So calls without a key, from few addresses, cannot take the place of others'.
+"""
+CONNECTION_AGE_S = 60
+"""A connection takes no more calls after this long. Clients open another by themselves."""
 _HEADERS = {
     "authorization",
     "traceparent",
@@ -87,8 +94,10 @@ class Answer(NamedTuple):
 async def serve_grpc(
     app: ASGIApp,
     settings: Settings,
+    budget: Budget,
     loaded: asyncio.Event,
     on_fault: Callable[[str], object],
+    *,
     ending: asyncio.Event | None = None,
 ) -> AsyncIterator[None]:
     """Answer calls once the bundles are loaded. At the end, finish those that are running.
@@ -98,6 +107,7 @@ async def serve_grpc(
     Args:
         app: answers the requests that calls become.
         settings: the address, the largest message and the time to finish.
+        budget: counts calls and their bytes.
         loaded: set once the bundles are.
         on_fault: told why the port cannot be opened.
         ending: set to stop the server early, so that calls drain at the same time as HTTP requests.
@@ -108,13 +118,16 @@ async def serve_grpc(
         "grpc.compression_enabled_algorithms_bitset": _IDENTITY,
         "grpc.max_concurrent_streams": MAX_STREAMS,
         "grpc.max_connection_idle_ms": idle_ms,
+        "grpc.max_connection_age_ms": 1000 * CONNECTION_AGE_S,
+        # Time for the calls that have begun, and for clients to take the answers.
+        "grpc.max_connection_age_grace_ms": idle_ms + round(1000 * settings.request_timeout_s),
         "grpc.server_handshake_timeout_ms": idle_ms,
         "grpc.max_receive_message_length": settings.max_body_bytes,
         "grpc.max_send_message_length": -1,
         "grpc.so_reuseport": 1,
     }
-    server = grpc.aio.server(options=list(options.items()), maximum_concurrent_rpcs=MAX_CALLS)
-    server.add_generic_rpc_handlers((_handlers(app),))
+    server = grpc.aio.server(options=list(options.items()))
+    server.add_generic_rpc_handlers((_handlers(app, budget),))
 
     async def start() -> None:
         await loaded.wait()
@@ -143,38 +156,57 @@ async def serve_grpc(
         await stopping
 
 
-def _handlers(app: ASGIApp) -> grpc.GenericRpcHandler:
+def _handlers(app: ASGIApp, budget: Budget) -> grpc.GenericRpcHandler:
     """The six methods.
 
-    To gRPC their requests are streams, of which the first message is taken: so a call is handled
-    before its message has arrived.
+    To gRPC their requests and answers are streams of one message: so a call is handled before its
+    message has arrived, and is not over before its answer is sent.
     """
     handlers = {
-        name: grpc.stream_unary_rpc_method_handler(partial(_call, app, f"/{SERVICE}/{name}", ends))
-        for name, ends in _METHODS.items()
+        name: grpc.stream_stream_rpc_method_handler(
+            partial(_call, app, budget, f"/{SERVICE}/{name}", statuses)
+        )
+        for name, statuses in _METHODS.items()
     }
     return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
 
 async def _call(
-    app: ASGIApp, path: str, expected: tuple[int, ...], _requests: Any, context: Any
-) -> bytes:
+    app: ASGIApp,
+    budget: Budget,
+    path: str,
+    expected: tuple[int, ...],
+    _requests: Any,
+    context: Any,
+) -> None:
     """Answer a call with a message. An unexpected status ends the call."""
-    answer = await _ask(app, _scope(context, path), context)
-    if answer.status not in expected:
-        code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
-        trailing = tuple((name, answer.headers[name]) for name in _TOLD if name in answer.headers)
+    share = budget.share(client_address(context.peer())[0])
+    try:
         try:
-            await context.abort(code, json.loads(answer.body)["detail"], trailing)
-        except grpc.aio.InternalError as error:
-            raise asyncio.CancelledError from error  # the call has ended, nobody is told
-    return answer.body if answer.status == HTTPStatus.OK else _FALSE
+            share.hold(CALL_BYTES)
+            failure = await _ask(app, _scope(context, path), context, expected)
+        except Busy as busy:
+            text = json.dumps(busy.to_dict()).encode()
+            failure = Answer(busy.status, {"retry-after": "1"}, text)
+        if failure:
+            code = _CODES.get(failure.status, grpc.StatusCode.INTERNAL)
+            told = tuple((name, failure.headers[name]) for name in _TOLD if name in failure.headers)
+            await context.abort(code, json.loads(failure.body)["detail"], told)
+    except grpc.aio.InternalError as error:
+        raise asyncio.CancelledError from error  # the call has ended, nobody is told
+    finally:
+        share.release()
 
 
-async def _ask(app: ASGIApp, scope: Scope, context: Any) -> Answer:
-    """The app's answer to a request, whose body is the call's message.
+async def _ask(
+    app: ASGIApp, scope: Scope, context: Any, expected: tuple[int, ...]
+) -> Answer | None:
+    """Have the app answer a request, whose body is the call's message.
 
-    A call that is cancelled is a client that has left.
+    An answer of an expected status is sent. A call that is cancelled is a client that has left.
+
+    Returns:
+        An answer of another status.
     """
     left, taken = asyncio.Event(), False
     start: Message = {}
@@ -192,8 +224,12 @@ async def _ask(app: ASGIApp, scope: Scope, context: Any) -> Answer:
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
             start.update(message)
-        else:
-            parts.append(message.get("body", b""))
+            return
+        parts.append(message.get("body", b""))
+        if start["status"] in expected and not message.get("more_body"):
+            is_ok = start["status"] == HTTPStatus.OK
+            with suppress(grpc.aio.InternalError):  # the client has left
+                await context.write(b"".join(parts) if is_ok else _FALSE)
 
     answering = asyncio.ensure_future(app(scope, receive, send))
     try:
@@ -201,6 +237,8 @@ async def _ask(app: ASGIApp, scope: Scope, context: Any) -> Answer:
     except asyncio.CancelledError:
         left.set()
         raise
+    if start["status"] in expected:
+        return None
     headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
     return Answer(start["status"], headers, b"".join(parts))
 

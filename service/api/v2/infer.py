@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from fastapi import Response
@@ -16,8 +15,8 @@ from service.http.negotiation import JSON
 from service.http.route import Request
 
 BINARY = "application/octet-stream"
-_MAX_INLINE_VALUES = 10_000
-"""An answer with more values in its JSON is formed off the event loop."""
+_MAX_INLINE_BYTES = 200_000
+"""An answer of more bytes is formed off the event loop."""
 
 
 async def infer(request: Request, query: ProtocolModelPath) -> Response:
@@ -25,9 +24,8 @@ async def infer(request: Request, query: ProtocolModelPath) -> Response:
     model = find(request, query)
     work = await read_work(request, model)
     outputs = await compute(request, model, work)
-    values = sum(work.rows * spec.values for spec, binary in work.outputs if not binary)
-    if values > _MAX_INLINE_VALUES:
-        return await asyncio.to_thread(_answer, model, work, outputs)
+    if work.answer_bytes > _MAX_INLINE_BYTES:
+        return await request.context.slow.run(_answer, model, work, outputs)
     return _answer(model, work, outputs)
 
 
@@ -36,15 +34,17 @@ async def compute(request: Request, model: ProtocolModel, work: Work) -> Tensors
 
     Raises:
         QueueFull: see `Admission.admit`.
+        Unavailable: there is no room for the answer.
         Problem: an image file cannot be read.
     """
+    request.scope["state"]["share"].reserve_answer(work.answer_bytes)
     request.pipeline.admit(model.cost(work.rows, work.wanted))
     return await model.compute(request.pipeline, work.inputs, work.wanted)
 
 
 def _answer(model: ProtocolModel, work: Work, outputs: Tensors) -> Response:
     """Form the JSON, and after it the outputs that are requested as bytes."""
-    described: list[dict[str, Any]] = []
+    described: list[bytes] = []
     tensors: list[bytes] = []
     for spec, binary in work.outputs:
         shape = [work.rows, *spec.row]
@@ -52,14 +52,13 @@ def _answer(model: ProtocolModel, work: Work, outputs: Tensors) -> Response:
         one: dict[str, Any] = {"name": spec.name, "datatype": spec.datatype, "shape": shape}
         if binary:
             tensors.append(spec.to_bytes(tensor))
-            one["parameters"] = {"binary_data_size": len(tensors[-1])}
+            described.append(to_json({**one, "parameters": {"binary_data_size": len(tensors[-1])}}))
         else:
-            one["data"] = spec.to_json(tensor)
-        described.append(one)
+            described.append(to_json(one)[:-1] + b',"data":' + spec.to_json(tensor) + b"}")
     named = {"id": work.id} if work.id else {}
     version = model.manifest.version
-    head = {"model_name": model.name, "model_version": version, **named, "outputs": described}
-    text = to_json(head)
+    head = to_json({"model_name": model.name, "model_version": version, **named})
+    text = head[:-1] + b',"outputs":[' + b",".join(described) + b"]}"
     if not tensors:
         return Response(text, media_type=JSON)
     return Response(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from service.api.v2.models import ProtocolModel, Tensors
+from service.api.v2.numbers import Numbers, take_numbers
 from service.api.v2.tensors import TensorSpec
 from service.errors import InvalidParameter, MalformedRequest, TooLarge, UnsupportedFormat
 from service.http.middleware import TENSOR_HEADER
@@ -20,7 +21,7 @@ from service.http.route import Request
 _MAX_INLINE_BYTES = 100_000
 """A body of more bytes is inflated and parsed off the event loop: that takes milliseconds."""
 _MEMBERS = 1000
-"""A request's JSON may have this many commas beside those between the values of its tensors."""
+"""A request's JSON may have this many commas, one for each file, and those between numbers."""
 _WINDOWS = {"gzip": 31, "deflate": 15}
 """The window bits that zlib needs for each accepted `Content-Encoding`."""
 _FILE = re.compile(rb"\x89PNG|\xff\xd8\xff|RIFF....WEBP", re.DOTALL)
@@ -59,7 +60,8 @@ class InputTensor(_Strict):
     shape: Annotated[list[Size], Field(max_length=8, fail_fast=True)]
     datatype: str
     parameters: InputParameters = InputParameters()
-    data: list[Any] | None = None
+    data: list[Any] | Annotated[int, Field(strict=True)] | None = None
+    """The values, or the index of the list of numbers that stood here."""
 
 
 class RequestedOutput(_Strict):
@@ -95,6 +97,11 @@ class Work:
     """The requested tensors, each with whether it is sent as raw bytes."""
 
     @property
+    def answer_bytes(self) -> int:
+        """The bytes of the answer, at most or nearly so."""
+        return sum(spec.answer_bytes(self.rows, binary=binary) for spec, binary in self.outputs)
+
+    @property
     def wanted(self) -> set[str]:
         """The names of the outputs."""
         return {spec.name for spec, _ in self.outputs}
@@ -111,7 +118,7 @@ async def read_work(request: Request, model: ProtocolModel) -> Work:
     if head is None:
         return _read_raw(body, model)
     if len(head) > _MAX_INLINE_BYTES:
-        return await asyncio.to_thread(_read, head, tensors, model)
+        return await request.context.slow.run(_read, head, tensors, model)
     return _read(head, tensors, model)
 
 
@@ -122,9 +129,8 @@ async def read_body(request: Request) -> bytes:
     if encoding == "identity":
         return body
     limit = request.context.settings.max_body_bytes
-    inflated, is_whole = await asyncio.to_thread(_inflate, body, encoding, limit)
+    inflated, is_whole = await request.context.slow.run(_inflate, body, encoding, limit)
     request.scope["state"]["share"].hold(len(inflated) - len(body))
-    request._body = inflated  # noqa: SLF001  else the compressed bytes would be kept too
     if len(inflated) > limit:
         raise TooLarge(f"the inflated body exceeds {limit:,} bytes")
     if not is_whole:
@@ -161,23 +167,31 @@ def _split(body: bytes, length: str | None) -> tuple[bytes | None, memoryview]:
 
 def _read(head: bytes, tensors: memoryview, model: ProtocolModel) -> Work:
     """The work of a request, from its JSON and the bytes after it."""
-    values = model.max_values
-    if head.count(b",") > 2 * values + _MEMBERS:  # a million small values take long to parse
-        raise TooLarge(f"at most {values:,} values per tensor")
+    too_many = TooLarge(f"at most {model.max_values:,} values per tensor")
+    if head.count(b",") > 2 * model.max_values + _MEMBERS:
+        raise too_many
+    rest, numbers = take_numbers(head)
+    if rest.count(b",") > model.max_rows + _MEMBERS:  # each may become an object
+        raise too_many
     try:
-        request = InferRequest.model_validate_json(head)
+        request = InferRequest.model_validate_json(rest)
     except ValidationError as error:
         raise invalid(error) from error
-    return make_work(request, tensors, model)
+    return make_work(request, tensors, model, numbers)
 
 
-def make_work(request: InferRequest, tensors: memoryview, model: ProtocolModel) -> Work:
-    """The work of a request, from its members and the bytes of its tensors.
+def make_work(
+    request: InferRequest,
+    tensors: memoryview,
+    model: ProtocolModel,
+    numbers: Sequence[Numbers] = (),
+) -> Work:
+    """The work of a request, from its members and the bytes or numbers of its tensors.
 
     Raises:
         Problem: a tensor is not one of the model's.
     """
-    inputs, rows = _read_inputs(request.inputs, tensors, model)
+    inputs, rows = _read_inputs(request.inputs, tensors, model, numbers)
     return Work(request.id, rows, inputs, _choose_outputs(request, model))
 
 
@@ -197,7 +211,10 @@ def _read_raw(body: bytes, model: ProtocolModel) -> Work:
 
 
 def _read_inputs(
-    inputs: list[InputTensor], content: memoryview, model: ProtocolModel
+    inputs: list[InputTensor],
+    content: memoryview,
+    model: ProtocolModel,
+    numbers: Sequence[Numbers],
 ) -> tuple[Tensors, int]:
     """The tensors, and how many rows each has."""
     specs = {spec.name: spec for spec in model.inputs}
@@ -215,7 +232,8 @@ def _read_inputs(
         if (size is None) == (tensor.data is None):
             raise spec.refuse("send either data or binary_data_size")
         if tensor.data is not None:
-            tensors[tensor.name] = spec.from_json(tensor.data, tensor.shape)
+            data = _find_numbers(tensor.data, numbers, spec)
+            tensors[tensor.name] = spec.from_json(data, tensor.shape)
         elif size is not None:
             tensors[tensor.name] = spec.from_bytes(content[:size], rows)
             if size > len(content):
@@ -226,6 +244,17 @@ def _read_inputs(
     if len(counts) != 1:
         raise InvalidParameter("all inputs have the same number of rows", parameter="inputs")
     return tensors, counts.pop()
+
+
+def _find_numbers(
+    data: list[Any] | int, numbers: Sequence[Numbers], spec: TensorSpec
+) -> list[Any] | Numbers:
+    """The list of numbers that an index stands for; other lists are themselves."""
+    if isinstance(data, list):
+        return data
+    if not 0 <= data < len(numbers):
+        raise spec.refuse("data is a list")
+    return numbers[data]
 
 
 def _choose_outputs(request: InferRequest, model: ProtocolModel) -> list[tuple[TensorSpec, bool]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic_core import to_json
 
+from service.api.v2.numbers import Numbers, write_numbers
 from service.errors import InvalidParameter, MalformedRequest, TooLarge, unwrap
 from service.http.uploads import decode_base64
 
@@ -18,9 +19,10 @@ Datatype = Literal["FP32", "INT64", "BYTES"]
 Tensor = NDArray[Any] | list[bytes]
 """A tensor of N rows: an array, or one element for each row of datatype BYTES."""
 _DTYPES: dict[Datatype, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "INT64": np.dtype("<i8")}
-_NUMBERS = {"FP32": "fiu", "INT64": "iu"}
-"""The numpy kinds that each datatype accepts for JSON's numbers."""
-_MAX_AXES = 8
+_PARSED: dict[Datatype, type[np.generic]] = {"FP32": np.float64, "INT64": np.int64}
+"""What numbers in JSON are read as."""
+_BINARY_BYTES, _JSON_BYTES = 8, 22
+"""The bytes of a value."""
 LENGTH = struct.Struct("<I")
 """The length that precedes each element of datatype BYTES."""
 
@@ -43,6 +45,10 @@ class TensorSpec:
     def values(self) -> int:
         """The number of values in one row."""
         return int(np.prod(self.row))
+
+    def answer_bytes(self, rows: int, *, binary: bool) -> int:
+        """The bytes that so many rows take in an answer, at most or nearly so."""
+        return rows * self.values * (_BINARY_BYTES if binary else _JSON_BYTES)
 
     def count_rows(self, datatype: str, shape: list[int], *, max_rows: int) -> int:
         """The rows of a tensor that is announced with a datatype and a shape.
@@ -82,7 +88,7 @@ class TensorSpec:
         array = np.frombuffer(content, dtype).reshape(rows, *self.row)
         return self._check(np.require(array, requirements="A"))
 
-    def from_json(self, data: list[Any], shape: list[int]) -> Tensor:
+    def from_json(self, data: list[Any] | Numbers, shape: list[int]) -> Tensor:
         """Read a tensor in JSON: nested lists or a flat one. Elements of BYTES are base64.
 
         Raises:
@@ -90,40 +96,29 @@ class TensorSpec:
             InvalidParameter: the values are not those of the shape and datatype, or out of range.
         """
         if self.datatype == "BYTES":
+            if isinstance(data, Numbers):
+                raise MalformedRequest("a picture is a base64 string", parameter=self.name)
             files = [
                 item[0] if isinstance(item, list) and len(item) == 1 else item for item in data
             ]
             if len(files) != shape[0]:
                 raise self.refuse(f"{shape[0]} elements are announced, not {len(files)}")
             return [unwrap(decode_base64(file)) for file in files]
-        found, values = self._flatten(data)
-        wrong = self.refuse(f"data holds values that are not {self.datatype}")
-        if not set(map(type, values)) <= {float, int}:  # True and False are of another
-            raise wrong
-        if found not in (shape, [math.prod(shape)]):
+        if isinstance(data, list) and data:
+            raise self.refuse(f"data holds values that are not {self.datatype}")
+        try:
+            found = data.shape() if isinstance(data, Numbers) else [0]
+        except ValueError as error:
+            raise self.refuse(str(error)) from error
+        if isinstance(data, list) or found not in (shape, [math.prod(shape)]):
             raise self.refuse(f"data has the shape {tuple(found)}, not {tuple(shape)}")
-        array = np.array(values)
-        if array.dtype.kind not in _NUMBERS[self.datatype]:
-            raise wrong
+        try:
+            values = data.to_array(math.prod(shape), _PARSED[self.datatype])
+        except ValueError as error:
+            raise self.refuse(f"data holds values that are not {self.datatype}") from error
         with np.errstate(over="ignore"):  # what is no float32 is refused as out of range
-            numbers = array.astype(_DTYPES[self.datatype])
+            numbers = values.astype(_DTYPES[self.datatype])
         return self._check(numbers.reshape(shape[0], *self.row))
-
-    def _flatten(self, data: list[Any]) -> tuple[list[int], list[Any]]:
-        """Return the shape of nested lists, and their values.
-
-        numpy would allocate room for the longest.
-        """
-        shape, values = [len(data)], data
-        while values and type(values[0]) is list and len(shape) < _MAX_AXES:
-            lengths = {len(item) if type(item) is list else -1 for item in values}
-            if len(lengths) > 1:
-                break
-            shape.append(*lengths)
-            values = [*chain.from_iterable(values)]
-        if list in map(type, values):
-            raise self.refuse("the lists in data differ in length or depth")
-        return shape, values
 
     def to_bytes(self, tensor: Tensor) -> bytes:
         """The tensor as it stands in a body."""
@@ -132,12 +127,11 @@ class TensorSpec:
         content: bytes = tensor.astype(_DTYPES[self.datatype], copy=False).tobytes()
         return content
 
-    def to_json(self, tensor: Tensor) -> list[Any]:
-        """The tensor as a flat list."""
+    def to_json(self, tensor: Tensor) -> bytes:
+        """The tensor as a flat list in JSON."""
         if isinstance(tensor, list):
-            return [item.decode() for item in tensor]
-        flat: list[Any] = tensor.ravel().tolist()
-        return flat
+            return to_json([item.decode() for item in tensor])
+        return write_numbers(tensor)
 
     def refuse(self, reason: str) -> InvalidParameter:
         """The problem with an input."""

@@ -100,7 +100,7 @@ def proxied_app(answer: ASGIApp) -> TestClient:
     """A proxy in front of an app."""
     (middleware,) = middlewares()
     wrapped = middleware.cls(answer, *middleware.args, **middleware.kwargs)
-    return TestClient(wrapped)
+    return TestClient(wrapped, base_url="http://localhost")
 
 
 @pytest.mark.parametrize("status", [None, 404, 500, 503])

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from service.budget import Budget
 from service.health import Health
 from service.http.body import ARRIVES_WHOLE, MIN_BYTES, MOMENT_S, WINDOW_S
-from service.http.budget import Budget
 from service.http.keys import Access
 from service.http.middleware import Middleware
 from service.settings import Settings

@@ -48,7 +48,7 @@ def send_in_chunks(
 
     async def scenario() -> httpx.Response:
         transport = httpx.ASGITransport(client.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://service") as sender:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as sender:
             return await sender.post("/classify", content=body(), headers=headers)
 
     return asyncio.run(scenario()), taken

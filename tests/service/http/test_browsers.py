@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from service.app import create_app
+from service.budget import Budget
 from service.health import Health
-from service.http.budget import Budget
 from service.http.keys import Access
 from service.http.middleware import PAGE_POLICY, Middleware
 from service.settings import Settings
@@ -89,7 +91,7 @@ def test_a_page_may_use_its_own_files_alone() -> None:
     app = Starlette(routes=[Route("/", page)])
     settings = Settings()
     middleware = Middleware(app, Access(settings), settings, Budget(1_000), Metrics(), Health(60))
-    headers = TestClient(middleware).get("/").headers
+    headers = TestClient(middleware, base_url="http://localhost").get("/").headers
     assert PAGE_POLICY == headers["content-security-policy"]
     assert "DENY" == headers["x-frame-options"]
     assert "no-referrer" == headers["referrer-policy"]
@@ -105,3 +107,63 @@ def test_the_docs_page_has_inline_styles_and_no_inline_script(client: TestClient
     assert policy == page.headers["content-security-policy"]
     for path in re.findall(r'(?:src|href)="([^"]*)"', page.text):
         assert 200 == client.get(path).status_code
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8000", 200),
+        ("localhost.", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("evil.example", 400),
+        ("localhost.evil.example:8000", 400),
+        ("127.0.0.1.evil.example", 400),
+    ],
+)
+def test_a_service_on_loopback_answers_to_loopback_names(
+    host: str, status: int, client: TestClient
+) -> None:
+    """A page whose name was rebound to this address keeps its own name in `Host`."""
+    assert status == client.get("/livez", headers={"Host": host}).status_code
+
+
+@pytest.mark.parametrize(
+    ("changes", "host", "status"),
+    [
+        ({"allowed_hosts": ("capsules.example",)}, "capsules.example", 200),
+        ({"allowed_hosts": ("capsules.example",)}, "localhost", 400),
+        ({"allowed_hosts": ("*",)}, "evil.example", 200),
+        ({"host": "0.0.0.0"}, "evil.example", 200),  # noqa: S104  not bound here
+        ({"host": "::1"}, "evil.example", 400),
+    ],
+)
+def test_allowed_hosts_are_a_setting(changes: dict[str, Any], host: str, status: int) -> None:
+    """A service on another address answers to any name, unless the setting says otherwise."""
+    client = TestClient(create_app(Settings(**changes)))
+    assert status == client.get("/livez", headers={"Host": host}).status_code
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("GET", {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("GET", {"Sec-Fetch-Site": "none"}, 200),
+        ("GET", {"Sec-Fetch-Site": "cross-site"}, 403),
+        ("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
+        ("POST", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+        ("GET", {"Sec-Fetch-Site": "cross-site", "Origin": ORIGIN}, 200),
+        ("GET", {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}, 403),
+    ],
+)
+def test_pages_of_other_sites_make_nothing_compute(
+    method: str, headers: dict[str, str], status: int
+) -> None:
+    """Unless CORS allows their origin; a link to this service is followed."""
+    app = create_app(Settings(cors_origins=(ORIGIN,)))
+    client = TestClient(app, base_url="http://localhost")
+    answer = client.request(method, "/" if status == 200 else "/classify", headers=headers)
+    assert status == answer.status_code
+    if status != 200:
+        assert "urn:capsnet:problem:cross-site" == answer.json()["type"]

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.budget import Budget
 from service.health import Health
 from service.http import body
-from service.http.budget import Budget
 from service.http.keys import Access
 from service.http.middleware import Middleware
 from service.settings import Settings

@@ -51,7 +51,7 @@ def client(client: TestClient, settings: Settings) -> TestClient:
         client.app.state.decode_pools,
         client.app.state.drawing,
     )
-    return TestClient(app)
+    return TestClient(app, base_url="http://localhost")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_the_document_is_serialised_once(client: TestClient) -> None:
 
 def test_the_document_names_the_root_path(client: TestClient) -> None:
     """Behind a proxy that takes a prefix off, callers have to add it."""
-    with_prefix = TestClient(client.app, root_path="/capsules")
+    with_prefix = TestClient(client.app, root_path="/capsules", base_url="http://localhost")
     assert [{"url": "/capsules"}] == with_prefix.get("/openapi.json").json()["servers"]
 
 

@@ -41,7 +41,10 @@ def test_the_documentation_is_served_where_it_was_built(
 ) -> None:
     """Without a key, and with the scripts that its theme needs; the page links to it."""
     monkeypatch.setattr(pages, "DOCUMENTATION", site)
-    client = TestClient(create_app(Settings(api_keys=(SecretStr("a-key-of-some-length"),))))
+    client = TestClient(
+        create_app(Settings(api_keys=(SecretStr("a-key-of-some-length"),))),
+        base_url="http://localhost",
+    )
     (link,) = re.findall(r'href="([^"]+)">Documentation<', client.get("/").text)
     answer = client.get(link)
     assert (200, "text/html") == (answer.status_code, answer.headers["content-type"][:9])
@@ -56,7 +59,7 @@ def test_documentation_that_was_not_built_says_how(
     """Until it is there; no restart is needed then."""
     folder = tmp_path / "site"
     monkeypatch.setattr(pages, "DOCUMENTATION", folder)
-    client = TestClient(create_app(Settings()))
+    client = TestClient(create_app(Settings()), base_url="http://localhost")
     answer = client.get("/documentation/index.html")
     assert (404, "urn:capsnet:problem:not-found") == (answer.status_code, answer.json()["type"])
     assert "`make docs`" in answer.json()["detail"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from service.http.budget import Budget
+from service.budget import Budget
 from service.http.protocol import (
     CONNECTION_BYTES,
     MAX_HEAD_BYTES,

@@ -196,7 +196,10 @@ def settings() -> Settings:
 def test_without_keys_an_address_is_limited(settings: Settings) -> None:
     """A proxy that is trusted says whose it is; unknown routes and probes are free."""
     with serve(settings, rate_limit_per_key=1 / 3600, rate_burst_per_key=1) as running:
-        client, other = (TestClient(running.app, client=(f"10.0.0.{n}", 1)) for n in (1, 2))
+        client, other = (
+            TestClient(running.app, client=(f"10.0.0.{n}", 1), base_url="http://localhost")
+            for n in (1, 2)
+        )
         assert 200 == client.get("/models").status_code
         assert [429, 404, 200] == [
             client.get(path).status_code for path in ("/models", "/nowhere", "/readyz")

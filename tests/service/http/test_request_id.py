@@ -40,7 +40,7 @@ def broken(
     """A service whose network fails at /reconstruct."""
     runtime = request.param(Bundle.open(bundle_path), device="cpu", threads=1)
     app = create_app(settings, open_engine({"mnist": runtime}))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, raise_server_exceptions=False, base_url="http://localhost") as client:
         yield client
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from service.inference.job import MAX_RETRY_S, Admission, Job, QueueFull
+from service.inference.job import MAX_RETRY_S, Admission, DeadlineExceeded, Job, QueueFull
 from service.processes.server import KEEP_ALIVE_S
 from tests.service.inference.gates import Clock
 
@@ -158,8 +158,35 @@ def test_an_empty_queue_admits_what_has_time_left(
     if fits:
         measured.admit(job)
     else:
-        refusal(measured, job)
+        with pytest.raises(DeadlineExceeded):
+            measured.admit(job)
     assert int(fits) == measured.waiting
+
+
+def test_only_seconds_of_computing_count_where_they_are_known(measured: Admission) -> None:
+    """Not those in which files were decoded, whose rows waited too."""
+    with admitted(measured, Job(0.0, cost=4)) as job:
+        measured.record_completed(job, 4, 2.0)
+    assert pytest.approx(2.0) == measured.rate
+
+
+@pytest.mark.parametrize(
+    ("cost", "left_s", "fits"), [(1, 25, True), (1, 23, False), (9, 25, False)]
+)
+def test_a_small_job_waits_for_one_turn_of_each_large_one(
+    clock: Clock, cost: int, left_s: float, *, fits: bool
+) -> None:
+    """Eight jobs of a hundred rows take turns of three: a row has 24 before it, not 800."""
+    admission = Admission(1_000, turn_rows=3, clock=clock)
+    admission.admit(first := Job(0.0, cost=1))
+    admission.record_completed(first, 1, 1.0)
+    for _ in range(8):
+        admission.admit(Job(0.0, cost=100))
+    job = Job(0.0, deadline=clock.now + left_s, cost=cost)
+    if fits:
+        admission.admit(job)
+    else:
+        refusal(admission, job)
 
 
 def test_nobody_is_refused_for_a_rate_that_is_not_known(admission: Admission) -> None:

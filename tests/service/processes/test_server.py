@@ -39,7 +39,7 @@ class FailingListener(socket.socket):
     ids=["EMFILE", "ECONNABORTED"],
 )
 def test_accepting_goes_on_after_an_error(new_loop: Any, error: int, least_s: float) -> None:
-    """At once after an aborted connection; after a pause where no descriptor was free."""
+    """At once after an aborted connection, after a pause without descriptors; with TCP_NODELAY."""
     with FailingListener(error) as listener, asyncio.Runner(loop_factory=new_loop) as runner:
         waited_s = runner.run(_seconds_until_served(listener))
     assert least_s <= waited_s < 2
@@ -52,6 +52,8 @@ async def _seconds_until_served(listener: socket.socket) -> float:
 
     class Accepted(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted = transport.get_extra_info("socket")
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             served.set()
             transport.close()
 

@@ -20,7 +20,9 @@ def test_a_worker_that_is_starting_reloads_nothing(
     monkeypatch.setenv(FOLDER, str(tmp_path))
     settings = Settings.model_validate({"admin_keys": (KEY,), "workers": 1})
     worker = Worker(settings, 0, tmp_path, lambda: None)
-    client = TestClient(worker.app, raise_server_exceptions=False)  # its lifespan has not begun
+    client = TestClient(
+        worker.app, raise_server_exceptions=False, base_url="http://localhost"
+    )  # its lifespan has not begun
     answer = client.post("/models/reload", headers={"X-API-Key": KEY})
     assert httpx.codes.SERVICE_UNAVAILABLE == answer.status_code
     assert "the service is starting" in answer.json()["detail"]

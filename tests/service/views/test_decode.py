@@ -143,7 +143,7 @@ def test_a_body_larger_than_any_poses_is_refused(
     engine = open_engine({"mnist": Runtime(Bundle.open(bundle_path), device="cpu", threads=1)})
     body = json.dumps({"poses": [POSE] * 256, "label": 3})
     headers = {"content-type": "application/json"}
-    with TestClient(create_app(roomy, engine)) as client:
+    with TestClient(create_app(roomy, engine), base_url="http://localhost") as client:
         for size, expected in ((MAX_JSON_BYTES, 200), (MAX_JSON_BYTES + 1, 413)):
             content = body.ljust(size).encode()
             sent = content if announced else iter([content[:1000], content[1000:]])

@@ -41,7 +41,9 @@ def studied(bundle_path: Path, settings: Settings) -> Iterator[TestClient]:
     bundle = Bundle.open(bundle_path)
     manifest = replace(bundle.manifest, novelty=RULE, pose_dimensions=NAMES)
     runtime = Runtime(replace(bundle, manifest=manifest), device="cpu", threads=1)
-    with TestClient(create_app(settings, open_engine({"mnist": runtime}))) as client:
+    with TestClient(
+        create_app(settings, open_engine({"mnist": runtime})), base_url="http://localhost"
+    ) as client:
         yield client
 
 
@@ -80,7 +82,9 @@ def test_without_distances_none_is_told(
     bundle = Bundle.open(bundle_path)
     manifest = replace(bundle.manifest, novelty=replace(RULE, distance=(), gaussians=None))
     runtime = Runtime(replace(bundle, manifest=manifest), device="cpu", threads=1)
-    with TestClient(create_app(settings, open_engine({"mnist": runtime}))) as client:
+    with TestClient(
+        create_app(settings, open_engine({"mnist": runtime})), base_url="http://localhost"
+    ) as client:
         answer = client.post("/classify", params={"novelty": True}, files={"file": digits[3]})
     found = answer.json()["predictions"][0]["novelty"]
     assert "distance_score" not in found

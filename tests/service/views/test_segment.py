@@ -227,7 +227,9 @@ def test_parameters_out_of_range(
 def client_without_pairs(settings: Settings, bundle_path: Path) -> Iterator[TestClient]:
     """A service whose only bundle knows single digits."""
     runtime = Runtime(Bundle.open(bundle_path), device="cpu", threads=1)
-    with TestClient(create_app(settings, open_engine({"mnist": runtime}))) as client:
+    with TestClient(
+        create_app(settings, open_engine({"mnist": runtime})), base_url="http://localhost"
+    ) as client:
         yield client
 
 

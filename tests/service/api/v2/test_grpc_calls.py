@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,8 +14,9 @@ from starlette.types import Message, Receive, Scope, Send
 from service.api.v2 import grpc as server
 from service.api.v2.grpc import serve_grpc
 from service.api.v2.messages import SERVICE, messages
+from service.budget import Budget
 from service.settings import Settings
-from tests.attack.http2 import PREFACE, SETTINGS, frame
+from tests.attack.http2 import DATA, END_STREAM, PREFACE, SETTINGS, frame, head, message
 from tests.processes import free_port
 
 PATIENCE_S = 20
@@ -53,13 +55,18 @@ class App:
 
 @asynccontextmanager
 async def serving(
-    app: App, channel_to: list[grpc.aio.Channel], **limits: float
+    app: App,
+    channel_to: list[grpc.aio.Channel],
+    *,
+    budget: Budget | None = None,
+    **limits: float,
 ) -> AsyncIterator[int]:
     """The app behind gRPC, and its port; a channel to it is added to the list and outlives it."""
     port, loaded, faults = free_port(), asyncio.Event(), list[str]()
     loaded.set()
     settings = Settings(grpc_port=port, drain_timeout_s=PATIENCE_S, **limits)  # type: ignore[arg-type]
-    async with serve_grpc(app, settings, loaded, faults.append):
+    budget = budget or Budget(settings.max_waiting_bytes)
+    async with serve_grpc(app, settings, budget, loaded, faults.append):
         channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
         channel_to.append(channel)
         await asyncio.wait_for(channel.channel_ready(), PATIENCE_S)
@@ -103,11 +110,10 @@ async def test_the_end_of_the_service_waits_for_calls() -> None:
     await channels[0].close()
 
 
-async def test_too_many_calls_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are accepted are answered."""
-    monkeypatch.setattr(server, "MAX_CALLS", 2)
+async def test_too_many_calls_are_refused() -> None:
+    """Those that are accepted are answered; one address may hold half of the budget."""
     app, channels = App(), list[grpc.aio.Channel]()
-    async with serving(app, channels):
+    async with serving(app, channels, budget=Budget(4 * server.CALL_BYTES)):
         first, second = is_ready(channels[0]), is_ready(channels[0])
         async with asyncio.timeout(PATIENCE_S):
             while len(app.scopes) < 2:  # noqa: ASYNC110  as many as are let in
@@ -118,6 +124,31 @@ async def test_too_many_calls_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         app.let.set()
         assert (await first).ready
         assert (await second).ready
+    await channels[0].close()
+
+
+async def test_an_answer_that_nobody_takes_counts_until_its_connection_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its sender has a flow-control window of 0, and answers to nothing."""
+    monkeypatch.setattr(server, "CONNECTION_AGE_S", 1)
+    app, channels, budget = App(), list[grpc.aio.Channel](), Budget(10 * server.CALL_BYTES)
+    app.let.set()
+    limits = {"request_timeout_s": 0.5, "upload_timeout_s": 0.5}
+    async with serving(app, channels, budget=budget, **limits) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        no_window = frame(SETTINGS, 0, struct.pack(">HI", 4, 0))
+        call = head(1, path=f"/{SERVICE}/ServerReady") + frame(DATA, 1, message(b""), END_STREAM)
+        writer.write(PREFACE + no_window + call)
+        async with asyncio.timeout(PATIENCE_S):
+            await app.asked.wait()
+            await asyncio.sleep(0.1)
+            assert server.CALL_BYTES == budget.held_bytes
+            while await reader.read(4_096):
+                pass
+            while budget.held_bytes:  # noqa: ASYNC110  the server sets no event
+                await asyncio.sleep(0.01)
+        writer.close()
     await channels[0].close()
 
 

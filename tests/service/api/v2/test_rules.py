@@ -38,7 +38,7 @@ def test_health_needs_no_key_and_all_else_does(settings: Settings) -> None:
 
 def test_while_bundles_are_loaded_it_is_alive_and_not_ready(settings: Settings) -> None:
     """Each with the protocol's errors."""
-    with TestClient(create_app(settings)) as client:
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
         assert {"live": True} == client.get("/v2/health/live").json()
         for path in ("/v2/health/ready", f"/v2/models/{MODEL}", f"/v2/models/{MODEL}/ready"):
             answer = client.get(path)

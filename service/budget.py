@@ -100,7 +100,7 @@ class Share:
 
     def __init__(self, budget: Budget, client: str) -> None:
         self._budget, self.client = budget, client
-        self.size = 0
+        self.size = self._reserved = 0
         self.unfinished = self.refused = False
         """Whether more of its body is to arrive, and whether it was refused in favour of others."""
         self.waiting: asyncio.Timeout | None = None
@@ -126,8 +126,17 @@ class Share:
             Unavailable: there is no room for it.
         """
         if start["status"] < HTTPStatus.BAD_REQUEST:
-            length = dict(start.get("headers", ())).get(b"content-length", b"0")
-            self.hold(int(length), refusal=Unavailable)
+            length = int(dict(start.get("headers", ())).get(b"content-length", b"0"))
+            self.reserve_answer(max(0, length - self._reserved))
+
+    def reserve_answer(self, size: int) -> None:
+        """Count an answer of this size before it is computed.
+
+        Raises:
+            Unavailable: there is no room for it.
+        """
+        self.hold(size, refusal=Unavailable)
+        self._reserved += size
 
     def refuse(self) -> None:
         """Free its room for others."""
