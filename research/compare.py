@@ -120,8 +120,8 @@ def compare(first: Sequence[Result], second: Sequence[Result], test: str) -> Dif
     total = sum(variances)
     parts = sum(part**2 / free for part, free in zip(variances, freedom, strict=True))
     reach = stats.t.ppf(0.975, total**2 / parts) * total**0.5 if total else 0.0
-    ends = (middle, middle - reach, middle + reach)
-    return Difference(*(float(100 * value) for value in ends), is_bound=is_bound)
+    points, low, high = (float(100 * end) for end in (middle, middle - reach, middle + reach))
+    return Difference(points, low, high, is_bound)
 
 
 def lines(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

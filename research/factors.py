@@ -55,7 +55,7 @@ class Views(NamedTuple):
 
     def at(self, rows: NDArray[np.bool_]) -> Views:
         """Return some of them."""
-        return Views(self.poses[rows], Factors(*(part[rows] for part in self.factors)))
+        return Views(self.poses[rows], self.factors.at(rows))
 
 
 def measure(network: Network | None, data_dir: Path, dataset: str) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _factors_of(split: Any, label: int, count: int) -> Factors:
     """The factors of a class's first images in a split."""
     every = list_factors(split)
     rows = np.flatnonzero(every.label == label)[:count]
-    return Factors(*(part[rows] for part in every))
+    return every.at(rows)
 
 
 def _capsule(network: Network, label: int) -> Any:

@@ -102,7 +102,7 @@ def _of_rows(tables: Mapping[str, Table], results: Sequence[Result]) -> Iterator
             if not names.is_finding or stale or not all(own):
                 continue
             for test, heading in table.columns.items():
-                if difference := compare(*own, test):
+                if difference := compare(own[0], own[1], test):
                     of = "" if len(table.columns) == 1 else f", {heading.removesuffix(', %')}"
                     yield Finding(
                         f"**{both[0].title}** and **{both[1].title}**{of}",
@@ -121,7 +121,7 @@ def _of_couplings(measured: Mapping[str, Any]) -> Iterator[Finding]:
         of = "" if test == routing.SPLIT else f", {test}"
         yield Finding(
             f"**`{name}` as routed** and **with uniform couplings**{of}",
-            tuple(100 * one["errors"] / scores["images"] for one in (routed, uniform)),  # type: ignore[arg-type]
+            tuple(100 * one["errors"] / scores["images"] for one in (routed, uniform)),
             Difference(-points, -high, -low),
             None,
             "",

@@ -125,11 +125,11 @@ def _differences(table: Table, results: Sequence[Result]) -> Iterator[tuple[str,
     known = {**ROWS, **{row.name: row for row in table.rows}}
     for names in table.compared:
         rows = [known[name] for name in names[:2]]
-        own = [of_row(row, results) for row in rows]
+        first, second = own = [of_row(row, results) for row in rows]
         if any(is_stale(row, one) for row, few in zip(rows, own, strict=True) for one in few):
             continue
         for test, heading in table.columns.items():
-            if found := compare(*own, test):
+            if found := compare(first, second, test):
                 titles = " less ".join(f"**{row.title}**" for row in rows)
                 yield titles, heading, str(found)
 

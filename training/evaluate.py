@@ -163,10 +163,11 @@ def evaluate(
         if runs[-1].kept_step:
             which += f", but chose the weights of step {runs[-1].kept_step:,}"
     elif folder is not None:
-        scores = score_folder(Runtime(bundle), folder)
+        runtime = Runtime(bundle)
+        scores = score_folder(runtime, folder)
         if published is None:
             _record(bundle, scores)
-            _keep(bundle, scores)
+            _keep(runtime, scores, data_dir)
         return scores
     elif published is None:
         raise DatasetError(

@@ -175,8 +175,8 @@ class Middleware:
         else:
             route = getattr(scope.get("route"), "path", _UNKNOWN)
         is_routed = route != _UNKNOWN and status != HTTPStatus.METHOD_NOT_ALLOWED
-        counted = (method, route) if is_routed else ("other", _UNKNOWN)
-        self.metrics.record_request(*counted, status, seconds)
+        counted = method if is_routed else "other"
+        self.metrics.record_request(counted, route if is_routed else _UNKNOWN, status, seconds)
         refused = status in _REFUSED
         quiet = _MOUNTED in scope and status < 400
         level = logging.WARNING if refused else logging.DEBUG if quiet else logging.INFO

@@ -16,6 +16,7 @@ from service.errors import (
     UnsupportedFormat,
     unwrap,
 )
+from service.http.context import Context
 from service.http.form import Part, read_form
 from service.pictures import Upload
 
@@ -43,13 +44,14 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
         UnsupportedFormat: the content type is none of the three.
         TooLarge: too many pictures, or a body over the limit.
     """
-    max_pictures = max_pictures or request.app.state.settings.max_pictures
+    context: Context = request.app.state
+    max_pictures = max_pictures or context.settings.max_pictures
     kind = content_type(request)
     if kind in _READERS:
         header, body = request.headers["content-type"], await request.body()
         request.scope["state"]["share"].hold(len(body))  # what it expands to
         read = partial(_READERS[kind], header, body, max_pictures)
-        uploads = await request.context.slow.run(read) if len(body) > _MAX_INLINE_BYTES else read()
+        uploads = await context.slow.run(read) if len(body) > _MAX_INLINE_BYTES else read()
     elif kind.startswith("image/") or kind == "application/octet-stream":
         uploads = [await request.body()]
     else:

@@ -72,6 +72,13 @@ class Factors(NamedTuple):
     lamp: NDArray[np.int64]
     size: NDArray[np.float64]
 
+    def at(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Factors:
+        """Return those of some of the images."""
+        label, instance, azimuth, elevation, lamp, size = self
+        return Factors(
+            label[rows], instance[rows], azimuth[rows], elevation[rows], lamp[rows], size[rows]
+        )
+
 
 class Assembly(NamedTuple):
     """The parts of one instance: their sizes, and the places (x, y, z) of their middles.
@@ -102,7 +109,8 @@ class Assembly(NamedTuple):
         ball = np.sqrt(((points - self.places[2]) ** 2).sum(axis=1)) - self.ball
         x, y, z = (points - self.places[3]).T
         ring = np.hypot(np.hypot(x, z) - self.ring[0], y) - self.ring[1]
-        return np.minimum(np.minimum(slab, post), np.minimum(ball, ring))
+        nearest: Vectors = np.minimum(np.minimum(slab, post), np.minimum(ball, ring))
+        return nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +250,8 @@ def render_lamps(assembly: Assembly, view: View, *, size_px: int) -> NDArray[np.
         lamp = _direction(view.azimuth + azimuth, elevation)
         image[hit] = ambient + (1 - ambient) * np.maximum(normals @ lamp, 0)
     cells = images.reshape(len(LAMPS), size_px, _OVERSAMPLING, size_px, _OVERSAMPLING)
-    return np.rint(255 * cells.mean(axis=(2, 4)).clip(0, 1)).astype(np.uint8)
+    pixels: NDArray[np.uint8] = np.rint(255 * cells.mean(axis=(2, 4)).clip(0, 1)).astype(np.uint8)
+    return pixels
 
 
 def _trace(assembly: Assembly, view: View, fine: int) -> tuple[NDArray[np.int64], Vectors]:
