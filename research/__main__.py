@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
@@ -15,10 +16,14 @@ import typer
 from rich.console import Console
 
 from model.bundle import MANIFEST, Bundle
-from research import page, routing
+from research import factors, page, routing
+from research.compare import is_stale
 from research.controls import register
-from research.run import Result, load_sets, read_results, result_key, run_row, write_results
-from research.tables import ROWS, TABLES, Row
+from research.protocols import load_sets
+from research.records import code_digest
+from research.rows import Row
+from research.run import Result, read_results, result_key, run_row, write_results
+from research.tables import ROWS, TABLES
 from training.__main__ import EXPECTED, DataDir
 from training.data.datasets import DATASETS
 from training.device import choose_device
@@ -51,15 +56,17 @@ _BUNDLES = Path("model/bundles")
 
 @app.command("list")
 def show(*, file: OwnFile = None, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS) -> None:
-    """List tables and their rows, and the seeds that have a result."""
+    """List tables and their rows, the seeds that have a result, and whether it is of today's code.
+
+    Results of another recipe are stale; those of other code may still be right.
+    """
     declare(file)
     results = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
     for name, table in TABLES.items():
         console.print(f"{name}:")
         for row in table.rows:
-            seeds = sorted({one.seed for one in results if one.key == _key(row, one.seed)})
-            known = f"seeds {', '.join(map(str, seeds))}" if seeds else "not run"
-            console.print(f"  {row.name}, {row.title}, {row.images:,} images: {known}")
+            own = [one for one in results if one.key == _key(row, one.seed)]
+            console.print(f"  {row.name}, {row.title}, {row.images:,} images: {_known(row, own)}")
 
 
 @app.command("run")
@@ -193,6 +200,30 @@ def print_table(
     console.print("\n\n".join(parts) or f"{name} has no results", markup=False)
 
 
+@app.command("factors")
+def compare_with_factors(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Rows of assemblies that were run; by default all.")
+    ] = None,
+    *,
+    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1",
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Bundles = _BUNDLES,
+) -> None:
+    """Compare poses of assemblies with the factors that they were rendered from.
+
+    Azimuth, elevation, size and lamp are known for every image. Then the page is written anew.
+    """
+    rows = [row for row in choose_rows(names or [factors.TABLE]) if row.protocol == "azimuths"]
+    numbers = _seeds(seeds)
+    runs = {(row.name, seed): runs_dir / _key(row, seed) for row in rows for seed in numbers}
+    measured = factors.measure_rows(rows, numbers, runs=runs, data_dir=data_dir)
+    (docs_dir / factors.MEASURED).write_text(f"{json.dumps(measured, indent=1)}\n")
+    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
+
+
 @app.command("write")
 def write_page(
     *, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS, bundles: Bundles = _BUNDLES
@@ -258,6 +289,19 @@ def main() -> None:
 
 def _key(row: Row, seed: int) -> str:
     return result_key(row.name, seed=seed, images=row.images, split=row.split)
+
+
+def _known(row: Row, own: list[Result]) -> str:
+    """The seeds of a row's results, and what they are of."""
+    if not own:
+        return "not run"
+    seeds = sorted({one.seed for one in own})
+    text = f"seeds {', '.join(map(str, seeds))}"
+    if stale := sorted({one.seed for one in own if is_stale(row, one)}):
+        text += f"; stale: {', '.join(map(str, stale))}"
+    if codes := {one.code for one in own if one.code} - {code_digest()}:
+        text += f"; by other code ({', '.join(sorted(codes))})"
+    return text
 
 
 def _errors(result: Result) -> str:

@@ -369,16 +369,23 @@ rule was fitted on one half of {rule.images}, and the threshold on the other."""
     if not rule.others:
         return text
     rows = "\n".join(
-        f"| {kind['kind']} | {kind['images']:,} | {kind['auc']:.4f} | {kind['known_percent']:g} % |"
+        f"| {kind['kind']} | {kind['images']:,} | {_auc(kind)} | {kind['known_percent']:g} % |"
         for kind in rule.others
     )
-    figure = f"\n\n![ROC curves]({ROC})" if ROC in shown else ""
+    compared = "".join(dict.fromkeys(str(kind.get("typical", "")) for kind in rule.others))
+    compared = f" ROC curves compare them with {compared}." * bool(compared)
+    figure = f"\n\n![ROC curves]({ROC})" if compared and ROC in shown else ""
     return f"""{text} The rule was not fitted
-to the kinds below; its hyperparameters were chosen on noise and clothes.
+to the kinds below; its hyperparameters were chosen on noise and clothes.{compared}
 
 | images of another kind | images | area under the ROC curve | not novel |
 |---|---|---|---|
 {rows}{figure}"""
+
+
+def _auc(kind: Mapping[str, Any]) -> str:
+    """The area under the ROC curve, if typical images are known to be new to the network."""
+    return f"{kind['auc']:.4f}" if "typical" in kind else ""
 
 
 _NEIGHBOURS = """## Neighbours

@@ -31,7 +31,7 @@ from training.answers import (
     pick_absent,
     recalls,
 )
-from training.card import WRONG, write_card
+from training.card import ROC, WRONG, write_card
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import (
     PAPER_PERCENT,
@@ -46,9 +46,9 @@ from training.data.pairs import (
     validation_pairs,
 )
 from training.data.source import DatasetError
-from training.figures import draw_wrong
+from training.figures import draw_roc, draw_wrong
 from training.manifest import update_manifest
-from training.novelty import novel_percent
+from training.novelty import score_novelty, separate
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
 from training.recipes import recipe_of
 from training.statistics import interval, mean_interval
@@ -91,8 +91,8 @@ class Scores:
     shifts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The scores of pairs by the largest shift of their digits, the paper's first (`score_shift`).
     """
-    novel_percent: float | None = None
-    """The percentage of the images that are novel, if the bundle has a novelty rule."""
+    novelty: NDArray[np.float64] | None = None
+    """The novelty rule's lowest rank of each image, if the bundle has a rule."""
     recalls: tuple[Recall, ...] = ()
     """The recall of each class, the lowest first; none of pairs."""
     answers: Answers | None = None
@@ -185,7 +185,7 @@ def evaluate(
     if split == "test":
         _record(bundle, scores)
     if split == "test" or published is None:
-        _keep(bundle, scores)
+        _keep(runtime, scores, data_dir)
     return scores
 
 
@@ -253,7 +253,7 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
         table.add_row(name, *(str(count) if count else "" for count in row))
     protocol = f"{which}, through this bundle; one view of each image, one network, float32"
     wrong = find_wrong(examples, presence)
-    novel = novel_percent(runtime, scale(examples.images))
+    rule = runtime.bundle.manifest.novelty
     errors = len(wrong.images)
     return Scores(
         split=split,
@@ -263,9 +263,9 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
         interval_percent=interval(errors, len(presence)),
         wrong=wrong,
         table=table,
-        novel_percent=novel,
         recalls=recalls(examples.labels, presence, names),
         answers=Answers(examples, presence),
+        novelty=score_novelty(runtime, scale(examples.images), rule) if rule else None,
     )
 
 
@@ -449,15 +449,26 @@ def _record(bundle: Bundle, scores: Scores) -> None:
     record_read(bundle.path.parent, read)
 
 
-def _keep(bundle: Bundle, scores: Scores) -> None:
-    """Write scores into manifest and card, and draw the wrong answers."""
+def _keep(runtime: Runtime, scores: Scores, data_dir: Path) -> None:
+    """Write scores into manifest and card, and draw the wrong answers.
+
+    Images of other kinds are compared with test images, which no network has learnt.
+    """
+    bundle = runtime.bundle
+    rule = compared = bundle.manifest.novelty
+    if rule and scores.novelty is not None and scores.split == "test":
+        described = f"{scores.images:,} test images"
+        found = separate(runtime, rule, data_dir, typical=scores.novelty, described=described)
+        draw_roc(found.curves, bundle.path / ROC)
+        percent = round(100 * float(np.mean(scores.novelty < rule.threshold)), 2)
+        compared = replace(rule, test_novel_percent=percent, others=found.others)
 
     def add(manifest: Manifest) -> Manifest:
-        training, novelty = manifest.training, manifest.novelty
+        training = manifest.training
+        novelty = compared if manifest.novelty == rule else manifest.novelty
         if scores.split == "test":
             reads = reads_of(bundle.path.parent, runs_of(training))
             training = {**training, "test_reads": [asdict(read) for read in reads]}
-            novelty = novelty and replace(novelty, test_novel_percent=scores.novel_percent)
         seeds = {key: value for key, value in manifest.metrics.items() if key == "seeds"}
         metrics = scores.metrics() | seeds  # of networks that differ in their seed
         return replace(manifest, metrics=metrics, training=training, novelty=novelty)

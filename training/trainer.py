@@ -77,6 +77,7 @@ class Trainer:
         self._meter: Meter | None = None
         self.error_percent: float | None = None
         """The error on held-out images at the last validation, in percent."""
+        self._stop_percent: float | None = None
         kind = TASKS[plan.recipe.task]
         self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
 
@@ -99,8 +100,10 @@ class Trainer:
 
     @property
     def complete(self) -> bool:
-        """Whether all epochs are done."""
-        return self.done_steps >= self.total_steps
+        """Whether all epochs are done, or the error is reached at which training stops."""
+        error, stop = self.error_percent, self._stop_percent
+        reached = error is not None and stop is not None and error <= stop
+        return reached or self.done_steps >= self.total_steps
 
     def run(
         self,
@@ -108,6 +111,7 @@ class Trainer:
         max_minutes: float = math.inf,
         log_every: int = 100,
         validate_every: int | None = None,
+        stop_percent: float | None = None,
         save_every_s: float = 120,
         clock: Callable[[], float] = time.monotonic,
     ) -> bool:
@@ -118,6 +122,8 @@ class Trainer:
         Args:
             log_every: steps from one line of metrics to the next.
             validate_every: steps from one validation to the next; an epoch's by default.
+            stop_percent: the recipe counts as completed once the error on held-out images is no
+                larger; None never stops it.
             clock: seconds; looked at once in the beginning and once a step.
 
         Returns:
@@ -132,6 +138,9 @@ class Trainer:
         name, done = self.plan.recipe.name, self.done_steps
         shown = self._log.shown(name, total=self.total_steps, done=done)
         with stop_signals() as stopped, shown:
+            self._stop_percent = stop_percent
+            if stop_percent is not None and done:
+                self._validate(1)
             while not self.complete:
                 meter.add(self.step())
                 logged = self.done_steps % log_every == 0 or self.complete

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+
+from model.bundle.bounded import read_arrays
 
 Floats = NDArray[np.float32]
 
@@ -32,6 +33,8 @@ class PoseGaussians:
     """
 
     def __post_init__(self) -> None:
+        if {self.means.dtype.kind, self.whitening.dtype.kind} != {"f"}:
+            raise ValueError("an array has numbers of another kind")
         if self.means.ndim != 2 or self.whitening.shape != (self.means.shape[1],) * 2:
             raise ValueError("means (K, K * D) and whitening (K * D, K * D) do not go together")
         if not (np.isfinite(self.means).all() and np.isfinite(self.whitening).all()):
@@ -44,12 +47,7 @@ class PoseGaussians:
         Raises:
             ValueError: it is something else.
         """
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                means, whitening = arrays["means"], arrays["whitening"]
-        except (BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
-            raise ValueError("it is no .npz file of means and whitening") from error
-        return cls(means, whitening)
+        return cls(*read_arrays(path, ("means", "whitening")))
 
     def save(self, file: BinaryIO) -> None:
         """Write an .npz file."""
@@ -77,7 +75,9 @@ class NoveltyRule:
     images: str
     """The images that the rule was fitted on, in words."""
     others: tuple[dict[str, float | int | str], ...] = ()
-    """The scores of images of other kinds: kind, images, auc, known_percent."""
+    """The scores of images of other kinds: kind, images and known_percent; and auc, compared with
+    `typical` images that the network has not learnt. Older bundles have an auc of learnt images,
+    without `typical`."""
     test_novel_percent: float | None = None
     """The percentage of the data set's own test images that are novel: false alarms."""
     distance: tuple[float, ...] = ()
