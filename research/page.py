@@ -38,7 +38,7 @@ def write(results: Sequence[Result], docs_dir: Path, bundles: Path) -> str:
     unlisted = sum(one.split == "test" and one.row not in ROWS for one in results)
     speeds = docs_dir / SPEEDS
     tables = {
-        name.replace("-", "_"): "\n\n".join(_tables(table, results))
+        name.replace("-", "_"): "\n\n".join(write_table(table, results))
         for name, table in TABLES.items()
     }
     return _TEXT.read_text().format(
@@ -92,18 +92,24 @@ def _add_seeds_and_reads(
     return replace(manifest, metrics=metrics, training=training)
 
 
-def _tables(table: Table, results: Sequence[Result]) -> Iterator[str]:
-    """The rows that have errors, differences of those compared, and what has not run."""
+def write_table(table: Table, results: Sequence[Result]) -> Iterator[str]:
+    """Write the rows that have errors, differences of those compared, and what has not run.
+
+    The first column has the name of the row, with which `python -m research run` trains it.
+    """
     rows = []
     for row in table.rows:
         if own := of_row(row, results):
             cells = [describe(own, test) for test in table.columns]
             paper = [table.paper.get(row.name, "")] * bool(table.paper)
             seeds = ", ".join(str(one.seed) for one in own)
-            rows.append((_title(row, own), f"{row.images:,}", *paper, *cells, seeds))
+            name = f"`{row.name}`"
+            rows.append((name, _title(row, own), f"{row.images:,}", *paper, *cells, seeds))
     if rows:
         paper = ["paper"] * bool(table.paper)
-        yield lines(("network", "images seen", *paper, *table.columns.values(), "seeds"), rows)
+        yield lines(
+            ("row", "network", "images seen", *paper, *table.columns.values(), "seeds"), rows
+        )
     if differences := list(_differences(table, results)):
         yield lines(("difference", "of", "points"), differences)
     if missing := list(_missing(table, results)):
@@ -118,7 +124,8 @@ def _title(row: Row, own: Sequence[Result]) -> str:
 def _differences(table: Table, results: Sequence[Result]) -> Iterator[tuple[str, str, str]]:
     """Those of the rows that are compared, unless a recipe has changed since."""
     for names in table.compared:
-        rows = [ROWS[name] for name in names[:2]]
+        rows_of = {row.name: row for row in table.rows}
+        rows = [rows_of.get(name) or ROWS[name] for name in names[:2]]
         own = [of_row(row, results) for row in rows]
         if any(is_stale(row, one) for row, few in zip(rows, own, strict=True) for one in few):
             continue

@@ -92,8 +92,13 @@ def measure_all(
         (docs_dir / MEASURED).write_text(f"{json.dumps(ordered, indent=1)}\n")
 
 
-def measure(bundle: Bundle, data_dir: Path) -> dict[str, Any]:
+def measure(bundle: Bundle, data_dir: Path, *, record: Path | None = None) -> dict[str, Any]:
     """Errors of a bundle on its test split by couplings; the read goes on record.
+
+    Args:
+        bundle: a network whose couplings can be replaced.
+        data_dir: the data sets.
+        record: the folder of the record; by default that of the bundle.
 
     Raises:
         DatasetError: there is no test split, or its pairs are not the published ones.
@@ -122,7 +127,7 @@ def measure(bundle: Bundle, data_dir: Path) -> dict[str, Any]:
         errors=first["couplings"]["routed"]["errors"],
         protocol=f"couplings replaced: {', '.join(first['couplings'])}",
     )
-    record_read(bundle.path.parent, read)
+    record_read(record or bundle.path.parent, read)
     return {"version": manifest.version, "family": manifest.family, "tests": tests}
 
 

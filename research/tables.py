@@ -226,3 +226,16 @@ TABLES = {
     ),
 }
 ROWS = {row.name: row for table in TABLES.values() for row in table.rows}
+
+
+def add_table(name: str, table: Table) -> None:
+    """Declare a table of your own, for as long as the program runs: see `--file`.
+
+    Raises:
+        ValueError: there is a table or a row of such a name.
+    """
+    rows = {row.name: row for row in table.rows}
+    if taken := sorted({name} & TABLES.keys() | rows.keys() & ROWS.keys()):
+        raise ValueError(f"there is {taken[0]} already: choose another name")
+    TABLES[name] = table
+    ROWS.update(rows)

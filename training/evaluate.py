@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from model.views.presence import most_present
 from model.views.segment import candidates, segment
 from training.answers import (
     BATCH,
+    Recall,
     WrongAnswers,
     confusion,
     decode_each,
@@ -28,6 +29,7 @@ from training.answers import (
     find_wrong,
     is_missed,
     pick_absent,
+    recalls,
 )
 from training.card import ROC, WRONG, write_card
 from training.data.datasets import DATASETS, Examples, load
@@ -51,10 +53,23 @@ from training.provenance import TestRead, reads_of, record_read, runs_of, unseen
 from training.recipes import recipe_of
 from training.statistics import interval, mean_interval
 from training.training_data import FolderSplit, TrainingData, load_again
+from training.unseen import load_unseen
 
 ScoredSplit = Literal["test", "validation"]
 THRESHOLDS = [step / 50 for step in range(10, 26)]
 """The thresholds among which the best for masks is chosen, as shares of the ink."""
+
+
+class Answers(NamedTuple):
+    """The scored images, and a network's answers to them."""
+
+    examples: Examples
+    presence: Floats
+    """The presence (N, K) of each class."""
+    places: tuple[str, ...] = ()
+    """The file of each picture, where it has one."""
+    notices: tuple[str, ...] = ()
+    """What was left out, and why."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +93,10 @@ class Scores:
     """
     novelty: NDArray[np.float64] | None = None
     """The novelty rule's lowest rank of each image, if the bundle has a rule."""
+    recalls: tuple[Recall, ...] = ()
+    """The recall of each class, the lowest first; none of pairs."""
+    answers: Answers | None = None
+    """The images and their answers; None of pairs."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the manifest's metrics, with the protocol that gave them."""
@@ -88,7 +107,9 @@ class Scores:
             "interval_percent": _rounded(self.interval_percent),
             "protocol": self.protocol,
         }
-        return metrics | ({"shifts": dict(self.shifts)} if self.shifts else {})
+        recalls = [list(recall) for recall in self.recalls]
+        parts = {"shifts": dict(self.shifts), "recalls": recalls}
+        return metrics | {name: part for name, part in parts.items() if part}
 
     def headline(self) -> str:
         """The error in a sentence."""
@@ -115,7 +136,9 @@ def evaluate(
 
     Args:
         split: `validation` is the held-out training images.
-        folder: of the pictures by class, if the network was trained on such a folder.
+        folder: of pictures by class: with `validation`, where those are now that the network was
+            trained on; otherwise those that are to be scored in place of a published split. Their
+            score goes on record only where the network has no published test split.
         pairs: of test digits at each shift, if the network is for pairs; at least the published
             ones.
 
@@ -139,8 +162,18 @@ def evaluate(
         which = f"{len(examples.labels):,} held-out training images, which were not trained on"
         if runs[-1].kept_step:
             which += f", but chose the weights of step {runs[-1].kept_step:,}"
+    elif folder is not None:
+        runtime = Runtime(bundle)
+        scores = score_folder(runtime, folder)
+        if published is None:
+            _record(bundle, scores)
+            _keep(runtime, scores, data_dir)
+        return scores
     elif published is None:
-        raise DatasetError(f"{recipe.dataset} has no test split, but held-out images: --validation")
+        raise DatasetError(
+            f"{recipe.dataset} has no test split: score new pictures, --data TESTFOLDER, or "
+            "held-out ones, --validation"
+        )
     else:
         reads_of(bundle.path.parent, runs)  # a broken record is noticed before the read
         examples = load(published, "test", data_dir)
@@ -151,16 +184,7 @@ def evaluate(
     else:
         scores = score_single(runtime, examples, split=split, which=which)
     if split == "test":
-        read = TestRead(
-            run=runs[-1].id,
-            version=manifest.version,
-            dataset=manifest.dataset,
-            split=split,
-            images=scores.images,
-            errors=scores.errors,
-            protocol=scores.protocol,
-        )
-        record_read(bundle.path.parent, read)
+        _record(bundle, scores)
     if split == "test" or published is None:
         _keep(runtime, scores, data_dir)
     return scores
@@ -189,7 +213,9 @@ def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = No
     if pictures:
         if not (folder or pictures.folder):
             name = bundle.manifest.name
-            raise DatasetError(f"{name} was trained on a folder of pictures: say where it is")
+            raise DatasetError(
+                f"{name} was trained on a folder of pictures: name the folder with --data FOLDER"
+            )
         pictures = replace(pictures, folder=str(folder or pictures.folder))
     return load_again(recipe_of(bundle), pictures, data_dir)
 
@@ -197,6 +223,23 @@ def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = No
 def seen_or_not(manifest: Manifest) -> str:
     """Return `trained on` or `not trained on` for the images that are held out by default."""
     return "not trained on" if unseen_by(runs_of(manifest.training)) else "trained on"
+
+
+def score_folder(runtime: Runtime, folder: Path) -> Scores:
+    """Answer the pictures of a folder that training never saw.
+
+    Raises:
+        DatasetError: there are none, or a folder in it is no class of the bundle.
+    """
+    if recipe_of(runtime.bundle).task == "pairs":
+        raise DatasetError(f"{runtime.bundle.manifest.name} is for pairs of digits, not pictures")
+    pictures = load_unseen(runtime, folder)
+    which = f"{len(pictures.places):,} pictures of a folder"
+    which += ", none of which training saw" * pictures.unseen
+    scores = score_single(runtime, pictures.examples, split="test", which=which)
+    assert scores.answers
+    answers = scores.answers._replace(places=pictures.places, notices=pictures.notices)
+    return replace(scores, answers=answers)
 
 
 def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, which: str) -> Scores:
@@ -222,6 +265,8 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
         wrong=wrong,
         table=table,
         novelty=score_novelty(runtime, scale(examples.images), rule) if rule else None,
+        recalls=recalls(examples.labels, presence, names),
+        answers=Answers(examples, presence),
     )
 
 
@@ -388,6 +433,21 @@ def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) ->
         )
         right.append(set(segmentation.labels.tolist()) == set(expected.tolist()))
     return np.array(right)
+
+
+def _record(bundle: Bundle, scores: Scores) -> None:
+    """Put the read of a test split on record."""
+    manifest = bundle.manifest
+    read = TestRead(
+        run=runs_of(manifest.training)[-1].id,
+        version=manifest.version,
+        dataset=manifest.dataset,
+        split=scores.split,
+        images=scores.images,
+        errors=scores.errors,
+        protocol=scores.protocol,
+    )
+    record_read(bundle.path.parent, read)
 
 
 def _keep(runtime: Runtime, scores: Scores, data_dir: Path) -> None:

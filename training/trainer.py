@@ -16,13 +16,15 @@ from torch import Tensor
 from model.capsnet import Network
 from training.device import Processes
 from training.losses import Losses, total_loss
-from training.metrics import VALIDATION_ERROR, Meter, RunLog
+from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
 from training.recipes import Recipe
 from training.state import Plan, TrainingError, TrainingState
 from training.tasks import PREVIEW, TASKS
 
 LEAST_STEPS = 25
 """The fewest steps between validations where the best weights are kept: epochs may have fewer."""
+FITTED, FITTED_AT_END = 256, 2048
+"""About the number of images to which the statistics of averaged weights are fitted."""
 _ALONE = Processes()
 
 
@@ -189,6 +191,7 @@ class Trainer:
                 f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
             )
         if self.processes.leads:
+            self._fit_statistics()
             self.state.save(examples=len(self.task.batches), complete=self.complete)
 
     def _descend(self, rows: Tensor, step: Tensor) -> Losses:
@@ -219,6 +222,14 @@ class Trainer:
             seconds=self.state.run.seconds,
         )
 
+    def _fit_statistics(self) -> None:
+        """Fit the statistics of averaged weights to the latest images; to more when complete."""
+        batches, count = self.task.batches, FITTED_AT_END if self.complete else FITTED
+        steps = min(self.done_steps, math.ceil(count / self.plan.recipe.batch_size))
+        if steps:
+            rows = [batches.rows(self.done_steps - 1 - step) for step in range(steps)]
+            self.state.fit_statistics(batches.make(torch.cat(rows)).images)
+
     def _validate(self, every: int | None) -> None:
         """Measure the error on what is held out, where that is due and this process leads."""
         validation = self.plan.validation
@@ -228,11 +239,12 @@ class Trainer:
         due = self.done_steps % every == 0 or self.complete
         if not due or not self.processes.leads:
             return
+        self._fit_statistics()
         if validation:
             errors = self.task.errors(self.state.result, validation)
             self.error_percent = errors[VALIDATION_ERROR]
             self._log.add(step=self.done_steps, epoch=self._epoch, **errors)
-            self.state.keep_if_best(self.error_percent)
+            self.state.keep_if_best(self.error_percent, errors.get(CLASS_ERROR))
         self.task.draw(self.state.result, validation, self.plan.directory / PREVIEW)
 
 

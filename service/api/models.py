@@ -25,7 +25,9 @@ class ModelSummary(BaseModel):
     family_title: str = Field(description="What that is called, in a few words.")
     dataset: str
     class_names: list[str]
-    channels: int = Field(description="Of the network's images: 1 for grey, 3 for colour.")
+    channels: int = Field(
+        description="Of the network's images: 1 for grey, 3 for colour, others for arrays."
+    )
     height: int = Field(description="Of the network's images, in pixels.")
     width: int
     any_size: bool = Field(description="Whether /classify also takes larger images, `fit=none`.")
@@ -59,7 +61,7 @@ class ModelPath(Query):
 
 async def list_models(request: Request) -> ModelsAnswer:
     """List the loaded models."""
-    return summarise(request.pipeline.engine, request.app.state.settings)
+    return summarise(request.pipeline.engine, request.context.settings)
 
 
 async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
@@ -80,12 +82,12 @@ async def reload_models(request: Request) -> ModelsAnswer:
     Raises:
         Forbidden: no admin key is set, so nobody may.
     """
-    settings, health = request.app.state.settings, request.app.state.health
+    settings, health = request.context.settings, request.context.health
     if not (settings.admin_keys or settings.admin_keys_file):
         raise Forbidden(
             "no admin key is set: set CAPSNET_ADMIN_KEYS, or send SIGHUP to the supervisor"
         )
-    reload = asyncio.ensure_future(request.app.state.reload())
+    reload = asyncio.ensure_future(request.context.reload())
     try:
         await asyncio.shield(reload)  # it goes on if the client leaves
     except ReloadRefused as error:
@@ -104,13 +106,14 @@ async def refuse_reload() -> None:
 
 def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
     """Describe the loaded models."""
+    default = engine.default_model(settings.default_model)
     models = [
         ModelSummary.model_validate(
             {
                 **vars(manifest),
                 "any_size": manifest.any_size,
                 "family_title": manifest.family_title or manifest.family,
-                "default": name == settings.default_model,
+                "default": name == default,
             }
         )
         for name, manifest in sorted(engine.manifests.items())

@@ -13,9 +13,10 @@ import numpy as np
 from model.bundle import Manifest
 from model.bundle.samples import Sample
 from model.runtime import Array, DeviceLostError, Runtime
-from service.inference.batcher import Batcher, BatchReport, Results, Runner, RunnerLost
+from service.inference.batcher import Batcher, Results, Runner, RunnerLost
 from service.inference.job import Job
 from service.telemetry import timings
+from service.telemetry.reports import BatchReport
 
 MAX_TRACED_IMAGES = 8
 """A batch traces at most this many images, because each trace takes megabytes."""
@@ -50,6 +51,11 @@ class Engine:
     """The samples by model name, of the bundles that have some."""
     answers: dict[Hashable, bytes] = field(default_factory=dict)
     """Serialised answers that only another engine changes."""
+
+    def default_model(self, wanted: str) -> str:
+        """Return the model of requests that name none: the wanted one, or the only one."""
+        alone = wanted not in self.manifests and len(self.manifests) == 1
+        return next(iter(self.manifests)) if alone else wanted
 
     def __repr__(self) -> str:
         return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.backend!r})"

@@ -19,9 +19,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.http.protocol import Http1
-from service.processes.registry import FOLDER
 from service.processes.watchdog import Watchdog
 from service.settings import Settings
+from service.telemetry.reports import FOLDER
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75

@@ -24,9 +24,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from service import VERSION
-from service.inference.batcher import BatchReport
-from service.inference.engine import Engine
-from service.processes.registry import FOLDER, WorkerRegistry
+from service.telemetry.reports import FOLDER, BatchReport, Loaded, Workers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
@@ -48,7 +46,7 @@ class Metrics:
     """
 
     def __init__(
-        self, waiting_rows: Callable[[], int] = lambda: 0, registry: WorkerRegistry | None = None
+        self, waiting_rows: Callable[[], int] = lambda: 0, registry: Workers | None = None
     ) -> None:
         self._waiting_rows = waiting_rows
         own = CollectorRegistry()
@@ -85,7 +83,7 @@ class Metrics:
         # Opens the last files now: an inference must not fail because no descriptor is left.
         self._refusals("busy"), self._stages("compute")
 
-    def record_engine(self, engine: Engine) -> None:
+    def record_engine(self, engine: Loaded) -> None:
         """Record which models are loaded."""
         if self._provider:
             self._provider.set(0)
@@ -189,7 +187,7 @@ def write_as(slot: int) -> None:
 class _Workers(Collector):
     """The workers and what became of them, if there is a supervisor."""
 
-    def __init__(self, registry: WorkerRegistry | None) -> None:
+    def __init__(self, registry: Workers | None) -> None:
         self._registry = registry
 
     def collect(self) -> Iterator[Metric]:
@@ -207,7 +205,7 @@ class _Workers(Collector):
 class _Processes(Collector):
     """Collects the memory, CPU time and open files of this process, or of all workers."""
 
-    def __init__(self, registry: WorkerRegistry | None) -> None:
+    def __init__(self, registry: Workers | None) -> None:
         self._registry = registry
 
     def collect(self) -> Iterator[Metric]:

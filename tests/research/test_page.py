@@ -28,7 +28,7 @@ def write(results: list[Result], folder: Path) -> str:
 def test_a_line_tells_all_of_a_row(results: list[Result], tmp_path: Path) -> None:
     """Budget, the paper's figure, both seeds' errors with their intervals."""
     expected = (
-        "| CapsNet, 3 iterations, reconstruction | 1,200,000 | 0.25 ± 0.005 "
+        "| `digits-r3-text` | CapsNet, 3 iterations, reconstruction | 1,200,000 | 0.25 ± 0.005 "
         "| 1.50 ± 0.71 [1.28, 1.76]† | 1, 2 |"
     )
     assert expected in write(results, tmp_path).splitlines()

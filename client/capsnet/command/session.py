@@ -16,12 +16,14 @@ from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
 
 import typer
+import typer.core
 from rich.markup import escape
 
+from capsnet.bundles import LocalCapsNet
 from capsnet.client import CapsNet
 from capsnet.command.display import SafeConsole
 from capsnet.errors import CapsNetError, Problem, Unreachable
-from capsnet.local import NoLocalService, serve
+from capsnet.local import NoLocalService
 from capsnet.transport import DEFAULT_URL
 
 Option: TypeAlias = tuple[Any, Any]
@@ -61,6 +63,21 @@ _SHARED: dict[str, Option] = {
 }
 
 
+class Commands(typer.core.TyperGroup):
+    """Commands whose shared options may also stand before the command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Move the shared options behind the command, where they are parsed."""
+        moved, rest = [], list(args)
+        while rest and (name := rest[0].partition("=")[0]).startswith("--"):
+            if name.removeprefix("--") not in _SHARED:
+                break
+            count = 1 if "=" in rest[0] else 2
+            moved += rest[:count]
+            rest = rest[count:]
+        return super().parse_args(ctx, [*rest[:1], *moved, *rest[1:]])
+
+
 def asking(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command its client, the options for it, and its exit code."""
 
@@ -93,13 +110,12 @@ def described(
 def connected(
     *, url: str, local: str | None, key: str | None = None, timeout: float = 30.0
 ) -> Iterator[CapsNet]:
-    """A client of the service that was asked for, or of one of its own."""
+    """A client of the service that was asked for, or of a bundle in this process."""
     if local is None:
         with CapsNet(url, api_key=key, timeout_s=timeout) as client:
             yield client
     else:
-        with serve(local) as own, CapsNet(own, timeout_s=timeout) as client:
-            yield client
+        yield LocalCapsNet(local)
 
 
 @contextmanager

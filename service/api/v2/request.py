@@ -17,7 +17,7 @@ from service.http.middleware import TENSOR_HEADER
 from service.http.problems import invalid
 from service.http.route import Request
 
-_LARGE = 100_000
+_MAX_INLINE_BYTES = 100_000
 """A body of more bytes is inflated and parsed off the event loop: that takes milliseconds."""
 _MEMBERS = 1000
 """A request's JSON may have this many commas beside those between the values of its tensors."""
@@ -110,7 +110,7 @@ async def read_work(request: Request, model: ProtocolModel) -> Work:
     head, tensors = _split(body, request.headers.get(TENSOR_HEADER))
     if head is None:
         return _read_raw(body, model)
-    if len(head) > _LARGE:
+    if len(head) > _MAX_INLINE_BYTES:
         return await asyncio.to_thread(_read, head, tensors, model)
     return _read(head, tensors, model)
 
@@ -121,7 +121,7 @@ async def read_body(request: Request) -> bytes:
     encoding = request.headers.get("content-encoding", "").strip().lower() or "identity"
     if encoding == "identity":
         return body
-    limit = request.app.state.settings.max_body_bytes
+    limit = request.context.settings.max_body_bytes
     inflated, is_whole = await asyncio.to_thread(_inflate, body, encoding, limit)
     request.scope["state"]["share"].hold(len(inflated) - len(body))
     request._body = inflated  # noqa: SLF001  else the compressed bytes would be kept too
