@@ -172,30 +172,6 @@ def routing_off(
     write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
 
 
-@app.command("factors")
-def compare_with_factors(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Rows of assemblies that were run; by default all.")
-    ] = None,
-    *,
-    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1",
-    runs_dir: RunsDir = _RUNS,
-    docs_dir: DocsDir = _DOCS,
-    data_dir: DataDir = _DATA,
-    bundles: Bundles = _BUNDLES,
-) -> None:
-    """Compare poses of assemblies with the factors that they were rendered from.
-
-    Azimuth, elevation, size and lamp are known for every image. Then the page is written anew.
-    """
-    rows = [row for row in choose_rows(names or [factors.TABLE]) if row.protocol == "azimuths"]
-    numbers = _seeds(seeds)
-    runs = {(row.name, seed): runs_dir / _key(row, seed) for row in rows for seed in numbers}
-    measured = factors.measure_rows(rows, numbers, runs=runs, data_dir=data_dir)
-    (docs_dir / factors.MEASURED).write_text(f"{json.dumps(measured, indent=1)}\n")
-    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
-
-
 @app.command("table")
 def print_table(
     name: Annotated[str, typer.Argument(help="Of a table.")],
@@ -222,6 +198,30 @@ def print_table(
         table = table._replace(rows=tuple(replace(row, images=images) for row in table.rows))
     parts = list(page.write_table(table, results))
     console.print("\n\n".join(parts) or f"{name} has no results", markup=False)
+
+
+@app.command("factors")
+def compare_with_factors(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Rows of assemblies that were run; by default all.")
+    ] = None,
+    *,
+    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1",
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Bundles = _BUNDLES,
+) -> None:
+    """Compare poses of assemblies with the factors that they were rendered from.
+
+    Azimuth, elevation, size and lamp are known for every image. Then the page is written anew.
+    """
+    rows = [row for row in choose_rows(names or [factors.TABLE]) if row.protocol == "azimuths"]
+    numbers = _seeds(seeds)
+    runs = {(row.name, seed): runs_dir / _key(row, seed) for row in rows for seed in numbers}
+    measured = factors.measure_rows(rows, numbers, runs=runs, data_dir=data_dir)
+    (docs_dir / factors.MEASURED).write_text(f"{json.dumps(measured, indent=1)}\n")
+    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
 
 
 @app.command("write")

@@ -93,7 +93,7 @@ def _add_seeds_and_reads(
 
 
 def write_table(table: Table, results: Sequence[Result]) -> Iterator[str]:
-    """Write the rows that have errors, differences of those compared, and what has not run.
+    """Write the errors of rows, the differences of those compared, and the rows that have not run.
 
     The first column has the name of the row, with which `python -m research run` trains it.
     """
@@ -103,13 +103,12 @@ def write_table(table: Table, results: Sequence[Result]) -> Iterator[str]:
             cells = [describe(own, test) for test in table.columns]
             paper = [table.paper.get(row.name, "")] * bool(table.paper)
             seeds = ", ".join(str(one.seed) for one in own)
-            name = f"`{row.name}`"
-            rows.append((name, _title(row, own), f"{row.images:,}", *paper, *cells, seeds))
+            seen = f"{row.images:,}"
+            rows.append((f"`{row.name}`", _title(row, own), seen, *paper, *cells, seeds))
     if rows:
         paper = ["paper"] * bool(table.paper)
-        yield lines(
-            ("row", "network", "images seen", *paper, *table.columns.values(), "seeds"), rows
-        )
+        headings = ("row", "network", "images seen", *paper, *table.columns.values(), "seeds")
+        yield lines(headings, rows)
     if differences := list(_differences(table, results)):
         yield lines(("difference", "of", "points"), differences)
     if missing := list(_missing(table, results)):
@@ -123,9 +122,9 @@ def _title(row: Row, own: Sequence[Result]) -> str:
 
 def _differences(table: Table, results: Sequence[Result]) -> Iterator[tuple[str, str, str]]:
     """Those of the rows that are compared, unless a recipe has changed since."""
+    known = {**ROWS, **{row.name: row for row in table.rows}}
     for names in table.compared:
-        rows_of = {row.name: row for row in table.rows}
-        rows = [rows_of.get(name) or ROWS[name] for name in names[:2]]
+        rows = [known[name] for name in names[:2]]
         own = [of_row(row, results) for row in rows]
         if any(is_stale(row, one) for row, few in zip(rows, own, strict=True) for one in few):
             continue

@@ -264,9 +264,9 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
         interval_percent=interval(errors, len(presence)),
         wrong=wrong,
         table=table,
-        novelty=score_novelty(runtime, scale(examples.images), rule) if rule else None,
         recalls=recalls(examples.labels, presence, names),
         answers=Answers(examples, presence),
+        novelty=score_novelty(runtime, scale(examples.images), rule) if rule else None,
     )
 
 

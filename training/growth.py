@@ -20,8 +20,9 @@ _WIDEST = (64,)
 """The channels of the coarse grid where up-convolutions replace fully connected layers."""
 _DRAWN_PX, _FEW = 64, 8
 """Stages that draw more pixels along the longer side have so few channels."""
-_LEAST_SHARE = 0.25
-"""At least this share of a batch is reconstructed, unless the recipe says less."""
+_WHOLE_PX, _LEAST_SHARE = 96, 0.25
+"""Of images with more pixels along the longer side, a smaller share of each batch is reconstructed,
+though at least this one, unless the recipe says less."""
 _LENGTHS_PX = ("shift_px", "erase_px", "cutout_px")
 
 
@@ -31,7 +32,7 @@ def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
     The stem grows until its later layers see about as many cells as they were designed for, so that
     the grid of primary capsules, their votes and the time of a step stay within bounds. A decoder
     of up-convolutions gets the stages that the size needs; a fully connected one, whose weights
-    grow with the pixels, becomes one. A smaller share of larger images is reconstructed. Shifts
+    grow with the pixels, becomes one. A smaller share of large images is reconstructed. Shifts
     and erased squares stay the same share of an image.
 
     Raises:
@@ -47,7 +48,7 @@ def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
         widest = (recipe.network.decoder_channels or _WIDEST)[0]
         own["decoder_channels"] = _decoder_channels(sizes.height, sizes.width, widest=widest)
         own["decoder_hidden"] = recipe.network.decoder_hidden[:1]
-    share = max(_LEAST_SHARE, recipe.reconstruction_share * min(1, (designed / longest) ** 2))
+    share = max(_LEAST_SHARE, recipe.reconstruction_share * min(1, (_WHOLE_PX / longest) ** 2))
     lengths = {name: round(getattr(recipe, name) * longest / designed) for name in _LENGTHS_PX}
     elastic_px = recipe.elastic_px * longest / designed
     return replace(

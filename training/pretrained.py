@@ -26,8 +26,6 @@ LEAST_PX, USUAL_PX = 96, 128
 _LICENCE = "Apache-2.0"
 """The licence of the package's weights, which are those that the TPU team of Google published."""
 _FEATURES = 64
-_SHARE = 0.25
-"""The share of a batch of such large images that is reconstructed."""
 _UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError)
 _BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
@@ -90,7 +88,6 @@ def use_pretrained(recipe: Recipe, weights: PublishedWeights) -> Recipe:
             norm_first=True,
             primary="spatial",
         ),
-        reconstruction_share=min(recipe.reconstruction_share, _SHARE),
         pretrained=weights.origin,
     )
 

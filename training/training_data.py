@@ -153,7 +153,8 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
     A batch has sqrt(2 count) images, at least LEAST_BATCH and at most the recipe's. There are as
     many steps as the recipe's epochs take in its own batches, at least LEAST_STEPS. So the passes
     over the images fall smoothly as images become more, from many to the recipe's own. Warm-up and
-    averaging of weights shorten with the run by themselves.
+    averaging of weights shorten with the run by themselves. At least LEAST_BATCH images of a batch
+    are reconstructed, because a decoder that sees four of them learns to draw too slowly.
 
     Classes are drawn equally often. The best weights on held-out images are kept. Pictures are
     turned and scaled a little. They are not mirrored, as letters and arrows may not be: `--set
@@ -166,7 +167,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
         raise DatasetError(f"{recipe.name} learns {recipe.task}, not single pictures of a folder")
     batch_size = min(max(LEAST_BATCH, round(math.sqrt(2 * count))), recipe.batch_size)
     steps = max(LEAST_STEPS, recipe.epochs * count / recipe.batch_size)
-    weight = recipe.mse_weight
+    share, weight = min(1.0, round(LEAST_BATCH / batch_size, 2)), recipe.mse_weight
     return replace(
         recipe,
         flip=False,
@@ -178,6 +179,7 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
         epochs=round(steps * batch_size / count, 1),
         spread_steps=min(recipe.spread_steps, math.ceil(steps / 10)),
         mse_weight=weight and max(weight, _RECONSTRUCTION),
+        reconstruction_share=max(recipe.reconstruction_share, share),
         keep="best",
     )
 

@@ -58,7 +58,8 @@ def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
         else:
             kept.append((file, label))
     notices = [
-        f"left out {len(places):,} pictures that training {use}: {join_names(places)}"
+        f"left out {len(places):,} picture{'s' * bool(places[1:])} that training {use}: "
+        f"{join_names(places)}"
         for use, places in left_out.items()
     ]
     if not kept:

@@ -116,6 +116,13 @@ def test_pairs_that_have_no_middle_are_refused(size: int, tmp_path: Path) -> Non
         load_published(replace(recipe, network=sizes), tmp_path)
 
 
+@pytest.mark.parametrize("count", [10, 40, 400, 5000])
+def test_a_decoder_sees_enough_images(count: int) -> None:
+    """Sixteen of each batch at least, or all of it."""
+    recipe = for_pictures(PRESETS["pictures"], count)
+    assert round(recipe.reconstruction_share * recipe.batch_size) >= 16
+
+
 def test_pairs_are_of_digits() -> None:
     """A recipe for pairs learns no folder."""
     with pytest.raises(DatasetError, match="multimnist learns pairs"):
