@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from research.__main__ import app
-from research.run import Sets
-from research.tables import ROWS, TABLES, Table, add_table
+from research.protocols import Sets
+from research.rows import Table
+from research.tables import ROWS, TABLES, add_table
 from training.data.datasets import Examples
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "own-routing.md"
