@@ -95,7 +95,9 @@ class LocalCapsNet(CapsNet):
         contents = _contents(call.body)
         pictures = [_open(content) for content in contents]
         answer = ask(self._runtime, find_view(name), pictures, parameters, alone=len(contents) == 1)
-        return answer.png() if call.accept == PNG else answer.model_dump_json().encode()
+        drawn = call.accept == PNG
+        content: bytes = answer.png() if drawn else answer.model_dump_json().encode()
+        return content
 
     def _summarise(self, manifest: Manifest) -> dict[str, Any]:
         special = {

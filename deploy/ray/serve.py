@@ -14,7 +14,8 @@ from ray import serve
 from ray.serve import Application
 
 from deploy.ray.metrics import render
-from service.app import CLOSE_TIMEOUT_S, create_app
+from service.app import create_app
+from service.http.context import CLOSE_TIMEOUT_S
 from service.inference.bundles import ReloadRefused
 from service.settings import Settings, SettingsError
 from service.telemetry import logs

@@ -132,7 +132,8 @@ def _fit(
         return picture
     assert isinstance(query, PictureQuery)
     try:
-        picture.load()
+        if isinstance(picture, Image.Image):
+            picture.load()
         return prepare(
             picture,
             manifest.image_shape,

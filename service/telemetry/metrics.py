@@ -139,7 +139,7 @@ class Metrics:
 
     async def _render_after(self, last: asyncio.Task[bytes] | None) -> bytes:
         """Render once the page before is rendered and its pause is over."""
-        if last:
+        if last and not last.done():
             await asyncio.wait([last])
         await asyncio.sleep(self._may_render_at - time.monotonic())
         self._last_page, self._next_page = self._next_page, None
