@@ -15,8 +15,8 @@ from ray.serve import Application
 
 from deploy.ray.metrics import render
 from service.app import create_app
+from service.errors import ReloadNotOffered
 from service.http.context import CLOSE_TIMEOUT_S
-from service.inference.bundles import ReloadRefused
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
 
@@ -158,6 +158,6 @@ async def _refuse_reload() -> None:
     """Refuse, as replicas load when they start.
 
     Raises:
-        ReloadRefused: always.
+        ReloadNotOffered: always.
     """
-    raise ReloadRefused("replicas load bundles when they start: deploy the application again")
+    raise ReloadNotOffered("replicas load bundles when they start: deploy the application again")
