@@ -243,12 +243,13 @@ class ViewMethods:
     ) -> RoutingOffAnswer:
         """Ask again with routing switched off.
 
-        Presence from the same votes with uniform couplings, after one iteration, and without the
-        coupling bias, where the network has iterations and a bias. Only the last layer's routing
-        is
-        switched off. The network was trained with it: an answer that changes needed routing as
-        it was
-        learnt; it does not say that a network trained without would be wrong.
+        The presence is computed from the same votes with uniform couplings, after one iteration,
+        and
+        without the coupling bias, if the network has iterations and a bias. Only the routing of
+        the
+        last layer is switched off. An answer that changes needed the routing that the network
+        was
+        trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -278,7 +279,7 @@ class ViewMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network the length stays and the pose changes.
+        In an equivariant network, the length stays and the pose changes with the image.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -322,22 +323,23 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> OcclusionAnswer:
-        """Hide the image patch by patch and encode each.
+        """Hide one patch of the image at a time and encode each result.
 
-        The ground is black where strokes are light, and the mean colour of a photograph. A patch
-        makes
-        edges that no training image had, and ink that is seen twice may be hidden without a
-        change:
-        the map shows what this network loses, not what the class is made of.
+        For strokes the patch is black, and for photographs it has their mean colour. The map
+        shows what
+        this network loses. It does not show what the class consists of: a patch makes edges that
+        no
+        training image had, and hiding one of two strokes that give the same evidence may change
+        nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: side of the patch, pixels of the network's image; by default a fifth of its
-                shorter side.
-            stride: pixels from place to place, at most `patch`; by default a third of it. There
-                are at most 256 places.
-            dim: the pose dimension that is watched, below D; by default the presence.
+            patch: the side of the patch, in pixels of the network's image. The default is a
+                fifth of the image's shorter side.
+            stride: the pixels from one place to the next, at most `patch`. The default is a
+                third of `patch`. There are at most 256 places.
+            dim: the pose dimension to watch, below D. The default is the presence.
             target: a label; by default the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -400,11 +402,12 @@ class ViewMethods:
     ) -> TrajectoryAnswer:
         """Follow the pose while the image turns, shifts or grows.
 
-        The path lies in the plane of the two directions along which the pose varies most in
-        these
-        steps: planes of other images or transforms are others. Straight is not right: it says
-        that the
-        transform is one direction of the pose, not that the presence stays.
+        The path lies in the plane of the two directions in which the pose varies most. Other
+        images and
+        other transforms have other planes. A straight path means that the transform moves the
+        pose in
+        one direction. It does not mean that the prediction is correct, or that the presence
+        stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -445,13 +448,13 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> RivalsAnswer:
-        """Decode every class's own capsule of one image.
+        """Decode the capsule of every class of one image.
 
-        Each from the votes of this image. The decoder has learnt poses of classes that are
-        there: what
-        it draws of a short capsule is faint, and its error says how little the class explains,
-        not how
-        near it came.
+        A high error means that the class cannot explain the image. It does not measure how close
+        the
+        class came to winning. The decoder was trained on classes that are present, so it draws a
+        short
+        capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -477,12 +480,13 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> MorphAnswer:
-        """Draw what lies between the poses of two images of one class.
+        """Turn the pose of one image into the pose of another image of its class.
 
-        The direction of the pose goes along the great circle, its length linearly. Each frame is
-        encoded again: where the presence falls, the decoder draws what the encoder does not take
-        for
-        the class. No image is known to lie on the way.
+        The direction of the pose follows the great circle, and its length changes linearly. Each
+        frame
+        is encoded again. If its presence is low, the encoder does not recognise what the decoder
+        draws.
+        No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -514,11 +518,13 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> NeighboursAnswer:
-        """Find the training images whose pose is nearest.
+        """Find the training images of a class with the nearest poses.
 
-        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
-        from
-        them: the network does not compare images. Prototypes are medoids of the class's poses.
+        Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
+        the
+        answer, because the network compares no images. Prototypes are the images of the class
+        with the
+        smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),

@@ -16,7 +16,7 @@ import deploy.ray as package
 from deploy.ray.metrics import render
 from deploy.ray.proxy import middlewares
 from deploy.ray.serve import NAME, Arguments, app, options
-from service.app import CLOSE_TIMEOUT_S
+from service.http.context import CLOSE_TIMEOUT_S
 from service.http.middleware import cross_origin
 from service.settings import Settings, SettingsError
 from service.telemetry.metrics import Metrics
