@@ -7,9 +7,7 @@ import os
 import resource
 import signal
 import sys
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 
 USAGE = """usage: python -m service
 
@@ -39,17 +37,18 @@ def _variable(option: str) -> str:
 
 def supervise() -> None:
     """Read the settings, and run the supervisor."""
-    from service.processes.options import Options  # noqa: PLC0415  signals are handled before
+    from service.processes.folder import own_folder  # noqa: PLC0415  signals are handled before
+    from service.processes.options import Options  # noqa: PLC0415
     from service.processes.supervisor import Supervisor  # noqa: PLC0415
     from service.telemetry import logs  # noqa: PLC0415
     from service.telemetry.reports import FOLDER  # noqa: PLC0415
 
     options = Options.read()
     logs.configure(options.log_format)
-    with tempfile.TemporaryDirectory(prefix="capsnet-", ignore_cleanup_errors=True) as folder:
-        os.environ[FOLDER] = folder
+    with own_folder() as folder:
+        os.environ[FOLDER] = str(folder)
         try:
-            failure = Supervisor(options, Path(folder)).serve()
+            failure = Supervisor(options, folder).serve()
         except OSError as error:
             failure = str(error)
     if failure:

@@ -94,6 +94,24 @@ class BundleRefused(Problem, status=409, slug="bundle-refused", title="Bundle ca
     """A bundle could not be loaded. The bundles that were loaded before are still served."""
 
 
+class KeysRefused(Problem, status=409, slug="keys-refused", title="Keys cannot be used"):
+    """A file of keys cannot be read, or has an unfit key. Nothing has changed."""
+
+
+class NoSpace(Problem, status=409, slug="no-space", title="No space for the bundles"):
+    """The service's temporary folder has no room for a copy. The old bundles are still served."""
+
+
+class ReloadUnderWay(Problem, status=409, slug="reload-under-way", title="Reload under way"):
+    """Another reload of the bundles has not ended. The keys have been reloaded."""
+
+
+class ReloadNotOffered(
+    Problem, status=409, slug="reload-not-offered", title="Reload not supported"
+):
+    """This process has no supervisor that could have all workers reload."""
+
+
 class TooLarge(Problem, status=413, slug="too-large", title="Request too large"):
     """The body, an image or their number is over a limit."""
 

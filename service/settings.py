@@ -64,6 +64,8 @@ class Settings(BaseSettings):
     bundles: Path = Path(model.__file__).parent / "bundles"
     models: tuple[str, ...] = ()
     default_model: str = "mnist"
+    bundle_memory_bytes: int = Field(2_000_000_000, ge=1)
+    bundle_timeout_s: float = Field(60, gt=0)
     max_body_bytes: int = Field(20_000_000, ge=1)
     max_pixels: int = Field(25_000_000, ge=1)
     max_pictures: int = Field(256, ge=1)
@@ -77,6 +79,7 @@ class Settings(BaseSettings):
     inference_timeout_s: float = Field(60, gt=0)
     heartbeat_timeout_s: float = Field(10, ge=2)
     startup_timeout_s: float = Field(120, gt=0)
+    unready_timeout_s: float = Field(300, gt=0)
     drain_grace_s: float = Field(2, ge=0)
     drain_timeout_s: int = Field(30, ge=1)
     api_keys: tuple[SecretStr, ...] = ()

@@ -72,7 +72,7 @@ from PIL import Image
 from capsnet.answers import Answer, Floats
 from capsnet.calls import Build, Call, call, outcomes, part, picture, with_images, with_poses
 from capsnet.errors import Problem
-from capsnet.images import ImageLike, read_image
+from capsnet.images import ImageLike, read_image, read_on_thread
 
 T = TypeVar("T")
 '''
@@ -390,9 +390,10 @@ def _write_class(name: str, methods: Iterable[Method], *, sync: bool, drawn: boo
 def _write_method(method: Method, *, sync: bool, drawn: bool) -> list[str]:
     answer = "Image.Image" if drawn else method.answer
     send = f"return {'' if sync else 'await '}self._send("
+    read = "read_image" if sync else "await read_on_thread"
     body = {
-        "image": "with_images(read_image(image))",
-        "pair": "with_images(read_image(first), read_image(second))",
+        "image": f"with_images({read}(image))",
+        "pair": f"with_images({read}(first), {read}(second))",
         "poses": f"with_poses(poses, {', '.join(f'{one}={one}' for one in _json(method))})",
         "": "None",
     }[method.body]

@@ -12,7 +12,7 @@ from PIL import Image
 from capsnet.answers import Answer, Floats
 from capsnet.calls import Build, Call, call, outcomes, part, picture, with_images, with_poses
 from capsnet.errors import Problem
-from capsnet.images import ImageLike, read_image
+from capsnet.images import ImageLike, read_image, read_on_thread
 
 T = TypeVar("T")
 
@@ -1498,8 +1498,10 @@ class CapsNetMethods:
     def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """Reload all models.
 
-        The key files are read first. Then workers load the models beside those that answer, and
-        replace them. If a model cannot be loaded, the old models stay.
+        The key files are read first, and all workers use the new keys. Then each model is opened
+        in
+        a process of its own, workers load the models, and these replace the old ones. If a model
+        cannot be loaded, the old models stay.
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
@@ -1672,7 +1674,7 @@ class AsyncCapsNetMethods:
                 "/reconstruct",
                 ReconstructAnswer,
                 {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1718,7 +1720,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1797,7 +1799,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1842,7 +1844,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1885,7 +1887,7 @@ class AsyncCapsNetMethods:
                 "/routing-off",
                 RoutingOffAnswer,
                 {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1940,7 +1942,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -1998,7 +2000,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -2035,7 +2037,7 @@ class AsyncCapsNetMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -2095,7 +2097,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -2136,7 +2138,7 @@ class AsyncCapsNetMethods:
                 "/rivals",
                 RivalsAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -2188,7 +2190,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(first), read_image(second)),
+                with_images(await read_on_thread(first), await read_on_thread(second)),
                 timeout_s=timeout_s,
             )
         )
@@ -2237,7 +2239,7 @@ class AsyncCapsNetMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -2296,7 +2298,7 @@ class AsyncCapsNetMethods:
                 "POST",
                 "/overlay",
                 {"dx": dx, "dy": dy, "scale": scale, "fit": fit, "polarity": polarity},
-                with_images(read_image(first), read_image(second)),
+                with_images(await read_on_thread(first), await read_on_thread(second)),
                 timeout_s=timeout_s,
             )
         )
@@ -2357,8 +2359,10 @@ class AsyncCapsNetMethods:
     async def reload(self, *, timeout_s: float | None = None) -> ModelsAnswer:
         """Reload all models.
 
-        The key files are read first. Then workers load the models beside those that answer, and
-        replace them. If a model cannot be loaded, the old models stay.
+        The key files are read first, and all workers use the new keys. Then each model is opened
+        in
+        a process of its own, workers load the models, and these replace the old ones. If a model
+        cannot be loaded, the old models stay.
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
@@ -3014,7 +3018,7 @@ class AsyncDrawingsMethods:
                 "/reconstruct",
                 ReconstructAnswer,
                 {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3060,7 +3064,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3139,7 +3143,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3184,7 +3188,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3227,7 +3231,7 @@ class AsyncDrawingsMethods:
                 "/routing-off",
                 RoutingOffAnswer,
                 {"target": target, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3282,7 +3286,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3340,7 +3344,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3377,7 +3381,7 @@ class AsyncDrawingsMethods:
                 "/segment",
                 SegmentAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3437,7 +3441,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3478,7 +3482,7 @@ class AsyncDrawingsMethods:
                 "/rivals",
                 RivalsAnswer,
                 {"count": count, "model": model, "fit": fit, "polarity": polarity},
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )
@@ -3530,7 +3534,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(first), read_image(second)),
+                with_images(await read_on_thread(first), await read_on_thread(second)),
                 timeout_s=timeout_s,
             )
         )
@@ -3579,7 +3583,7 @@ class AsyncDrawingsMethods:
                     "fit": fit,
                     "polarity": polarity,
                 },
-                with_images(read_image(image)),
+                with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
         )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
+import json
+import warnings
+from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -13,8 +16,17 @@ from PIL import Image
 
 from capsnet.errors import InvalidAnswer, Problem
 
+MAX_PIXELS = 100_000_000
+"""The pictures of an answer may have this many pixels together."""
+_MAX_VALUES = 3_000_000
+"""The JSON of an answer may have this many values, several times the most of the service."""
+_MARKS = (b",", b"[", b"{")
+"""Each value of JSON has one of them before it, except the first."""
 Floats: TypeAlias = NDArray[np.float64]
 T = TypeVar("T")
+
+
+_pixels_left: ContextVar[int] = ContextVar("_pixels_left", default=MAX_PIXELS)
 
 
 class Answer:
@@ -35,20 +47,41 @@ def from_json(kind: type[T], members: Any) -> T:
     invalid = InvalidAnswer(f"this is no {kind.__name__} of a CapsNet service")
     if not isinstance(members, dict):
         raise invalid
+    before = _pixels_left.set(MAX_PIXELS)
     try:
         return _CONVERTER.structure(members, kind)
     except (BaseValidationError, ValueError, TypeError, KeyError) as error:
         raise invalid from error
+    finally:
+        _pixels_left.reset(before)
 
 
-def read_png(content: bytes) -> Image.Image:
+def parse_json(content: bytes) -> Any:
+    """The values of JSON, which are counted before they are made.
+
+    Raises:
+        InvalidAnswer: it is not JSON, nested too deeply, or has too many values.
+    """
+    if sum(map(content.count, _MARKS)) > _MAX_VALUES:
+        raise InvalidAnswer(f"the answer has more than {_MAX_VALUES:,} values")
+    try:
+        return json.loads(content)
+    except (RecursionError, ValueError) as error:
+        raise InvalidAnswer("the answer is not JSON") from error
+
+
+def read_png(content: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """An image of its file.
 
     Raises:
-        InvalidAnswer: it is no PNG, ends early, or has too many pixels for Pillow.
+        InvalidAnswer: it is no PNG, ends early, or has more pixels.
     """
     try:
-        image = Image.open(io.BytesIO(content), formats=["PNG"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # bounded below
+            image = Image.open(io.BytesIO(content), formats=["PNG"])
+        if image.width * image.height > max_pixels:
+            raise InvalidAnswer(f"the answer's pictures have more than {MAX_PIXELS:,} pixels")
         image.load()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise InvalidAnswer("the answer is no image") from error
@@ -56,7 +89,10 @@ def read_png(content: bytes) -> Image.Image:
 
 
 def _read_data_url(url: str, _: object) -> Image.Image:
-    return read_png(base64.b64decode(url.partition(",")[2]))
+    left = _pixels_left.get()
+    image = read_png(base64.b64decode(url.partition(",")[2]), left)
+    _pixels_left.set(left - image.width * image.height)
+    return image
 
 
 def _write_data_url(image: Image.Image) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from PIL import Image
 
-from capsnet.answers import from_json, read_png
+from capsnet.answers import from_json, parse_json, read_png
 from capsnet.errors import InvalidAnswer
 
 T = TypeVar("T")
@@ -121,21 +120,14 @@ def _given(query: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _parse(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except (RecursionError, ValueError) as error:
-        raise InvalidAnswer("the answer is not JSON") from error
-
-
 def _read_json(kind: type[T], content: bytes) -> T:
-    return from_json(kind, _parse(content))
+    return from_json(kind, parse_json(content))
 
 
 def _read_outcomes(
     member: str, kinds: tuple[type[T], type[Failed]], content: bytes
 ) -> list[T | Failed]:
-    answer, (kind, failed) = _parse(content), kinds
+    answer, (kind, failed) = parse_json(content), kinds
     try:
         beside = {name: value for name, value in answer.items() if name != member}
         each = [{**beside, **one} for one in answer[member]]

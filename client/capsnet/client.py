@@ -22,13 +22,16 @@ from capsnet._generated import (
 )
 from capsnet.calls import Build, Call
 from capsnet.deadline import Deadline
-from capsnet.errors import Problem
-from capsnet.images import ImageLike, is_one, read_image
+from capsnet.errors import DeadlineExceeded, Problem
+from capsnet.images import ImageLike, is_one, read_image, read_on_thread
+from capsnet.network import DeadlineTransport
 from capsnet.transport import (
-    append,
+    GRACE_S,
+    Content,
     client_options,
     failed,
     form_batches,
+    form_batches_on_threads,
     only,
     read_response,
     request_arguments,
@@ -69,7 +72,9 @@ class CapsNet(CapsNetMethods):
     ) -> None:
         self.timeout_s = timeout_s
         self.connections = connections
-        self._http = httpx.Client(**client_options(url, api_key))
+        options = client_options(url, api_key)
+        transport = DeadlineTransport(options["base_url"])
+        self._http = httpx.Client(**options, transport=transport)
         self._limits: Limits | None = None
 
     def __enter__(self) -> Self:
@@ -132,11 +137,12 @@ class CapsNet(CapsNetMethods):
         deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)
         for attempt in stamina.retry_context(deadline.pause_s, attempts=None, timeout=None):
             with attempt, translated(self._http.base_url, deadline.timeout_s):
-                content = bytearray()
-                with self._http.stream(**request_arguments(call, deadline)) as response:
-                    for part in response.iter_bytes():
-                        append(content, part, deadline)
-                return read_response(call, response, bytes(content))
+                arguments = request_arguments(call, deadline, moments=True)
+                with self._http.stream(**arguments) as response:
+                    content = Content(response, deadline)
+                    for part in response.iter_raw():
+                        content.append(part)
+                return read_response(call, response, content.read())
         raise AssertionError("the last attempt raises")
 
 
@@ -191,14 +197,14 @@ class AsyncCapsNet(AsyncCapsNetMethods):
 
     async def _send_one_or_all(self, images: Any, build: Build[T]) -> T | list[T]:
         if is_one(images):
-            return only(await self._send(build([read_image(images)])))
+            return only(await self._send(build([await read_on_thread(images)])))
         return [one async for one in self._send_each(images, build)]
 
     async def _send_each(self, images: Iterable[ImageLike], build: Build[T]) -> AsyncIterator[T]:
         self._limits = self._limits or (await self.models()).limits
         waiting: deque[asyncio.Task[list[T]]] = deque()
         try:
-            for batch in form_batches(images, self._limits):
+            async for batch in form_batches_on_threads(images, self._limits):
                 waiting.append(asyncio.ensure_future(self._send_batch(batch, build)))
                 if len(waiting) >= self.connections:
                     for one in await waiting.popleft():
@@ -225,12 +231,23 @@ class AsyncCapsNet(AsyncCapsNetMethods):
         deadline = Deadline(self.timeout_s if call.timeout_s is None else call.timeout_s)
         async for attempt in stamina.retry_context(deadline.pause_s, attempts=None, timeout=None):
             with attempt, translated(self._http.base_url, deadline.timeout_s):
-                content = bytearray()
-                async with self._http.stream(**request_arguments(call, deadline)) as response:
-                    async for part in response.aiter_bytes():
-                        append(content, part, deadline)
-                return read_response(call, response, bytes(content))
+                limit_s = deadline.left_s() + GRACE_S
+                try:
+                    return await asyncio.wait_for(self._exchange(call, deadline), limit_s)
+                except DeadlineExceeded:
+                    raise  # of this package; a TimeoutError too
+                except asyncio.TimeoutError as error:
+                    text = f"no answer within {deadline.timeout_s:g} s"
+                    raise DeadlineExceeded(text) from error
         raise AssertionError("the last attempt raises")
+
+    async def _exchange(self, call: Call[T], deadline: Deadline) -> T:
+        """Send a request once, and read its answer."""
+        async with self._http.stream(**request_arguments(call, deadline)) as response:
+            content = Content(response, deadline)
+            async for part in response.aiter_raw():
+                content.append(part)
+        return read_response(call, response, content.read())
 
 
 class Drawings(DrawingsMethods):

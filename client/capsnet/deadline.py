@@ -13,6 +13,8 @@ from capsnet.errors import DeadlineExceeded, Problem
 DEFAULT_PAUSE_S = 1.0
 """Before the next attempt, where the service names no time."""
 _LEAST_PAUSE_S = 0.05
+MAX_RETRY_AFTER_S = 86_400.0
+"""A service that asks for a longer pause is taken to ask for a day."""
 _BUSY = (429, 503)
 
 
@@ -22,12 +24,13 @@ class Deadline:
 
     timeout_s: float
     clock: Callable[[], float] = time.monotonic
-    _end: float = field(init=False)
+    end: float = field(init=False)
+    """The moment of the clock when it passes."""
 
     def __post_init__(self) -> None:
         if not 0 < self.timeout_s < float("inf"):
             raise ValueError(f"timeout_s is a positive number of seconds, not {self.timeout_s}")
-        self._end = self.clock() + self.timeout_s
+        self.end = self.clock() + self.timeout_s
 
     def left_s(self) -> float:
         """What is left.
@@ -35,7 +38,7 @@ class Deadline:
         Raises:
             DeadlineExceeded: nothing.
         """
-        left = self._end - self.clock()
+        left = self.end - self.clock()
         if left <= 0:
             raise DeadlineExceeded(f"no answer within {self.timeout_s:g} s")
         return left
@@ -49,18 +52,22 @@ class Deadline:
             return False
         wanted = DEFAULT_PAUSE_S if error.retry_after_s is None else error.retry_after_s
         pause = max(_LEAST_PAUSE_S, wanted)
-        return pause if self.clock() + pause < self._end else False
+        return pause if self.clock() + pause < self.end else False
 
 
 def parse_retry_after(value: str | None) -> float | None:
-    """Seconds, of a `Retry-After` header with seconds or a date (RFC 9110, section 10.2.3)."""
+    """Seconds, of a `Retry-After` header with seconds or a date (RFC 9110, section 10.2.3).
+
+    At most `MAX_RETRY_AFTER_S`. None if there is no such header, or it is neither.
+    """
     if value is None:
         return None
     if value.isascii() and value.strip().isdigit():
-        return float(value)
+        return min(float(value), MAX_RETRY_AFTER_S)
     try:
         date = parsedate_to_datetime(value)
-    except ValueError:
+        aware = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
+        seconds = (aware - datetime.now(timezone.utc)).total_seconds()
+    except (OverflowError, ValueError):
         return None
-    aware = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
-    return max(0.0, (aware - datetime.now(timezone.utc)).total_seconds())
+    return min(max(0.0, seconds), MAX_RETRY_AFTER_S)

@@ -12,6 +12,10 @@ _ABOUT_IMAGES = frozenset(
 """Types of problems that one image of several has in its place."""
 
 
+_MAX_TEXT = 2_000
+"""Longer texts of a problem are cut."""
+
+
 class CapsNetError(Exception):
     """Every error of a call."""
 
@@ -72,9 +76,11 @@ class Problem(CapsNetError):
 
     @classmethod
     def from_dict(cls, members: Mapping[str, Any], retry_after_s: float | None = None) -> Problem:
-        """A problem of its JSON; unknown members are left out."""
+        """A problem of its JSON; unknown members, and those that are no text, are left out."""
         known = ("type", "title", "detail", "parameter", "request_id")
-        given = {name: str(members[name]) for name in known if members.get(name) is not None}
+        given = {
+            name: members[name][:_MAX_TEXT] for name in known if isinstance(members.get(name), str)
+        }
         return cls(int(members["status"]), retry_after_s=retry_after_s, **given)
 
     def to_dict(self) -> dict[str, Any]:

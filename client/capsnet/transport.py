@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -12,21 +12,22 @@ from typing import Any, TypeVar
 import httpx
 
 from capsnet._generated import FailedPrediction, Limits
+from capsnet.answers import parse_json
 from capsnet.calls import PNG, Call
 from capsnet.deadline import Deadline, parse_retry_after
 from capsnet.errors import DeadlineExceeded, InvalidAnswer, Problem, Unreachable
-from capsnet.images import ImageLike, read_image
+from capsnet.images import ImageLike, read_image, read_on_thread
 
 T = TypeVar("T")
 DEFAULT_URL = "http://localhost:8000"
-_GRACE_S = 1.0
+GRACE_S = 1.0
 """After the deadline, for the service's own answer that it has passed."""
 _BATCH_IMAGES, _BATCH_BYTES = 32, 4_000_000
 """Of one request of many: what the service computes at once."""
 _PART_BYTES = 250
 """Of a form, around each image."""
-MAX_ANSWER_BYTES = 200_000_000
-"""Several times the largest answer of the service."""
+MAX_ANSWER_BYTES = 60_000_000
+"""An answer may have this many bytes, inflated: several times the largest of the service."""
 
 
 def client_options(url: str | None, api_key: str | None) -> dict[str, Any]:
@@ -35,7 +36,10 @@ def client_options(url: str | None, api_key: str | None) -> dict[str, Any]:
     Raises:
         ValueError: the url is none.
     """
-    headers = {"User-Agent": f"capsnet-client/{version('capsnet-client')}"}
+    headers = {
+        "User-Agent": f"capsnet-client/{version('capsnet-client')}",
+        "Accept-Encoding": "gzip",  # which `Content` inflates within bounds
+    }
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
     base_url = url or os.environ.get("CAPSNET_URL") or DEFAULT_URL
@@ -47,8 +51,15 @@ def client_options(url: str | None, api_key: str | None) -> dict[str, Any]:
         raise ValueError(f"{base_url} is no URL: {error}") from error
 
 
-def request_arguments(call: Call[Any], deadline: Deadline) -> dict[str, Any]:
+def request_arguments(
+    call: Call[Any], deadline: Deadline, *, moments: bool = False
+) -> dict[str, Any]:
     """What httpx's `request` takes.
+
+    Args:
+        call: the request.
+        deadline: of its answer.
+        moments: whether the transport takes moments for timeouts, as `DeadlineTransport` does.
 
     Raises:
         DeadlineExceeded: no time is left.
@@ -60,23 +71,62 @@ def request_arguments(call: Call[Any], deadline: Deadline) -> dict[str, Any]:
         "Accept": call.accept if call.accept != PNG else f"{PNG}, application/problem+json;q=0.1",
         "X-Request-Timeout": f"{max(left_s, 0.001):.3f}",
     }
-    timeout = httpx.Timeout(left_s + _GRACE_S)
+    timeout = httpx.Timeout(left_s + GRACE_S)
+    if moments:
+        timeout = httpx.Timeout(deadline.end + GRACE_S, pool=left_s + GRACE_S)
     arguments = {"method": call.method, "url": call.path.lstrip("/"), "headers": headers}
     return {**arguments, "params": call.query, "timeout": timeout, **body}
 
 
-def append(content: bytearray, part: bytes, deadline: Deadline) -> None:
-    """Add what came of an answer.
+class Content:
+    """The content of an answer, which may be compressed once with gzip.
+
+    Args:
+        response: its headers have come.
+        deadline: when the rest has to be there.
 
     Raises:
-        InvalidAnswer: it is larger than those of the service.
-        DeadlineExceeded: it still comes after the deadline.
+        InvalidAnswer: it has another encoding, or several.
     """
-    if content:
-        deadline.left_s()
-    content += part
-    if len(content) > MAX_ANSWER_BYTES:
-        raise InvalidAnswer(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
+
+    def __init__(self, response: httpx.Response, deadline: Deadline) -> None:
+        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("gzip", "identity"):
+            raise InvalidAnswer(f"the answer has the unknown content encoding {encoding[:50]!r}")
+        self._inflater = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
+        self._deadline = deadline
+        self._content = bytearray()
+        self._received = 0
+
+    def append(self, part: bytes) -> None:
+        """Add what came of the answer.
+
+        Raises:
+            InvalidAnswer: it is larger than those of the service, or not compressed as it says.
+            DeadlineExceeded: it still comes after the deadline.
+        """
+        if self._received:
+            self._deadline.left_s()
+        self._received += len(part)
+        if self._inflater:
+            most = MAX_ANSWER_BYTES - len(self._content) + 1
+            try:
+                part = self._inflater.decompress(part, most)
+            except zlib.error as error:
+                raise InvalidAnswer(f"the answer is not compressed with gzip: {error}") from error
+        self._content += part
+        if max(self._received, len(self._content)) > MAX_ANSWER_BYTES:
+            raise InvalidAnswer(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
+
+    def read(self) -> bytes:
+        """The whole content.
+
+        Raises:
+            InvalidAnswer: it ended early.
+        """
+        if self._inflater and self._received and not self._inflater.eof:
+            raise InvalidAnswer("the compressed answer ended early")
+        return bytes(self._content)
 
 
 def read_response(call: Call[T], response: httpx.Response, content: bytes) -> T:
@@ -96,8 +146,8 @@ def read_response(call: Call[T], response: httpx.Response, content: bytes) -> T:
         return call.read(content)
     retry_after_s = parse_retry_after(response.headers.get("Retry-After"))
     try:
-        members = json.loads(content)
-    except (RecursionError, ValueError):
+        members = parse_json(content)
+    except InvalidAnswer:
         members = None
     if not isinstance(members, dict):
         members = {
@@ -125,19 +175,53 @@ def translated(url: httpx.URL, timeout_s: float) -> Iterator[None]:
         raise InvalidAnswer(f"{text}: {error}") from error
 
 
+class Batches:
+    """Collects the images of requests, in order, as many for each as the service accepts.
+
+    Args:
+        limits: of the service.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._most = min(limits.images, _BATCH_IMAGES)
+        self._most_bytes = min(limits.body_bytes, _BATCH_BYTES)
+        self._batch: list[bytes] = []
+        self._size = 0
+
+    def add(self, image: bytes) -> list[bytes]:
+        """Add an image. Return the batch before it if that is full, else an empty list."""
+        size = len(image) + _PART_BYTES
+        is_full = len(self._batch) >= self._most or self._size + size > self._most_bytes
+        full = self.take() if is_full else []
+        self._batch.append(image)
+        self._size += size
+        return full
+
+    def take(self) -> list[bytes]:
+        """Return the images that were collected, and begin again."""
+        batch, self._batch, self._size = self._batch, [], 0
+        return batch
+
+
 def form_batches(images: Iterable[ImageLike], limits: Limits) -> Iterator[list[bytes]]:
-    """The images of each request, in order, as many as the service accepts."""
-    most = min(limits.images, _BATCH_IMAGES)
-    most_bytes = min(limits.body_bytes, _BATCH_BYTES)
-    batch: list[bytes] = []
-    size = 0
-    for image in map(read_image, images):
-        if batch and (len(batch) == most or size + len(image) + _PART_BYTES > most_bytes):
+    """The images of each request, which are read as they are needed."""
+    batches = Batches(limits)
+    for image in images:
+        if batch := batches.add(read_image(image)):
             yield batch
-            batch, size = [], 0
-        batch.append(image)
-        size += len(image) + _PART_BYTES
-    if batch:
+    if batch := batches.take():
+        yield batch
+
+
+async def form_batches_on_threads(
+    images: Iterable[ImageLike], limits: Limits
+) -> AsyncIterator[list[bytes]]:
+    """The same. Files are read on a thread, so that the event loop goes on."""
+    batches = Batches(limits)
+    for image in images:
+        if batch := batches.add(await read_on_thread(image)):
+            yield batch
+    if batch := batches.take():
         yield batch
 
 

@@ -8,9 +8,9 @@ import sys
 import threading
 import time
 
-import ray
 from ray import serve
 
+from deploy.ray.private import started_privately
 from deploy.ray.serve import NAME, Arguments, app
 from model.runtime.cpu import cpu_quota
 from service.settings import Settings, SettingsError
@@ -34,16 +34,8 @@ def main() -> None:
         settings, application = Settings.from_environment(), app(arguments)
     except SettingsError as error:
         sys.exit(f"deploy.ray: {error}")
-    ray.init(
-        "local",  # not another's cluster that runs here
-        num_cpus=cpu_quota(),
-        include_dashboard=False,
-        object_store_memory=_STORE_BYTES,
-    )
-    try:
+    with started_privately(cpus=cpu_quota(), store_bytes=_STORE_BYTES):
         _serve(application, wanted, settings.drain_grace_s)
-    finally:
-        ray.shutdown()
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

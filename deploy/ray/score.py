@@ -9,6 +9,8 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -21,6 +23,7 @@ from ray.data.block import BlockMetadata
 from ray.data.checkpoint import CheckpointConfig
 
 import model
+from deploy.ray.private import started_privately
 from deploy.ray.scorer import BYTES, PATH, SECOND, SECOND_BYTES, Scorer, Wanted
 from model.bundle import BundleError
 from model.runtime import Device
@@ -187,17 +190,18 @@ def summary(output: Path) -> str:
     return f"{rows:,} rows in {output}, {errors:,} of them errors"
 
 
-def start(address: str | None) -> None:
-    """Connect to a Ray cluster, or start one on this machine."""
-    if address:
-        ray.init(address=address)
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Connect to a Ray cluster, or start Ray on this machine, until the end of the context."""
+    if not address:
+        with started_privately(cpus=cpu_quota() + _OTHERS, store_bytes=_STORE_BYTES):
+            yield
         return
-    ray.init(
-        "local",
-        num_cpus=cpu_quota() + _OTHERS,
-        include_dashboard=False,
-        object_store_memory=_STORE_BYTES,
-    )
+    ray.init(address=address)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def main() -> None:
@@ -234,11 +238,8 @@ def main() -> None:
         claim(given.output, wanted)
     except (BundleError, InputError) as error:
         sys.exit(f"deploy.ray.score: {error}")
-    start(given.address)
-    try:
+    with connected(given.address):
         score(pictures.read(wanted), given.output, wanted, actors=given.actors)
-    finally:
-        ray.shutdown()
     print(summary(given.output))
 
 

@@ -15,7 +15,7 @@ from ray.serve import Application
 
 from deploy.ray.metrics import render
 from service.app import CLOSE_TIMEOUT_S, create_app
-from service.inference.bundles import ReloadRefused
+from service.errors import ReloadNotOffered
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
 
@@ -159,6 +159,6 @@ async def _refuse_reload() -> None:
     """Refuse, as replicas load when they start.
 
     Raises:
-        ReloadRefused: always.
+        ReloadNotOffered: always.
     """
-    raise ReloadRefused("replicas load bundles when they start: deploy the application again")
+    raise ReloadNotOffered("replicas load bundles when they start: deploy the application again")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from model.bundle.atomic_file import replacing
+from model.bundle.bounded import read_json
 from model.bundle.manifest import GraphRole, Manifest
 from model.bundle.neighbours import PoseGallery
 from model.bundle.novelty import PoseGaussians
@@ -19,6 +20,9 @@ WEIGHTS = "weights.safetensors"
 NOVELTY = "novelty.npz"
 NEIGHBOURS = "neighbours.npz"
 CARD = "CARD.md"
+MAX_MANIFEST_BYTES = 2_000_000
+MAX_GRAPH_BYTES = 4_000_000
+"""A graph may have this many bytes. Its weights are in a file of their own."""
 _VERSION_DIGITS = 12
 
 
@@ -43,20 +47,8 @@ class Bundle:
             BundleError: something is missing, altered or unreadable.
         """
         manifest = _read_manifest(path)
+        _check_files(path, manifest)
         rule = manifest.novelty
-        needed = {*manifest.graphs.values(), WEIGHTS}
-        needed |= {NOVELTY} if rule and rule.distance else set()
-        needed |= {NEIGHBOURS} if manifest.neighbours else set()
-        missing = needed - manifest.sha256.keys()
-        if missing:
-            raise BundleError(f"{path}: the manifest does not list {', '.join(sorted(missing))}")
-        for name, expected in manifest.sha256.items():
-            if Path(name).name != name:
-                raise BundleError(f"{path}: {name!r} lies outside the bundle")
-            if digest(path / name, path) != expected:
-                raise BundleError(f"{path}: {name} is not the file that the manifest describes")
-        if manifest.version != version_of(manifest.sha256[WEIGHTS]):
-            raise BundleError(f"{path}: version {manifest.version!r} is not that of its weights")
         if rule and rule.distance:
             gaussians = _read_gaussians(path, (manifest.num_classes, manifest.class_dim))
             manifest = replace(manifest, novelty=replace(rule, gaussians=gaussians))
@@ -72,6 +64,27 @@ class Bundle:
     def graph(self, role: GraphRole) -> Path:
         """The file of a graph that the manifest names."""
         return self.path / self.manifest.graphs[role]
+
+
+def _check_files(path: Path, manifest: Manifest) -> None:
+    """Check that the manifest lists what the network needs, and that each file is as it says."""
+    rule = manifest.novelty
+    needed = {*manifest.graphs.values(), WEIGHTS}
+    needed |= {NOVELTY} if rule and rule.distance else set()
+    needed |= {NEIGHBOURS} if manifest.neighbours else set()
+    missing = needed - manifest.sha256.keys()
+    if missing:
+        raise BundleError(f"{path}: the manifest does not list {', '.join(sorted(missing))}")
+    for name, expected in manifest.sha256.items():
+        if Path(name).name != name:
+            raise BundleError(f"{path}: {name!r} lies outside the bundle")
+        if digest(path / name, path) != expected:
+            raise BundleError(f"{path}: {name} is not the file that the manifest describes")
+    for name in manifest.graphs.values():
+        if (path / name).stat().st_size > MAX_GRAPH_BYTES:
+            raise BundleError(f"{path}: {name} has more than {MAX_GRAPH_BYTES:,} bytes")
+    if manifest.version != version_of(manifest.sha256[WEIGHTS]):
+        raise BundleError(f"{path}: version {manifest.version!r} is not that of its weights")
 
 
 def version_of(weights_digest: str) -> str:
@@ -123,11 +136,11 @@ def _read_gallery(path: Path, poses: tuple[int, int]) -> PoseGallery:
 
 def _read_manifest(path: Path) -> Manifest:
     try:
-        values = json.loads((path / MANIFEST).read_text())
+        values = read_json(path / MANIFEST, MAX_MANIFEST_BYTES)
     except OSError as error:
         raise BundleError(f"{path}: {MANIFEST} cannot be read: {error.strerror}") from error
-    except (RecursionError, ValueError) as error:
-        raise BundleError(f"{path}: {MANIFEST} is not JSON: {error}") from error
+    except ValueError as error:
+        raise BundleError(f"{path}: {MANIFEST} is not JSON that can be used: {error}") from error
     if not isinstance(values, dict):
         raise BundleError(f"{path}: {MANIFEST} is not a JSON object")
     try:

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from model.bundle.bounded import read_arrays
+
 Bytes = NDArray[np.uint8]
 Rows = NDArray[np.int64]
+MAX_SHEET_PIXELS = 20_000_000
+"""The sheet of thumbnails may have this many pixels."""
 _FIELDS = ("poses", "labels", "images", "whitening", "sheet")
 
 
@@ -42,6 +46,9 @@ class PoseGallery:
     """A WebP file with all images side by side, row by row; empty where there are none."""
 
     def __post_init__(self) -> None:
+        kinds = [getattr(self, name).dtype.kind for name in _FIELDS]
+        if not re.fullmatch("f[iu][iu]fu", "".join(kinds)):
+            raise ValueError("an array has numbers of another kind")
         count, dim = self.poses.shape if self.poses.ndim == 2 else (0, 0)
         if not count or {self.labels.shape, self.images.shape} != {(count,)}:
             raise ValueError("poses (M, D), labels (M,) and images (M,) do not go together")
@@ -59,12 +66,7 @@ class PoseGallery:
         Raises:
             ValueError: it is something else.
         """
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                columns = [arrays[name] for name in _FIELDS]
-        except (BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"it is no .npz file of {', '.join(_FIELDS)}") from error
-        return cls(*columns)
+        return cls(*read_arrays(path, _FIELDS))
 
     def save(self, file: BinaryIO) -> None:
         """Write an .npz file."""
@@ -73,6 +75,25 @@ class PoseGallery:
     def of_class(self, label: int) -> Rows:
         """Return the positions of a class's poses."""
         return np.flatnonzero(self.labels == label)
+
+    def check_sheet(self, image_shape: tuple[int, int, int]) -> None:
+        """Check that the sheet, if there is one, can be read and has every image of the gallery.
+
+        Raises:
+            ValueError: it cannot be read, is too large, or lacks an image.
+        """
+        if not self.sheet.size:
+            return
+        _, height, width = image_shape
+        try:
+            with Image.open(io.BytesIO(self.sheet.tobytes()), formats=["WEBP"]) as file:
+                columns, rows = file.width // width, file.height // height
+        except (MemoryError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+            raise ValueError(f"the sheet of thumbnails cannot be read: {error}") from error
+        if file.width * file.height > MAX_SHEET_PIXELS:
+            raise ValueError(f"the sheet of thumbnails has more than {MAX_SHEET_PIXELS:,} pixels")
+        if self.images.min() < 0 or self.images.max() >= columns * rows:
+            raise ValueError("the sheet of thumbnails lacks an image of the gallery")
 
     def thumbnails(self, rows: Rows, image_shape: tuple[int, int, int]) -> Bytes:
         """Return the images (N, C, H, W) of some poses. The sheet must have images.

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+
+from model.bundle.bounded import read_arrays
 
 Floats = NDArray[np.float32]
 
@@ -32,6 +33,8 @@ class PoseGaussians:
     """
 
     def __post_init__(self) -> None:
+        if {self.means.dtype.kind, self.whitening.dtype.kind} != {"f"}:
+            raise ValueError("an array has numbers of another kind")
         if self.means.ndim != 2 or self.whitening.shape != (self.means.shape[1],) * 2:
             raise ValueError("means (K, K * D) and whitening (K * D, K * D) do not go together")
         if not (np.isfinite(self.means).all() and np.isfinite(self.whitening).all()):
@@ -44,12 +47,7 @@ class PoseGaussians:
         Raises:
             ValueError: it is something else.
         """
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                means, whitening = arrays["means"], arrays["whitening"]
-        except (BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
-            raise ValueError("it is no .npz file of means and whitening") from error
-        return cls(means, whitening)
+        return cls(*read_arrays(path, ("means", "whitening")))
 
     def save(self, file: BinaryIO) -> None:
         """Write an .npz file."""

@@ -5,14 +5,17 @@ A bundle may have such a folder, `samples`; its manifest says nothing of it.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from model.bundle.bounded import read_bytes, read_json
+
 SAMPLES = "samples"
 INDEX = "samples.json"
 MAX_SAMPLES = 10
+MAX_SAMPLE_BYTES = 1_000_000
+"""The index, and each picture, may have this many bytes."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -41,10 +44,10 @@ def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
         ValueError: the index or a picture cannot be read, or is something else.
     """
     try:
-        values = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        values = read_json(folder / INDEX, MAX_SAMPLE_BYTES)
     except FileNotFoundError:
         return ()
-    except (OSError, RecursionError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"{INDEX} cannot be read: {error}") from error
     if not isinstance(values, list) or len(values) > MAX_SAMPLES:
         raise ValueError(f"{INDEX} is no list of at most {MAX_SAMPLES} samples")
@@ -61,7 +64,7 @@ def _read_sample(folder: Path, values: Any, num_classes: int) -> Sample:
     if label is not None and (type(label) is not int or not 0 <= label < num_classes):
         raise ValueError(f"{INDEX}: {file}: {label!r} is no label of the network")
     try:
-        png = (folder / file).read_bytes()
+        png = read_bytes(folder / file, MAX_SAMPLE_BYTES)
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from error
     if not png.startswith(_PNG):

@@ -270,11 +270,8 @@ def draw(answer: OcclusionAnswer, query: OcclusionQuery) -> bytes:  # noqa: ARG0
         ends = f"orange: falls, to {change.min():+.2f}; blue: rises, to {change.max():+.2f}"
         if np.abs(change).max() < NO_CHANGE:
             ends = "nothing changes by 0.005 or more"
-        right.set_title(
-            f"mean change where the patch hides a pixel\n{ends} (full colour: {FULL_CHANGE})",
-            loc="left",
-            fontsize=9,
-        )
+        scale = f"mean change; the colour is full at {FULL_CHANGE:g}"
+        right.set_title(f"{scale}\n{ends}", loc="left", fontsize=9)
         for axes in (left, right):
             axes.set(xticks=[], yticks=[])
 

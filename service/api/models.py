@@ -9,9 +9,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from model.bundle.manifest import Offer, PresenceKind
-from service.errors import BundleRefused, Forbidden
+from service.errors import Forbidden, ReloadNotOffered
 from service.http.route import Query, Request
-from service.inference.bundles import ReloadRefused
 from service.inference.engine import Engine
 from service.settings import Settings
 
@@ -76,8 +75,9 @@ async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
 async def reload_models(request: Request) -> ModelsAnswer:
     """Reload all models.
 
-    The key files are read first. Then workers load the models beside those that answer, and
-    replace them. If a model cannot be loaded, the old models stay.
+    The key files are read first, and all workers use the new keys. Then each model is opened in
+    a process of its own, workers load the models, and these replace the old ones. If a model
+    cannot be loaded, the old models stay.
 
     Raises:
         Forbidden: no admin key is set, so nobody may.
@@ -88,10 +88,7 @@ async def reload_models(request: Request) -> ModelsAnswer:
             "no admin key is set: set CAPSNET_ADMIN_KEYS, or send SIGHUP to the supervisor"
         )
     reload = asyncio.ensure_future(request.context.reload())
-    try:
-        await asyncio.shield(reload)  # it goes on if the client leaves
-    except ReloadRefused as error:
-        raise BundleRefused(str(error)) from error
+    await asyncio.shield(reload)  # it goes on if the client leaves
     return summarise(health.engine, settings)
 
 
@@ -99,9 +96,9 @@ async def refuse_reload() -> None:
     """Refuse, where no supervisor could start other workers.
 
     Raises:
-        ReloadRefused: always.
+        ReloadNotOffered: always.
     """
-    raise ReloadRefused("this process has no supervisor: restart it to load other bundles")
+    raise ReloadNotOffered("this process has no supervisor: restart it to load other bundles")
 
 
 def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:

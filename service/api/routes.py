@@ -10,7 +10,17 @@ from service.api.models import list_models, reload_models, show_model
 from service.api.overlay import overlay_images, overlay_samples
 from service.api.probes import livez, metrics, readyz
 from service.api.samples import list_samples, show_sample, show_sample_of
-from service.errors import BundleRefused, Busy, Forbidden, Unavailable, UnknownModel
+from service.errors import (
+    BundleRefused,
+    Busy,
+    Forbidden,
+    KeysRefused,
+    NoSpace,
+    ReloadNotOffered,
+    ReloadUnderWay,
+    Unavailable,
+    UnknownModel,
+)
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import image_body
 from service.http.route import Route
@@ -24,6 +34,15 @@ TAGS = {
     "operations": "Probes and metrics.",
 }
 """Descriptions of the groups of routes for the OpenAPI document, in its order."""
+RELOAD_PROBLEMS = [
+    BundleRefused,
+    KeysRefused,
+    NoSpace,
+    ReloadUnderWay,
+    ReloadNotOffered,
+    Forbidden,
+    Unavailable,
+]
 
 
 def max_view_cost(max_pictures: int) -> int:
@@ -76,7 +95,7 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
         admin(
             "/models/reload",
             reload_models,
-            problems=[BundleRefused, Forbidden, Unavailable],
+            problems=RELOAD_PROBLEMS,
             tags=["models"],
         ),
         public_probe("/livez", livez),

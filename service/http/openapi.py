@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from service.errors import Busy, Problem, RateLimited, Unavailable
+from service.errors import Busy, Problem, RateLimited, ReloadUnderWay, Unavailable
 from service.http.middleware import TIMEOUT_HEADER
 from service.http.negotiation import JSON, PNG
 from service.http.problems import MEDIA_TYPE
@@ -140,6 +140,6 @@ def _problem_response(problems: list[type[Problem]], examples: Json) -> Json:
     }
     titles = " or ".join(problem.title for problem in problems)
     response: Json = {"description": f"{titles}.", "content": {MEDIA_TYPE: content}}
-    if {Busy, RateLimited, Unavailable} & set(problems):
+    if {Busy, RateLimited, ReloadUnderWay, Unavailable} & set(problems):
         response["headers"] = {"Retry-After": _RETRY_AFTER}
     return response

@@ -22,7 +22,7 @@ class NothingToServe(Exception):
 
 
 class ReloadRefused(Exception):
-    """The keys or bundles on disk cannot be used, or another reload is under way."""
+    """A bundle on disk cannot be loaded."""
 
 
 def find_bundles(folder: Path, names: Iterable[str]) -> list[Path]:
@@ -59,13 +59,23 @@ def load_runtimes(
             raise ReloadRefused(reason)
         log.error("bundle skipped: %s", reason)
 
-    runtimes: dict[str, Runtime] = {}
-    threads = settings.threads or cpu_quota()
+    bundles: list[Bundle] = []
     paths = find_bundles(folder, settings.models)
     for path in paths:
         try:
-            runtime = Runtime(
-                Bundle.open(path),
+            bundles.append(Bundle.open(path))
+        except BundleError as error:
+            refuse(str(error))
+    runtimes: dict[str, Runtime] = {}
+    threads = settings.threads or cpu_quota()
+    for bundle in sorted(bundles, key=_has_other_name):
+        name = bundle.manifest.name
+        if name in runtimes:
+            refuse(f"{bundle.path}: its name is already taken by {runtimes[name].bundle.path}")
+            continue
+        try:
+            runtimes[name] = Runtime(
+                bundle,
                 device=settings.device,
                 threads=max(1, threads // workers),
                 lone_threads=threads,
@@ -74,10 +84,6 @@ def load_runtimes(
             )
         except BundleError as error:
             refuse(str(error))
-            continue
-        other = runtimes.setdefault(runtime.bundle.manifest.name, runtime)
-        if other is not runtime:
-            refuse(f"{path}: its name is already taken by {other.bundle.path}")
     if not settings.bundles.is_dir():
         raise NothingToServe(f"there is no folder of bundles {settings.bundles}")
     is_named = "default_model" in settings.model_fields_set
@@ -90,6 +96,11 @@ def load_runtimes(
             * bool(known)
         )
     return runtimes
+
+
+def _has_other_name(bundle: Bundle) -> bool:
+    """Whether a bundle's name is not its folder's. Such a bundle takes no other bundle's name."""
+    return bundle.manifest.name != bundle.path.name
 
 
 def trim_memory() -> None:

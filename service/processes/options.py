@@ -21,10 +21,12 @@ class Options(NamedTuple):
 
     host: str
     port: int
+    grpc_port: int
     workers: int
     log_format: Literal["text", "json"]
     heartbeat_timeout_s: float
     startup_timeout_s: float
+    unready_timeout_s: float
     drain_grace_s: float
     drain_timeout_s: float
 

@@ -19,9 +19,9 @@ class WorkerRegistry:
         self.folder = folder
         self._workers = workers
 
-    def report(self, slot: int, digest: str) -> None:
-        """Record the digest of the bundles and keys that this worker serves."""
-        replace_text(self.folder / f"serving-{slot}", f"{os.getpid()} {digest}")
+    def report(self, slot: int, bundles: str, keys: str) -> None:
+        """Record the digests of the bundles and of the keys that this worker serves."""
+        replace_text(self.folder / f"serving-{slot}", f"{os.getpid()} {bundles} {keys}")
 
     def clear(self, slot: int) -> None:
         """Remove the files of a worker that has ended, but for its counters."""
@@ -35,8 +35,8 @@ class WorkerRegistry:
         workers = []
         for slot in range(self._workers):
             with suppress(FileNotFoundError):
-                pid, digest = (self.folder / f"serving-{slot}").read_text().split()
-                workers.append(ReadyWorker(int(pid), digest))
+                pid, bundles, keys = (self.folder / f"serving-{slot}").read_text().split()
+                workers.append(ReadyWorker(int(pid), bundles, keys))
         return workers
 
     def count_ends(self, restarted: int, killed: int) -> None:

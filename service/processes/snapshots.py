@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import logging
@@ -15,14 +16,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from model.bundle.samples import SAMPLES
-from service.inference.bundles import find_bundles
+from service.inference.bundles import ReloadRefused, find_bundles
+from service.processes.candidates import Limits, refuse_candidates
 from service.processes.registry import replace_text
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
-MAX_BUNDLE_BYTES = 2_000_000_000
-"""The files of one bundle may hold this many bytes together."""
+MAX_BUNDLES_BYTES = 1_000_000_000
+"""The files of all bundles may hold this many bytes together. A reload needs twice as many."""
 MAX_BUNDLE_FILES = 1_000
+SPARE_BYTES = 20_000_000
+"""A copy leaves this much of the disk free, which workers need to start: their metrics."""
 _CHUNK_BYTES = 1_000_000
 """A file is copied in chunks of this many bytes."""
 _DIGEST_DIGITS = 16
@@ -33,7 +37,7 @@ class LockHeld(Exception):
 
 
 class Revision(NamedTuple):
-    """Bundles and keys that workers serve together."""
+    """The bundles and keys that all workers are to serve."""
 
     bundles: str
     """The digest that names a copy of the bundles."""
@@ -41,13 +45,17 @@ class Revision(NamedTuple):
     """The digests of the API keys, as `Access.dump` gives them."""
 
     @property
-    def digest(self) -> str:
-        """A digest of both."""
-        return hashlib.sha256("\n".join(self).encode()).hexdigest()[:_DIGEST_DIGITS]
+    def keys_digest(self) -> str:
+        """A digest of the keys' digests."""
+        return hashlib.sha256(self.keys.encode()).hexdigest()[:_DIGEST_DIGITS]
 
 
 class Snapshots:
-    """Copies of the bundles, each named by a digest of its content, and the current one."""
+    """Copies of the bundles, each named by a digest of its content, and the current one.
+
+    A copy has only bundles that `refuse_candidates` did not refuse. Copies are made and removed
+    within `lock`; the current revision changes without it, so that keys need not wait for bundles.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,11 +65,19 @@ class Snapshots:
 
     @property
     def current(self) -> Revision | None:
-        """The revision that all workers are to serve; None before the first `make_current`."""
+        """The revision that all workers are to serve; None before the first `change`."""
         try:
             return Revision(*self._current.read_text().split("\n"))
         except FileNotFoundError:
             return None
+
+    def change(self, **parts: str) -> Revision:
+        """Have all workers serve other bundles, or other keys, and return the whole revision."""
+        with (self._folder / "current.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            revision = (self.current or Revision("", ""))._replace(**parts)
+            replace_text(self._current, "\n".join(revision))
+        return revision
 
     def bundles(self, digest: str) -> Path:
         """The folder of a copy's bundles."""
@@ -71,47 +87,61 @@ class Snapshots:
         """Copy the bundles on disk, and return the digest of the copy.
 
         Args:
-            settings: name the folder and the bundles.
-            strict: raise if a bundle cannot be copied; otherwise log it and leave it out.
+            settings: name the folder and the bundles, and limit what opening one may take.
+            strict: raise if a bundle cannot be copied or opened; otherwise log it and leave it out.
 
         Raises:
-            OSError: a bundle cannot be copied, or the disk is full.
+            OSError: a bundle cannot be copied, or the disk has no room for it.
+            ReloadRefused: a bundle cannot be opened, if `strict`.
         """
-        for path in self._folder.glob("copy-*"):  # of a worker that was killed
-            shutil.rmtree(path)
+        self.remove_others()
         copy = Path(tempfile.mkdtemp(dir=self._folder, prefix="copy-"))
+        try:
+            self._copy_bundles(settings, copy / "bundles", strict=strict)
+            digest = _digest(copy)
+            if not (self._snapshots / digest).exists():
+                self._open_candidates(settings, copy / "bundles", strict=strict)
+                digest = _digest(copy)
+            if not (self._snapshots / digest).exists():
+                copy.rename(self._snapshots / digest)
+            return digest
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+
+    def remove_others(self) -> None:
+        """Remove every copy except the current one, also what a killed worker has left."""
+        current = self.current
+        for path in (*self._snapshots.iterdir(), *self._folder.glob("copy-*")):
+            if not (current and path.name == current.bundles):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _copy_bundles(self, settings: Settings, target: Path, *, strict: bool) -> None:
+        left = MAX_BUNDLES_BYTES
         for path in find_bundles(settings.bundles, settings.models):
             if path.is_dir():  # else loading says so
                 try:
-                    _copy_bundle(path, copy / "bundles" / path.name)
+                    left -= _copy_bundle(path, target / path.name, left)
                 except OSError as error:
                     if strict:
                         raise
                     log.error("bundle skipped: %s", error)  # noqa: TRY400
-                    shutil.rmtree(copy / "bundles" / path.name, ignore_errors=True)
-        digest = _digest(copy)
-        if (self._snapshots / digest).exists():
-            shutil.rmtree(copy)
-        else:
-            copy.rename(self._snapshots / digest)
-        return digest
+                    shutil.rmtree(target / path.name, ignore_errors=True)
 
-    def make_current(self, revision: Revision) -> None:
-        """Have all workers serve this; keep its copy and the one before it, remove the others."""
-        before = self.current
-        replace_text(self._current, "\n".join(revision))
-        if before and before.bundles == revision.bundles:
-            return
-        kept = {revision.bundles, before and before.bundles}
-        for path in self._snapshots.iterdir():
-            if path.name not in kept:
-                shutil.rmtree(path, ignore_errors=True)
-
-    def discard(self, digest: str) -> None:
-        """Remove a copy that was refused, unless it is the current one."""
+    def _open_candidates(self, settings: Settings, copies: Path, *, strict: bool) -> None:
+        """Open the copied bundles that are not current already, and remove those that fail."""
         current = self.current
-        if digest and not (current and current.bundles == digest):
-            shutil.rmtree(self._snapshots / digest, ignore_errors=True)
+        known = self.bundles(current.bundles) if current else None
+        candidates = [
+            path
+            for path in (sorted(copies.iterdir()) if copies.is_dir() else ())
+            if not (known and _digest(path) == _digest(known / path.name))
+        ]
+        for path, reason in refuse_candidates(candidates, Limits.of(settings)).items():
+            original = reason.replace(str(copies), str(settings.bundles))
+            if strict:
+                raise ReloadRefused(original)
+            log.error("bundle skipped: %s", original)
+            shutil.rmtree(path)
 
     @contextmanager
     def lock(self, *, wait: bool) -> Iterator[None]:
@@ -131,26 +161,46 @@ class Snapshots:
             yield
 
 
-def _copy_bundle(source: Path, target: Path) -> None:
-    """Copy a bundle's files and its samples; links are followed within the bundle's own folder.
+def _copy_bundle(source: Path, target: Path, most: int) -> int:
+    """Copy a bundle's files and its samples, and return how many bytes they have.
 
-    A copy of a link to elsewhere would have onnxruntime read a file that it refuses to read there.
+    Links are followed within the bundle's own folder. A copy of a link to elsewhere would have
+    onnxruntime read a file that it refuses to read there.
+
+    Args:
+        source: the bundle.
+        target: a folder that does not exist.
+        most: the bytes that the copy may have.
 
     Raises:
-        OSError: a file cannot be read or lies outside, or there are too many files or bytes.
+        OSError: a file cannot be read or lies outside, there are too many files or bytes, or the
+            disk has no room for them.
     """
-    folder, left = source.resolve(), MAX_BUNDLE_BYTES
+    folder, left = source.resolve(), most
     files = [
         path for part in (source, source / SAMPLES) if part.is_dir() for path in part.iterdir()
     ]
     if len(files) > MAX_BUNDLE_FILES:
         raise OSError(f"{source} has more than {MAX_BUNDLE_FILES:,} files")
+    files = [path for path in files if not path.is_dir()]
+    for path in files:
+        _check_inside(path, path, folder)
+    _check_size(source, sum(path.stat().st_size for path in files), most, target)
     (target / SAMPLES).mkdir(parents=True)
     for path in files:
-        if path.is_dir():
-            continue
-        _check_inside(path, path, folder)
         left -= _copy(path, target / path.relative_to(source), left, folder)
+    return most - left
+
+
+def _check_size(source: Path, size: int, most: int, target: Path) -> None:
+    """Check that so many bytes may be copied, and that the disk has room for them."""
+    if size > most:
+        raise OSError(f"with {source}, the bundles have more than {MAX_BUNDLES_BYTES:,} bytes")
+    disk = next(folder for folder in target.parents if folder.exists())
+    free = shutil.disk_usage(disk).free
+    if size + SPARE_BYTES > free:
+        reason = f"{disk} has room for {max(0, free - SPARE_BYTES):,} bytes, not for {size:,}"
+        raise OSError(errno.ENOSPC, f"{source} is not copied: {reason}")
 
 
 def _check_inside(path: Path, link: Path, folder: Path) -> None:
@@ -174,7 +224,7 @@ def _copy(source: Path, target: Path, most: int, folder: Path) -> int:
             if not (chunk := reading.read(_CHUNK_BYTES)):
                 return copied
             copied += writing.write(chunk)
-    raise OSError(f"{source.parent} has more than {MAX_BUNDLE_BYTES:,} bytes")
+    raise OSError(f"with {source}, the bundles have more than {MAX_BUNDLES_BYTES:,} bytes")
 
 
 def _digest(folder: Path) -> str:

@@ -32,8 +32,6 @@ _STARTS = 5
 """A service that never had a ready worker fails after this many failed starts of each slot."""
 _SOUND_S = 60.0
 """After being ready for this long, earlier failures of a slot do not count."""
-_UNREADY_S = 60.0
-"""A service that was ready fails after this long without a ready worker."""
 _MARGIN_S = 10.0
 """A worker that has not ended this long after its own limits is killed."""
 
@@ -119,11 +117,11 @@ class Supervisor(multiprocess.Multiprocess):
     """uvicorn's supervisor with growing waits, start-up limits and a drain.
 
     SIGTERM drains the workers; SIGHUP has them reload the bundles. One that hangs is killed and one
-    that ends is replaced. The service fails only if no worker can start, or none was ready for a
-    minute.
+    that ends is replaced. The service fails only if no worker can start, or none was ready for the
+    time of the settings, which is the same at the start and later.
 
     Raises:
-        OSError: the port cannot be opened.
+        OSError: the port, or that of gRPC, cannot be opened.
     """
 
     processes: list[Process]  # type: ignore[assignment]  # ours
@@ -132,11 +130,19 @@ class Supervisor(multiprocess.Multiprocess):
         self._options = options
         self._registry = WorkerRegistry(folder, options.workers)
         self._restarted = self._killed = 0
-        self._unready_s: float | None = None
-        """Since a worker was ready; None before the first was."""
+        self._unready_s = 0.0
+        """Seconds since the start, or since a worker was ready."""
+        self._was_ready = False
+        """Whether a worker ever was."""
         self._has_terminal = has_terminal()
         self._failure: str | None = None
-        listeners = _listen(options.host, options.port)
+        self.reserved = _reserve(options.host, options.grpc_port) if options.grpc_port else []
+        """Sockets that keep the port of gRPC for this service's workers."""
+        try:
+            listeners = _listen(options.host, options.port)
+        except OSError:
+            _close(self.reserved)
+            raise
         host, port, workers = options.host, options.port, options.workers
         log.info("listening on http://%s:%d with %d workers", host, port, workers)
         config = uvicorn.Config("", workers=workers, log_config=None, log_level="warning")
@@ -177,11 +183,11 @@ class Supervisor(multiprocess.Multiprocess):
                 if process.ended_at is not None:
                     process.ended_at = time.monotonic()
         if any(process.can_answer for process in self.processes):
-            self._unready_s = 0.0
-        elif self._unready_s is not None:
-            self._unready_s += _TICK_S
-            if self._unready_s > _UNREADY_S:
-                self._fail(f"no worker was ready for {_UNREADY_S:g} s")
+            self._unready_s, self._was_ready = 0.0, True
+            return
+        self._unready_s += _TICK_S
+        if self._unready_s > self._options.unready_timeout_s:
+            self._fail(f"no worker was ready for {self._options.unready_timeout_s:g} s")
 
     def _watch(self, slot: int) -> None:
         process = self.processes[slot]
@@ -213,8 +219,7 @@ class Supervisor(multiprocess.Multiprocess):
         """Record the end of a worker, and decide whether the service has failed."""
         process.join()
         process.read()
-        if process.was_ready:
-            self._unready_s = self._unready_s or 0.0
+        self._was_ready = self._was_ready or process.was_ready
         self._registry.clear(process.slot)
         process.ended_at = time.monotonic()
         process.can_answer = False
@@ -227,7 +232,7 @@ class Supervisor(multiprocess.Multiprocess):
             for process in self.processes
             if process.has_refused or process.failures >= _STARTS
         ]
-        if self._unready_s is None and len(failed) == len(self.processes):
+        if not self._was_ready and len(failed) == len(self.processes):
             self._fail(reason)
 
     def _fail(self, reason: str) -> None:
@@ -315,6 +320,37 @@ def _listen(host: str, port: int) -> list[socket.socket]:
         ]
     except OSError as error:
         raise OSError(f"cannot listen on {host}:{port}: {error}") from error
+
+
+def _reserve(host: str, port: int) -> list[socket.socket]:
+    """Bind sockets that never listen. They keep a port for the gRPC servers of the workers.
+
+    Workers share the port (SO_REUSEPORT), and so would another service of this user: calls would be
+    divided between the two. Binding fails while any other socket has the port. The options change
+    afterwards, so that the workers may bind it too, and no other reservation.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    reserved = []
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in addresses:
+            holder = socket.socket(family, kind, protocol)
+            reserved.append(holder)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(address)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except OSError as error:
+        _close(reserved)
+        raise OSError(f"cannot listen on {host}:{port} for gRPC: {error}") from error
+    return reserved
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for one in sockets:
+        one.close()
 
 
 def has_terminal() -> bool:

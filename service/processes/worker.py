@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
 from model.runtime import DeviceError
 from service.app import create_app, load_engine
+from service.errors import BundleRefused, KeysRefused, NoSpace, Problem, ReloadUnderWay
 from service.http.keys import Access
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Backend, Engine
 from service.inference.job import Closed
+from service.processes.folder import hold
 from service.processes.registry import WorkerRegistry
 from service.processes.server import Server
 from service.processes.snapshots import LockHeld, Revision, Snapshots
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
 from service.telemetry.metrics import write_as
-from service.telemetry.reports import FOLDER
+from service.telemetry.reports import FOLDER, ReadyWorker
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.5
@@ -62,6 +65,7 @@ class Worker:
     ) -> None:
         self._settings, self._slot = settings, slot
         self._on_ready = on_ready
+        self._holding = hold(folder)
         self._registry = WorkerRegistry(folder, settings.workers)
         self._snapshots = Snapshots(folder)
         self._revision = self._snapshots.current
@@ -75,6 +79,7 @@ class Worker:
             registry=self._registry,
         )
         self._state = self.app.state
+        self._loading = asyncio.Lock()
 
     def others_answer(self) -> bool:
         """Whether other workers can answer, while this one cannot."""
@@ -93,15 +98,23 @@ class Worker:
         if (revision := self._revision) is None:
             revision = await asyncio.to_thread(self._copy_first)
         while True:
-            engine = await self._load(revision.bundles)
-            self._access.replace(revision.keys)
-            self._registry.report(self._slot, revision.digest)
-            self._revision = revision
-            if (current := self._snapshots.current or revision) == revision:
+            try:
+                engine = await self._load(revision.bundles)
+            except Exception:
+                if self._current.bundles == revision.bundles:
+                    raise  # else a reload has removed this copy meanwhile
+                revision = self._current
+                continue
+            self._report(revision)
+            if (current := self._current).bundles == revision.bundles:
                 break
             engine.backend.close()
             revision = current
-        self._following = asyncio.ensure_future(self._follow())
+        self._report(current)
+        self._following = [
+            asyncio.ensure_future(self._repeat(follow))
+            for follow in (self._follow_keys, self._follow_bundles)
+        ]
         self._on_ready()
         return engine
 
@@ -110,8 +123,7 @@ class Worker:
         with self._snapshots.lock(wait=True):
             if (current := self._snapshots.current) is None:
                 bundles = self._snapshots.take(self._settings, strict=False)
-                current = Revision(bundles, self._access.dump())
-                self._snapshots.make_current(current)
+                current = self._snapshots.change(bundles=bundles, keys=self._access.dump())
             return current
 
     async def _load(self, digest: str, *, strict: bool = False) -> Engine:
@@ -119,107 +131,144 @@ class Worker:
         folder = self._snapshots.bundles(digest)
         return await load_engine(self._settings, metrics, health, strict=strict, folder=folder)
 
-    async def _follow(self) -> None:
-        """Serve what is current, and reload when that is requested."""
+    @property
+    def _current(self) -> Revision:
+        current = self._snapshots.current
+        assert current  # made before a worker loads
+        return current
+
+    async def _repeat(self, follow: Callable[[], Awaitable[None]]) -> None:
+        """Follow what is current or requested, for as long as this process runs."""
         while True:
             await asyncio.sleep(_POLL_S)
             try:
-                if self._registry.wants_reload:
-                    await self._reload(by_signal=True)
-                await self._catch_up()
-            except (ReloadRefused, OSError) as error:  # no descriptor is left
+                await follow()
+            except (Problem, OSError) as error:  # no descriptor is left
                 log.error("reload failed: %s", error)  # noqa: TRY400
             except Exception:  # such as no thread; other workers would wait for this one for ever
                 log.exception("reload failed")
 
+    async def _follow_keys(self) -> None:
+        """Use the current keys, whatever the bundles do."""
+        self._use_keys(self._current.keys)
+
+    async def _follow_bundles(self) -> None:
+        """Reload when a signal has requested that, and serve the current bundles."""
+        if self._registry.wants_reload:
+            await self._reload(by_signal=True)
+        await self._catch_up()
+
     async def _catch_up(self) -> None:
-        """Serve the current bundles and keys, if they are others by now.
+        """Serve the current bundles, if they are others by now.
 
         Raises:
             OSError: the current ones cannot be read.
-            ReloadRefused: they cannot be loaded; this process has failed.
+            BundleRefused: they cannot be loaded; this process has failed.
         """
-        current, served = self._snapshots.current, self._revision
-        if current and served and current != served:
-            is_same = current.bundles == served.bundles
-            try:
-                self._use(current, None if is_same else await self._load(current.bundles))
-            except Exception as error:  # whatever it is, another process may do better
-                reason = f"the current bundles cannot be loaded: {error}"
-                self._state.health.fail(reason)
-                raise ReloadRefused(reason) from error
+        async with self._loading:
+            bundles = self._current.bundles
+            if self._revision and bundles != self._revision.bundles:
+                try:
+                    self._use_bundles(bundles, await self._load(bundles))
+                except Exception as error:  # whatever it is, another process may do better
+                    reason = f"the current bundles cannot be loaded: {error}"
+                    self._state.health.fail(reason)
+                    raise BundleRefused(reason) from error
 
     async def _reload(self, *, by_signal: bool = False) -> None:
-        """Load the keys and bundles on disk, and have all workers serve them.
+        """Have all workers serve the keys on disk, and then the bundles on disk.
+
+        The keys wait for no bundle, nor for another reload of bundles.
 
         Args:
             by_signal: SIGHUP asked for it: only the worker that takes the request file reloads.
 
         Raises:
-            Closed: this worker is starting.
-            ReloadRefused: the keys are unfit or another reload is under way, and nothing has
-                changed; or a bundle is broken, and only the keys have.
+            Closed: this worker is starting or ending.
+            KeysRefused: nothing has changed.
+            BundleRefused, NoSpace, ReloadUnderWay: only the keys have.
         """
         health = self._state.health
         if not (health.loaded and self._revision):
             raise Closed("the service is starting")
         if health.draining:
-            raise ReloadRefused("the service is ending")
+            raise Closed("the service is ending")
+        if by_signal and not self._registry.take_request():
+            return
+        await self._replace_keys()
         try:
             with self._snapshots.lock(wait=False):
-                if not by_signal or self._registry.take_request():
-                    await self._replace()
+                try:
+                    await self._replace_bundles()
+                finally:
+                    self._snapshots.remove_others()
         except LockHeld as error:
-            if not by_signal:  # else the request file stays until the lock is free
-                raise ReloadRefused("another reload is under way") from error
+            if not by_signal:
+                raise ReloadUnderWay("another reload is under way", retry_after_s=5) from error
+            self._registry.request_reload()  # again, until the lock is free
 
-    async def _replace(self) -> None:
-        """Read the keys on disk, then copy and load the bundles; have all workers serve each.
-
-        The keys come first, so that no bundle keeps a removed key valid.
+    async def _replace_keys(self) -> None:
+        """Have all workers use the keys on disk, and return when they do.
 
         Raises:
-            ReloadRefused: one of them cannot be used, and stays as it was.
+            KeysRefused: they cannot be used.
+        """
+        try:
+            keys = (await asyncio.to_thread(Access, self._settings)).dump()
+        except SettingsError as error:
+            raise KeysRefused(str(error)) from error
+        if keys != self._current.keys:
+            self._snapshots.change(keys=keys)
+            self._use_keys(keys)
+            await self._until_all(lambda worker: worker.keys == self._current.keys_digest)
+
+    async def _replace_bundles(self) -> None:
+        """Have all workers serve the bundles on disk, and return when they do.
+
+        Raises:
+            BundleRefused, NoSpace: the bundles cannot be used.
         """
         await self._catch_up()
-        assert self._revision  # see `_reload`
-        bundles = ""
         try:
-            if (keys := Access(self._settings).dump()) != self._revision.keys:
-                await self._publish(self._revision._replace(keys=keys))
             bundles = await asyncio.to_thread(self._snapshots.take, self._settings)
-            if bundles != self._revision.bundles:
-                engine = await self._load(bundles, strict=True)
-                await self._publish(self._revision._replace(bundles=bundles), engine)
-        except (DeviceError, NothingToServe, OSError, ReloadRefused, SettingsError) as error:
-            self._snapshots.discard(bundles)
-            raise ReloadRefused(str(error)) from error
+            if bundles == self._current.bundles:
+                return
+            engine = await self._load(bundles, strict=True)
+        except OSError as error:
+            kind = NoSpace if error.errno == errno.ENOSPC else BundleRefused
+            raise kind(error.strerror or str(error)) from error
+        except (DeviceError, NothingToServe, ReloadRefused) as error:
+            raise BundleRefused(str(error)) from error
+        self._snapshots.change(bundles=bundles)
+        self._use_bundles(bundles, engine)
+        await self._until_all(lambda worker: worker.bundles == bundles)
 
-    async def _publish(self, revision: Revision, engine: Engine | None = None) -> None:
-        """Have all workers serve a revision, and return when they do.
-
-        Args:
-            revision: the bundles and keys.
-            engine: has loaded the bundles, if they are others.
-        """
-        self._snapshots.make_current(revision)
-        self._use(revision, engine)
-        while any(worker.digest != revision.digest for worker in self._registry.ready_workers):  # noqa: ASYNC110
+    async def _until_all(self, serve_it: Callable[[ReadyWorker], bool]) -> None:
+        while not all(map(serve_it, self._registry.ready_workers)):  # noqa: ASYNC110
             await asyncio.sleep(_REPORTS_POLL_S)  # other processes write them
 
-    def _use(self, revision: Revision, engine: Engine | None) -> None:
-        """Answer with a revision's keys, and with another engine if one is given.
+    def _use_keys(self, keys: str) -> None:
+        """Answer with other keys, if they are others."""
+        if self._revision and keys != self._revision.keys:
+            self._report(self._revision._replace(keys=keys))
+
+    def _use_bundles(self, bundles: str, engine: Engine) -> None:
+        """Answer with another engine.
 
         Requests that run keep the engine that they have, which ends with the last of them.
         """
-        if engine:
-            old = self._state.health.engine
-            retire = partial(self._loop.call_soon_threadsafe, self._retire, old.backend)
-            weakref.finalize(old, retire).atexit = False
-            del old
-            self._state.use(engine)
+        old = self._state.health.engine
+        retire = partial(self._loop.call_soon_threadsafe, self._retire, old.backend)
+        weakref.finalize(old, retire).atexit = False
+        del old
+        self._state.use(engine)
+        assert self._revision  # see `_reload`
+        self._report(self._revision._replace(bundles=bundles))
+
+    def _report(self, revision: Revision) -> None:
+        """Use a revision's keys, and record that this worker serves the revision."""
         self._access.replace(revision.keys)
-        self._registry.report(self._slot, revision.digest)
+        self._registry.report(self._slot, revision.bundles, revision.keys_digest)
         self._revision = revision
 
     def _retire(self, backend: Backend) -> None:

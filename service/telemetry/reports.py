@@ -23,8 +23,10 @@ class ReadyWorker(NamedTuple):
     """A worker that can answer."""
 
     pid: int
-    digest: str
-    """The digest of the bundles and keys that it answers with."""
+    bundles: str
+    """The digest of the bundles that it answers with."""
+    keys: str
+    """The digest of the keys that it answers with."""
 
 
 class Counts(NamedTuple):

@@ -35,6 +35,8 @@ class Service:
     target: Target
     folder: Path
     """Its temporary files."""
+    bundles: Path
+    """Its bundles: links to those that ship, and what an attack adds."""
     log: Path
     grpc_address: str = ""
     """Where it listens for gRPC too."""
@@ -75,8 +77,12 @@ def started(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="attacked-")))
         log = stack.enter_context((folder / "log").open("wb"))
         (temporary := folder / "tmp").mkdir()
+        (bundles := folder / "bundles").mkdir()
+        for manifest in (source / "model" / "bundles").glob("*/manifest.json"):
+            (bundles / manifest.parent.name).symlink_to(manifest.parent)
         (proxy := folder / "nginx").mkdir()
         settings = {**_SETTINGS, **keys, **environment, "TMPDIR": str(temporary)}
+        settings.setdefault("CAPSNET_BUNDLES", str(bundles))
         grpc_port = free_port() if door == "grpc" else 0
         settings["CAPSNET_GRPC_PORT"] = str(grpc_port)
         process, client = stack.enter_context(
@@ -89,7 +95,7 @@ def started(
             port = stack.enter_context(nginx(proxy, upstream=port, config=config)).base_url.port
             assert port
         target, address = Target(port, key), f"127.0.0.1:{grpc_port}"
-        yield Service(process.pid, target, temporary, folder / "log", address)
+        yield Service(process.pid, target, temporary, bundles, folder / "log", address)
 
 
 async def warm_up(target: Target) -> None:

@@ -78,7 +78,7 @@ def found(seen: Report, *, after_mib: float = 100) -> Result:
 def own(tmp_path: Path) -> Service:
     """This process, as a service with an empty log."""
     (tmp_path / "log").touch()
-    return Service(_pid(), Target(0), tmp_path, tmp_path / "log")
+    return Service(_pid(), Target(0), tmp_path, tmp_path, tmp_path / "log")
 
 
 def _pid() -> int:

@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 from capsnet import CapsNet
 from capsnet.command.app import app
 from capsnet.command.session import Exit
+from capsnet.command.several import quote_formula
 from service.pictures import SAMPLES
 from tests.client import terminals
 from tests.client.conftest import Serve, answer, problem
@@ -55,6 +56,58 @@ def run(url: str, monkeypatch: pytest.MonkeyPatch) -> Run:
         return CliRunner().invoke(app, arguments, input=content)
 
     return invoke
+
+
+INCONSISTENT = {
+    "label": 99,
+    "lengths": [0.5],
+    "length": 0.5,
+    "class_name": "\ud800",
+    "model": "mnist",
+    "version": "1",
+    "fit": {"fit": "none"},
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "bodies"),
+    [
+        (["classify", SEVEN], [{"predictions": [INCONSISTENT]}, {"class_names": ["a", "b"]}]),
+        (["classify", SEVEN], [{"predictions": [INCONSISTENT]}, {}]),
+        (["classify", SEVEN], [{"predictions": [INCONSISTENT]}, {"class_names": 3}]),
+        (["models"], [{"models": 3, "provider": "", "limits": {}}]),
+    ],
+)
+def test_an_inconsistent_answer_is_a_sentence(
+    arguments: list[str], bodies: list[object], serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a server answers, the command ends with its exit code and no traceback."""
+    script = serve(*(answer(200, json.dumps(body).encode()) for body in bodies))
+    monkeypatch.setenv("CAPSNET_URL", script.url)
+    result = CliRunner().invoke(app, arguments)
+    assert Exit.NO_ANSWER == result.exit_code, result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@a", "'@a"),
+        ("\t=1", "'\t=1"),
+        ("  =1", "'  =1"),
+        ("\uff1d1", "'\uff1d1"),
+        ("7", "7"),
+        ("a=b", "a=b"),
+        ("", ""),
+        (-1.5, -1.5),
+    ],
+)
+def test_no_cell_of_a_table_starts_a_formula(text: object, cell: object) -> None:
+    """Names of classes are a server's, and a spreadsheet would run them."""
+    assert cell == quote_formula(text)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import inspect
 import io
 import json
+import os
 import re
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +21,8 @@ from PIL import Image
 
 from capsnet import AsyncCapsNet, CapsNet, DeadlineExceeded, InvalidAnswer, Problem, Unreachable
 from capsnet._generated import CapsNetMethods
-from capsnet.answers import read_png
+from capsnet.answers import Answer, from_json, read_png
+from tests.attack.files import square_png
 from tests.client.conftest import Serve, answer, problem
 from tests.processes import free_port
 
@@ -137,6 +143,122 @@ def test_silence_ends_at_the_deadline(ask: Any, serve: Serve) -> None:
     with pytest.raises(DeadlineExceeded, match=r"no answer within 0\.2 s"):
         ask(script.url, timeout_s=0.2)
     assert time.monotonic() - began < 5
+
+
+_OK = b"HTTP/1.1 200 OK\r\n"
+_CHUNKED = _OK + b"Transfer-Encoding: chunked\r\n"
+_NAMELESS = b"\x1f\x8b\x08\x08" + bytes(6)
+"""The head of a gzip file whose name follows."""
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("head", "piece", "pause_s"),
+    [
+        pytest.param(_OK + b"X: ", b"a", 0.05, id="a header"),
+        pytest.param(_CHUNKED + b"\r\n5;", b"a", 0.05, id="a chunk's extension"),
+        pytest.param(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n" * 9, 0.0, id="early hints"),
+        pytest.param(
+            _CHUNKED + b"Content-Encoding: gzip\r\n\r\na\r\n" + _NAMELESS + b"\r\n",
+            b"1000\r\n" + b"a" * 4096 + b"\r\n",
+            0.0,
+            id="a gzip file's name",
+        ),
+        pytest.param(_OK + b"Content-Length: 999999\r\n\r\n", b"a", 0.05, id="a body"),
+    ],
+)
+def test_what_has_no_end_ends_at_the_deadline(
+    ask: Any, head: bytes, piece: bytes, pause_s: float, serve_endless: Callable[..., str]
+) -> None:
+    """Each piece comes in time, and all of them never."""
+    url, began = serve_endless(head, piece, pause_s), time.monotonic()
+    with pytest.raises((DeadlineExceeded, InvalidAnswer)):
+        ask(url, timeout_s=0.5)
+    assert time.monotonic() - began < 5
+
+
+@BOTH
+@pytest.mark.parametrize("encoding", ["gzip, gzip, gzip", "gzip, gzip", "br", "deflate"])
+def test_other_encodings_than_one_layer_of_gzip_are_refused(
+    ask: Any, encoding: str, serve: Serve
+) -> None:
+    """Three layers make gigabytes of 300 bytes before anybody can count them."""
+    body = bytes(3_000_000)
+    for _ in encoding.split(","):
+        body = gzip.compress(body)
+    with pytest.raises(InvalidAnswer, match="unknown content encoding"):
+        ask(serve(answer(200, body, f"Content-Encoding: {encoding}")).url)
+
+
+@BOTH
+def test_a_compressed_answer_is_read(ask: Any, serve: Serve) -> None:
+    """A proxy may compress; what ended early is never handed on half read."""
+    body = MODELS.partition(b"\r\n\r\n")[2]
+    packed = gzip.compress(body)
+    found = ask(serve(answer(200, packed, "Content-Encoding: gzip")).url)
+    assert 5 == found.limits.images
+    with pytest.raises(InvalidAnswer, match="ended early"):
+        ask(serve(answer(200, packed[:-9], "Content-Encoding: gzip")).url)
+    with pytest.raises(InvalidAnswer, match="not compressed"):
+        ask(serve(answer(200, body, "Content-Encoding: gzip")).url)
+
+
+@BOTH
+def test_json_of_too_many_values_is_refused_before_it_is_parsed(ask: Any, serve: Serve) -> None:
+    """Sixty kilobytes, compressed, become sixty megabytes, and more than a gigabyte of objects."""
+    body = b"[" + b"{}," * 5_000_000 + b"{}]"
+    said = answer(200, gzip.compress(body, 1), "Content-Encoding: gzip")
+    with pytest.raises(InvalidAnswer, match="more than 3,000,000 values"):
+        ask(serve(said).url)
+
+
+@pytest.mark.parametrize("value", ["Fri, 31 Dec 99999999999 23:59:59 GMT", "9" * 400, "9" * 5000])
+def test_a_pause_of_ages_is_a_problem_like_any_other(value: str, serve: Serve) -> None:
+    """Whatever `Retry-After` says, the caller learns that the service is busy."""
+    with pytest.raises(Problem) as raised:
+        call(serve(problem(429, "busy", f"Retry-After: {value}")).url, timeout_s=0.5)
+    assert 429 == raised.value.status
+
+
+@dataclass
+class Pair(Answer):
+    """An answer with two pictures."""
+
+    first: Image.Image
+    second: Image.Image
+
+
+def test_pictures_are_bounded_by_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes announce gigabytes: nothing is decoded, of one picture or of several."""
+    with pytest.raises(InvalidAnswer, match="more than 100,000,000 pixels"):
+        read_png(square_png(10_001))
+    monkeypatch.setattr("capsnet.answers.MAX_PIXELS", 150)
+    file = io.BytesIO()
+    Image.new("L", (10, 10)).save(file, "PNG")
+    url = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    with pytest.raises(InvalidAnswer):
+        from_json(Pair, {"first": url, "second": url})
+    monkeypatch.setattr("capsnet.answers.MAX_PIXELS", 200)
+    assert (10, 10) == from_json(Pair, {"first": url, "second": url}).second.size
+
+
+def test_files_are_read_beside_the_event_loop(tmp_path: Path, serve: Serve) -> None:
+    """A file that takes long holds up no other task: here a pipe that is written later."""
+    os.mkfifo(tmp_path / "pipe")
+    script = serve(problem(422, "invalid-parameter"))
+
+    async def write() -> None:
+        await asyncio.sleep(0.1)  # the loop turns while the pipe is opened for reading
+        await asyncio.to_thread((tmp_path / "pipe").write_bytes, IMAGE)
+
+    async def run() -> None:
+        async with AsyncCapsNet(script.url) as client:
+            writing = asyncio.ensure_future(write())
+            with pytest.raises(Problem):
+                await client.reconstruct(tmp_path / "pipe")
+            await writing
+
+    asyncio.run(run())
 
 
 @BOTH

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from service.app import create_app
+from service.processes.snapshots import MAX_BUNDLES_BYTES, SPARE_BYTES
 from service.settings import Settings, SettingsError
 from service.telemetry.metrics import Metrics
 from tests.deploy.pod import MIB, environment, parse_quantity, shutdown_s, stop_wait_s
@@ -248,6 +249,14 @@ def test_memory_holds_what_was_measured(render: Callable[[Path], Objects]) -> No
     decoding = workers * (settings.decode_processes // 2) * 16 * settings.max_pixels
     most = used * MIB + workers * settings.max_waiting_bytes + decoding
     assert most < parse_quantity(limits["memory"]) < 2 * most
+
+
+def test_temporary_files_have_the_room_that_bundles_may_take(shipped: Objects) -> None:
+    """A pod whose folder grows beyond its limit is evicted: two copies, and metrics, fit."""
+    volumes = shipped["Deployment"]["spec"]["template"]["spec"]["volumes"]
+    (volume,) = [volume for volume in volumes if "emptyDir" in volume]
+    room = parse_quantity(volume["emptyDir"]["sizeLimit"])
+    assert 2 * MAX_BUNDLES_BYTES + SPARE_BYTES < room
 
 
 def test_selectors_find_the_pods(shipped: Objects) -> None:

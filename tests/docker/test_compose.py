@@ -15,7 +15,8 @@ from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 NAMES = {f"CAPSNET_{name.upper()}" for name in Settings.model_fields}
-FIXED = {"CAPSNET_HOST", "CAPSNET_PORT", "CAPSNET_DEVICE", "CAPSNET_BUNDLES"}
+KEY_FILES = {"CAPSNET_API_KEYS_FILE", "CAPSNET_ADMIN_KEYS_FILE"}
+FIXED = {"CAPSNET_HOST", "CAPSNET_PORT", "CAPSNET_DEVICE", "CAPSNET_BUNDLES", *KEY_FILES}
 """What docker-compose.yml decides."""
 MARGIN_S = 10
 """Before the supervisor kills what has not ended."""
@@ -99,12 +100,21 @@ def test_every_variable_of_the_compose_files_is_in_the_example() -> None:
     assert used == set(re.findall(r"^# (?!CAPSNET_)(\w+)=", example, re.MULTILINE))
 
 
-def test_files_of_keys_are_mounted_where_the_example_says(services: dict[str, Any]) -> None:
-    """Both kinds of keys can come from files of the host."""
-    example = (ROOT / ".env.example").read_text()
+def test_a_file_of_keys_that_is_mounted_is_used(services: dict[str, Any]) -> None:
+    """One variable does both: a file that is mounted and not read would leave the service open."""
+    capsnet = services["capsnet"]
     for kind in ("API", "ADMIN"):
-        (inside,) = re.findall(rf"CAPSNET_{kind}_KEYS_FILE=(/[\w/-]+)", example)
-        assert f"${{{kind}_KEYS_FILE:-/dev/null}}:{inside}:ro" in services["capsnet"]["volumes"]
+        inside = f"/run/{kind.lower()}-keys"
+        assert f"${{{kind}_KEYS_FILE:-/dev/null}}:{inside}:ro" in capsnet["volumes"]
+        used = capsnet["environment"][f"CAPSNET_{kind}_KEYS_FILE"]
+        assert f"${{{kind}_KEYS_FILE:+{inside}}}" == used
+
+
+def test_ports_are_this_machine_s_until_somebody_opens_them(services: dict[str, Any]) -> None:
+    """Without keys, the network reaches nothing."""
+    ports = [port for service in services.values() for port in service.get("ports", ())]
+    assert 3 == len(ports)
+    assert all(port.startswith(("127.0.0.1:", "${LISTEN:-127.0.0.1}:")) for port in ports)
 
 
 @pytest.mark.parametrize("name", SERVICES)

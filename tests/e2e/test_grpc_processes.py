@@ -7,10 +7,11 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,6 +138,35 @@ def test_a_reload_under_fresh_channels_loses_no_call(
     assert not calls.failed
     assert [] == callers.lost
     assert not callers.refused
+
+
+def test_a_second_service_with_the_same_port_is_refused(
+    start_service: Start,
+    run_service: Callable[..., subprocess.CompletedProcess[str]],
+    settings: dict[str, str],
+    port: int,
+) -> None:
+    """Its calls would be answered by the one or the other, which has other keys and models."""
+    start_service(**settings, CAPSNET_GRPC_PORT=str(port))
+    result = run_service(**settings, CAPSNET_GRPC_PORT=str(port))
+    assert 1 == result.returncode
+    assert f"cannot listen on 127.0.0.1:{port} for gRPC" in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        assert MODEL == infer(channel).model_name
+
+
+def test_every_address_of_a_host_is_served(
+    start_service: Start, settings: dict[str, str], port: int
+) -> None:
+    """A host may have an address of IPv6 too."""
+    if not {"::1", "127.0.0.1"} <= {found[4][0] for found in socket.getaddrinfo("localhost", 80)}:
+        pytest.skip("localhost has one address here")
+    _, client = start_service(**settings, CAPSNET_GRPC_PORT=str(port), CAPSNET_HOST="localhost")
+    all_ready(client)
+    for address in ("127.0.0.1", "[::1]"):
+        with grpc.insecure_channel(f"{address}:{port}") as channel:
+            assert MODEL == infer(channel).model_name
 
 
 def test_calls_and_requests_drain_within_the_same_time(

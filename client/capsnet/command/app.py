@@ -115,7 +115,8 @@ def models(client: CapsNet, as_json: AsJson = False) -> None:
     if as_json:
         display.write_json(answer.to_dict())
     else:
-        display.show_models(console, answer)
+        with display.showing():
+            display.show_models(console, answer)
 
 
 @app.command("open")
@@ -151,7 +152,8 @@ def _classify_one(
     if as_json:
         display.write_json(prediction.to_dict())
         return
-    names = client.model(prediction.model)["class_names"]
+    manifest = client.model(prediction.model)
     display.show_picture(console, Image.open(io.BytesIO(content)), cells=32)
-    console.print(display.summarise(prediction))
-    display.show_lengths(console, prediction, names)
+    with display.showing():
+        console.print(display.summarise(prediction))
+        display.show_lengths(console, prediction, manifest["class_names"])

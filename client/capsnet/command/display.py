@@ -8,7 +8,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,30 @@ from capsnet._generated import (
     SweepAnswer,
 )
 from capsnet.answers import Answer
+from capsnet.errors import InvalidAnswer
 
 STDOUT = Path("-")
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+@contextmanager
+def showing() -> Iterator[None]:
+    """Report an answer whose members contradict each other, such as a label without a length.
+
+    Raises:
+        InvalidAnswer: the answer cannot be shown.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InvalidAnswer(f"the answer contradicts itself: {error!r}") from error
 
 
 class SafeConsole(Console):
-    """Texts of a server reach the terminal without control characters, which could command it."""
+    """Texts of a server reach the terminal without control characters and halves of characters.
+
+    The first could command the terminal; the second cannot be written.
+    """
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -19,6 +19,8 @@ from capsnet._generated import FailedPrediction, Prediction
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
 STDIN = Path("-")
 COLUMNS = ("file", "label", "class_name", "length", "novelty", "novel", "error")
+_FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+"""The first characters of formulas, also the full-width ones."""
 Outcome = Prediction | FailedPrediction
 
 
@@ -73,6 +75,15 @@ def followed(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
     )
 
 
+def quote_formula(cell: object) -> object:
+    """A cell of a CSV file. Spreadsheets run a text as a formula by its first character.
+
+    Such a text gets an apostrophe before it, which spreadsheets do not show.
+    """
+    is_formula = isinstance(cell, str) and cell.lstrip(" ")[:1] in _FORMULA
+    return f"'{cell}" if is_formula else cell
+
+
 def write_answers(path: Path, answers: Iterable[tuple[Path, Outcome]]) -> int:
     """A .csv or .jsonl file of the answers, each written as it comes; how many failed.
 
@@ -81,7 +92,7 @@ def write_answers(path: Path, answers: Iterable[tuple[Path, Outcome]]) -> int:
     """
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"answers are written to a .csv or .jsonl file, not {path}")
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
         return (_write_csv if path.suffix == ".csv" else _write_lines)(file, answers)
 
 
@@ -120,7 +131,8 @@ def _write_csv(file: IO[str], answers: Iterable[tuple[Path, Outcome]]) -> int:
     writer.writeheader()
     for path, outcome in answers:
         failed += isinstance(outcome, FailedPrediction)
-        writer.writerow(to_row(path, outcome))
+        row = to_row(path, outcome)
+        writer.writerow({name: quote_formula(cell) for name, cell in row.items()})
     return failed
 
 

@@ -100,7 +100,8 @@ def _view_command(name: str, generated: ModuleType, show: Show) -> Callable[...,
         if as_json:
             display.write_json(answer.to_dict())
         else:
-            show(answer, draw)
+            with display.showing():
+                show(answer, draw)
 
     arguments: dict[str, Option] = {
         file: (Picture if kind == ImageLike else Numbers, REQUIRED) for file, kind in files.items()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -130,14 +131,15 @@ async def serve_grpc(
 
     async def start() -> None:
         await loaded.wait()
-        address = f"{settings.host}:{settings.grpc_port}"
+        host, port = settings.host, settings.grpc_port
         try:
-            server.add_insecure_port(address)
-        except RuntimeError:
-            on_fault(f"cannot listen on {address} for gRPC")
+            for address in addresses(host, port):
+                server.add_insecure_port(address)
+        except (OSError, RuntimeError):
+            on_fault(f"cannot listen on {host}:{port} for gRPC")
             return
         await server.start()
-        log.info("gRPC: listening on %s", address)
+        log.info("gRPC: listening on %s:%d", host, port)
 
     ending = ending or asyncio.Event()
 
@@ -239,6 +241,19 @@ async def _ask(
         return None
     headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
     return Answer(start["status"], headers, b"".join(parts))
+
+
+def addresses(host: str, port: int) -> list[str]:
+    """All addresses of a host, as gRPC writes them: `127.0.0.1:9000`, `[::1]:9000`.
+
+    Raises:
+        OSError: the host is unknown.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [
+        f"[{address[0]}]:{port}" if family == socket.AF_INET6 else f"{address[0]}:{port}"
+        for family, _, _, _, address in found
+    ]
 
 
 def client_address(peer: str) -> tuple[str, int]:

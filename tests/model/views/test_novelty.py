@@ -137,7 +137,7 @@ def test_files_of_something_else_are_refused(arrays: Any, tmp_path: Path) -> Non
     elif arrays:
         np.save(file, np.eye(2))
     (tmp_path / "novelty.npz").write_bytes(file.getvalue())
-    with pytest.raises(ValueError, match=r"it is no \.npz file of means and whitening"):
+    with pytest.raises(ValueError, match=r"it is no \.npz file of means, whitening"):
         PoseGaussians.load(tmp_path / "novelty.npz")
 
 

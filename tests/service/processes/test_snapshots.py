@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
 import pytest
 
-from service.processes.snapshots import LockHeld, Revision, Snapshots
+from service.inference.bundles import ReloadRefused
+from service.processes.snapshots import SPARE_BYTES, LockHeld, Revision, Snapshots
 from service.settings import Settings
 
 
@@ -106,8 +108,8 @@ def test_what_is_copied_of_a_bundle_is_bounded(
     """A file of a terabyte may take a block on its disk; the copy would not."""
     with (settings.bundles / "mnist" / "sparse.bin").open("wb") as file:
         file.truncate(10**12)
-    monkeypatch.setattr("service.processes.snapshots.MAX_BUNDLE_BYTES", 100_000_000)
-    with pytest.raises(OSError, match="has more than 100,000,000 bytes"):
+    monkeypatch.setattr("service.processes.snapshots.MAX_BUNDLES_BYTES", 100_000_000)
+    with pytest.raises(OSError, match="the bundles have more than 100,000,000 bytes"):
         snapshots.take(settings)
     monkeypatch.setattr("service.processes.snapshots.MAX_BUNDLE_FILES", 3)
     with pytest.raises(OSError, match="has more than 3 files"):
@@ -128,33 +130,68 @@ def changed(settings: Settings, content: str) -> Settings:
     return settings
 
 
-def test_the_copy_before_is_kept(snapshots: Snapshots, settings: Settings) -> None:
-    """A worker may be loading it, also after other keys; older ones go."""
-    assert snapshots.current is None
-    digests = []
-    for content, keys in [("1", "keys"), ("2", "keys"), ("3", "keys"), ("3", "others")]:
-        digests.append(snapshots.take(changed(settings, content)))
-        snapshots.make_current(Revision(digests[-1], keys))
-        assert Revision(digests[-1], keys) == snapshots.current
-    assert [False, True, True] == [snapshots.bundles(digest).exists() for digest in digests[:3]]
-
-
-def test_a_refused_copy_is_removed(snapshots: Snapshots, settings: Settings) -> None:
-    """But not the current one, if it is that."""
-    current, other = (snapshots.take(changed(settings, content)) for content in ("1", "2"))
-    snapshots.make_current(Revision(current, "keys"))
-    for digest in (current, other, ""):
-        snapshots.discard(digest)
-    assert [True, False] == [snapshots.bundles(one).exists() for one in (current, other)]
-
-
-def test_what_a_killed_worker_left_is_removed(
+def test_only_the_current_copy_stays(
     snapshots: Snapshots, settings: Settings, tmp_path: Path
 ) -> None:
-    """Half a copy takes room."""
+    """Copies that were replaced or refused take room, and so does half a copy of a kill."""
+    assert snapshots.current is None
+    digests = []
+    for content, keys in [("1", "keys"), ("2", "keys"), ("2", "others"), ("3", "others")]:
+        digests.append(snapshots.take(changed(settings, content)))
+        if content != "3":
+            assert Revision(digests[-1], keys) == snapshots.change(bundles=digests[-1], keys=keys)
     (tmp_path / "service" / "copy-half").mkdir()
-    snapshots.take(settings)
+    snapshots.remove_others()
+    assert [False, True, False] == [
+        snapshots.bundles(digest).exists() for digest in (digests[0], digests[1], digests[3])
+    ]
     assert [] == list((tmp_path / "service").glob("copy-*"))
+
+
+def test_bundles_and_keys_change_by_themselves(snapshots: Snapshots) -> None:
+    """A reload of keys during one of bundles loses neither."""
+    snapshots.change(bundles="1", keys="keys")
+    snapshots.change(keys="others")
+    assert Revision("2", "others") == snapshots.change(bundles="2") == snapshots.current
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_bundle_that_cannot_be_copied_leaves_no_copy(
+    snapshots: Snapshots, settings: Settings, tmp_path: Path, *, strict: bool
+) -> None:
+    """Every failed reload would otherwise take room."""
+    (settings.bundles / "mnist" / "link.bin").symlink_to("/dev/zero")
+    if strict:
+        with pytest.raises(OSError, match="outside the bundle"):
+            snapshots.take(settings)
+    else:
+        snapshots.take(settings, strict=False)
+    assert [] == list((tmp_path / "service").glob("copy-*"))
+
+
+def test_a_copy_that_the_disk_has_no_room_for_is_not_begun(
+    snapshots: Snapshots, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk would keep killed workers from being replaced."""
+    full = shutil.disk_usage(tmp_path)._replace(free=SPARE_BYTES + 1000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: full)
+    with pytest.raises(OSError, match="has room for 1,000 bytes") as raised:
+        snapshots.take(settings)
+    assert errno.ENOSPC == raised.value.errno
+
+
+def test_a_broken_bundle_refuses_a_copy_and_is_left_out_at_the_start(
+    snapshots: Snapshots, settings: Settings
+) -> None:
+    """It was opened in a process of its own; the reason names the original."""
+    shutil.copytree(settings.bundles / "mnist", settings.bundles / "two")
+    (settings.bundles / "two" / "encoder.onnx").write_bytes(b"no graph")
+    with pytest.raises(
+        ReloadRefused, match=f"{settings.bundles}/two: encoder.onnx is not the file"
+    ):
+        snapshots.take(settings)
+    digest = snapshots.take(settings, strict=False)
+    assert ["mnist"] == [path.name for path in snapshots.bundles(digest).iterdir()]
 
 
 def test_one_worker_copies_at_a_time(snapshots: Snapshots) -> None:

@@ -92,7 +92,7 @@ from service.inference.batcher import BatchReport
 status, slot = WorkerRegistry(Path(sys.argv[1]), workers=2), int(sys.argv[2])
 write_as(slot)
 metrics = Metrics(lambda: 7, status)
-status.report(slot, "digest")
+status.report(slot, "digest", "digest")
 metrics.begin_request()
 metrics.begin_request()
 metrics.end_request()

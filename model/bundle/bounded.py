@@ -1,0 +1,110 @@
+"""Read files of a bundle within bounds: sizes are checked before anything is parsed or inflated."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_ARRAYS_BYTES = 100_000_000
+"""The arrays of one `.npz` file may have this many bytes together, inflated."""
+MAX_NESTING = 50
+"""Objects and lists of a JSON file may be nested this deeply."""
+_UNREADABLE = (
+    BadZipFile,
+    EOFError,
+    KeyError,
+    lzma.LZMAError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zlib.error,
+)
+"""What `zipfile` and `numpy` raise for files that are broken, encrypted or something else."""
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """Read a file of at most so many bytes.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it has more.
+    """
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"{path.name} has more than {most:,} bytes")
+    return content
+
+
+def read_json(path: Path, most: int) -> Any:
+    """Read JSON that every client can be sent: finite numbers, and text that UTF-8 can write.
+
+    Args:
+        path: the file.
+        most: how many bytes it may have.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is larger, no JSON, nested too deeply, or has other numbers or texts.
+    """
+    try:
+        values = json.loads(read_bytes(path, most))
+        if _depth(values) > MAX_NESTING:
+            raise ValueError(f"it is nested more than {MAX_NESTING} deep")
+        json.dumps(values, allow_nan=False, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError(f"it is nested more than {MAX_NESTING} deep") from error
+    return values
+
+
+def read_arrays(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
+    """Read the named arrays of an `.npz` file.
+
+    Raises:
+        ValueError: it is something else, lacks one, or has more than `MAX_ARRAYS_BYTES`.
+    """
+    try:
+        with ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > MAX_ARRAYS_BYTES:
+                raise ValueError(f"its arrays have more than {MAX_ARRAYS_BYTES:,} bytes")
+            return [_read_array(archive, name) for name in names]
+    except _UNREADABLE as error:
+        reason = f"it is no .npz file of {', '.join(names)}: {error}"
+        raise ValueError(reason) from error
+
+
+def _read_array(archive: ZipFile, name: str) -> NDArray[Any]:
+    """Read one array; `zipfile` inflates at most the bytes that the archive announces."""
+    with archive.open(f"{name}.npy") as member:
+        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+    return array
+
+
+def _depth(values: Any) -> int:
+    """Count the nested levels of JSON values, without recursion."""
+    depth, level = 0, [values]
+    while level:
+        nested = [value for value in level if isinstance(value, (dict, list))]
+        depth += bool(nested)
+        level = [
+            child
+            for value in nested
+            for child in (value.values() if isinstance(value, dict) else value)
+        ]
+    return depth

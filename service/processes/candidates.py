@@ -1,0 +1,193 @@
+"""A candidate bundle is opened first in a process that may die: it has limits and no secrets.
+
+The process has the memory and the CPU time of `Limits`, none of the service's settings and other
+variables, and no open file of the service. It does what a worker will do with the
+bundle, on the CPU: it reads every file, loads every graph and runs each. Only a bundle that
+survives this is opened in a worker.
+
+    python -m service.processes.candidates PARENT MEMORY_BYTES CPU_S FOLDER
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+SOUND = "sound"
+"""The answer of a process whose bundle can be served."""
+_MAX_REASON_BYTES = 2_000
+_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TZ")
+"""The environment variables that the process gets: without them, Python may not start."""
+_WALL = 5
+_AT_ONCE = 2
+"""So many candidates are opened at once."""
+_PR_SET_PDEATHSIG = 1
+"""The number of this option in prctl(2)."""
+_MEMORY = Path("/proc/self/statm")
+_OUT_OF_MEMORY = Path("/proc/self/oom_score_adj")
+
+
+class Limits(NamedTuple):
+    """What opening one bundle may take."""
+
+    memory_bytes: int
+    """Address space beyond that of an idle process, in bytes; only Linux limits it."""
+    timeout_s: float
+    """Seconds of CPU time. A busy machine may take `_WALL` times as many seconds."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The limits of the settings."""
+        return cls(settings.bundle_memory_bytes, settings.bundle_timeout_s)
+
+
+def refuse_candidates(folders: Sequence[Path], limits: Limits) -> dict[Path, str]:
+    """Open bundles, each in a process of its own. Return the reasons by folder of those that fail.
+
+    Args:
+        folders: of the bundles.
+        limits: of each process.
+
+    Raises:
+        OSError: a process cannot be started.
+    """
+    with ThreadPoolExecutor(_AT_ONCE, "candidates") as threads:
+        reasons = threads.map(lambda folder: _refuse(folder, limits), folders)
+        return {folder: reason for folder, reason in zip(folders, reasons, strict=True) if reason}
+
+
+def _refuse(folder: Path, limits: Limits) -> str:
+    """Open a bundle in a process. Return why it cannot be served; an empty text if it can."""
+    seconds = str(math.ceil(limits.timeout_s))
+    arguments = [str(os.getpid()), str(limits.memory_bytes), seconds, str(folder)]
+    process = subprocess.Popen(  # noqa: S603  this module
+        [sys.executable, "-m", __name__, *arguments],
+        env=_without_secrets(os.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout
+    overdue = threading.Timer(_WALL * limits.timeout_s, _kill, [process])
+    overdue.daemon = True
+    overdue.start()
+    try:
+        answer = process.stdout.read(_MAX_REASON_BYTES).decode(errors="replace")
+        process.wait()
+    finally:
+        is_overdue = not overdue.is_alive()
+        overdue.cancel()
+        _kill(process)
+        process.stdout.close()
+    if process.returncode == 0 and answer == SOUND:
+        return ""
+    if answer and answer != SOUND:
+        return answer
+    return _describe_end(folder, process.returncode, limits, is_overdue=is_overdue)
+
+
+def _describe_end(folder: Path, code: int, limits: Limits, *, is_overdue: bool) -> str:
+    """Describe how a process ended that gave no reason."""
+    if is_overdue or code == -signal.SIGXCPU:
+        return f"{folder}: loading it takes more than {limits.timeout_s:g} s of CPU time"
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
+    return f"{folder}: loading it ends a process with {how}"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process, and those that it started."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: environment[name] for name in _VARIABLES if name in environment}
+    return {**kept, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def main() -> None:
+    """Open the bundle that the command line names, and write `SOUND` or why it cannot be served."""
+    parent, memory_bytes, cpu_s = map(int, sys.argv[1:4])
+    folder = Path(sys.argv[4])
+    _die_with(parent)
+    import model.runtime  # noqa: F401, PLC0415  before the limits, which are on top of it
+
+    _limit(memory_bytes, cpu_s)
+    try:
+        open_candidate(folder)
+    except BaseException as error:  # noqa: BLE001  whatever it is, the bundle is refused
+        answer = str(error) if str(folder) in str(error) else f"{folder}: {error!r}"
+    else:
+        answer = SOUND
+    sys.stdout.buffer.write(answer.encode(errors="replace")[:_MAX_REASON_BYTES])
+    sys.stdout.flush()
+    os._exit(0 if answer == SOUND else 1)
+
+
+def open_candidate(folder: Path) -> None:
+    """Do what a worker does with a bundle, on the CPU.
+
+    Raises:
+        BundleError, ValueError: it cannot be served.
+    """
+    import numpy as np  # noqa: PLC0415  the process is bound to its parent before
+
+    from model.bundle import Bundle  # noqa: PLC0415
+    from model.runtime import Runtime  # noqa: PLC0415
+    from model.runtime.cpu import open_session  # noqa: PLC0415
+
+    bundle = Bundle.open(folder)
+    manifest = bundle.manifest
+    if manifest.neighbours and manifest.neighbours.gallery:
+        manifest.neighbours.gallery.check_sheet(manifest.image_shape)
+    runtime = Runtime(bundle, device="cpu", threads=1)
+    for role in manifest.graphs:  # also those of other devices
+        open_session(bundle.graph(role), threads=1)
+    encoding = runtime.encode(np.zeros((1, *manifest.image_shape), np.float32))
+    shapes = [array.shape for array in encoding]
+    expected = [(1, manifest.num_classes), (1, manifest.num_classes, manifest.class_dim)]
+    if "decode" in manifest.offers:
+        shapes.append(runtime.decode(encoding.poses[0, :1], np.zeros(1, np.int64)).shape)
+        expected.append((1, *manifest.image_shape))
+    if shapes != expected:
+        raise ValueError(f"the graphs answer with {shapes}, not with {expected}")
+    if "trace" in manifest.offers:
+        runtime.trace(np.zeros((1, *manifest.image_shape), np.float32))
+
+
+def _die_with(parent: int) -> None:
+    """End with the process that started this one, however it ends; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _limit(memory_bytes: int, cpu_s: int) -> None:
+    """Limit this process; only Linux limits its memory."""
+    if _MEMORY.exists():
+        has_bytes = int(_MEMORY.read_text().split()[0]) * resource.getpagesize()
+        _OUT_OF_MEMORY.write_text("1000")  # if the machine has none left: this one first
+        resource.setrlimit(resource.RLIMIT_AS, (has_bytes + memory_bytes,) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model.bundle.bounded import MAX_NESTING, read_arrays, read_bytes, read_json
+
+
+def test_a_file_is_bounded_before_it_is_parsed(tmp_path: Path) -> None:
+    """A file of exactly the most bytes is read, and one more byte is refused."""
+    (tmp_path / "a.json").write_bytes(b"[1, 2]")
+    assert [1, 2] == read_json(tmp_path / "a.json", 6)
+    for read in (read_bytes, read_json):
+        with pytest.raises(ValueError, match=r"a.json has more than 5 bytes"):
+            read(tmp_path / "a.json", 5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[NaN]",
+        "[-Infinity]",
+        "[1e999]",
+        '["\\ud800"]',
+        "[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1),
+        "[" * 100_000,
+        "{",
+        "\ud800".encode("utf-8", "surrogatepass"),
+    ],
+    ids=["nan", "infinity", "overflow", "surrogate", "deep", "very deep", "cut", "no utf-8"],
+)
+def test_json_that_no_client_can_be_sent_is_refused(text: str | bytes, tmp_path: Path) -> None:
+    """Numbers that are none, halves of characters, and deep nesting would fail in an answer."""
+    (tmp_path / "a.json").write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(ValueError, match=r"nested|JSON|codec|Expecting"):
+        read_json(tmp_path / "a.json", 1_000_000)
+
+
+def test_nesting_up_to_the_limit_is_read(tmp_path: Path) -> None:
+    """The bound is exact."""
+    (tmp_path / "a.json").write_text("[" * MAX_NESTING + "]" * MAX_NESTING)
+    assert read_json(tmp_path / "a.json", 1_000)
+
+
+def packed(**arrays: Any) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def test_arrays_are_bounded_before_they_are_inflated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kilobyte may become gigabytes; what an archive announces counts."""
+    (tmp_path / "a.npz").write_bytes(packed(a=np.zeros(1_000_000, np.uint8)))
+    monkeypatch.setattr("model.bundle.bounded.MAX_ARRAYS_BYTES", 1_000_000)
+    with pytest.raises(ValueError, match="more than 1,000,000 bytes"):
+        read_arrays(tmp_path / "a.npz", ["a"])
+    monkeypatch.setattr("model.bundle.bounded.MAX_ARRAYS_BYTES", 1_001_000)
+    (array,) = read_arrays(tmp_path / "a.npz", ["a"])
+    assert 1_000_000 == array.size
+
+
+def lie(content: bytes) -> bytes:
+    """An array that announces more numbers than its archive holds."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive, archive.open("a.npy", "w") as member:
+        head = {"descr": "|u1", "fortran_order": False, "shape": (10**15,)}
+        np.lib.format.write_array_header_1_0(member, head)
+        member.write(content)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"neither",
+        packed(b=np.zeros(3)),
+        packed(a=np.array([{}], object)),
+        packed(a=np.zeros(3))[:-40],
+        packed(a=np.arange(1000)).replace(b"\x02", b"\x03"),
+        lie(b"few"),
+    ],
+    ids=["empty", "text", "another name", "pickled", "cut", "altered", "lying"],
+)
+def test_files_that_are_no_arrays_are_refused_in_words(content: bytes, tmp_path: Path) -> None:
+    """Whatever `zipfile` and `numpy` raise, the reader raises one kind of error."""
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"it is no \.npz file of a"):
+        read_arrays(tmp_path / "a.npz", ["a"])
