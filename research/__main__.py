@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from research import page, routing
+from research import adversarial, page, routing, sanity
 from research.controls import register
 from research.run import Result, load_sets, read_results, result_key, run_row, write_results
 from research.tables import ROWS, TABLES, Row
@@ -126,6 +126,48 @@ def routing_off(
     write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
 
 
+@app.command("adversarial")
+def attack(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Bundles or folders of runs; by default all bundles."),
+    ] = None,
+    *,
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Bundles = _BUNDLES,
+) -> None:
+    """Attack networks by FGSM and PGD, and detect that by reconstruction; write table and picture.
+
+    Each read of a test split goes on record. Then the page is written anew. A control, such as a
+    linear head, is attacked by the folder of its run.
+    """
+    adversarial.measure_all(
+        names, bundles=bundles, docs_dir=docs_dir, data_dir=data_dir, say=console.print
+    )
+    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
+
+
+@app.command("sanity")
+def check_views(
+    names: Annotated[list[str] | None, typer.Argument(help="Bundles; by default all.")] = None,
+    *,
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Bundles = _BUNDLES,
+) -> None:
+    """Randomise the weights of bundles layer by layer, and say which views do not change.
+
+    Only held-out training images are read. Then the page is written anew.
+    """
+    sanity.measure_all(
+        names, bundles=bundles, docs_dir=docs_dir, data_dir=data_dir, say=console.print
+    )
+    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
+
+
 @app.command("write")
 def write_page(
     *, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS, bundles: Bundles = _BUNDLES
@@ -142,6 +184,7 @@ def write_page(
     page.describe_bundles(bundles, results)
     (docs_dir / page.NAME).write_text(page.write(results, docs_dir, bundles))
     routing.draw(routing.read(docs_dir), docs_dir / "pictures" / "routing-off.png")
+    adversarial.draw(adversarial.read(docs_dir), docs_dir / "pictures" / "adversarial.png")
     console.print(f"wrote {docs_dir / page.NAME}: {len(results)} results")
 
 

@@ -19,6 +19,7 @@ from model.runtime import Runtime
 from model.views.masks import INK, find_masks
 from model.views.presence import most_present
 from model.views.segment import candidates, segment
+from training.analysis.kinds import draw_kinds, measure_kinds
 from training.answers import (
     BATCH,
     WrongAnswers,
@@ -30,6 +31,7 @@ from training.answers import (
     pick_absent,
 )
 from training.card import WRONG, write_card
+from training.card_sections import CONFIDENCE
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import (
     PAPER_PERCENT,
@@ -44,7 +46,7 @@ from training.data.pairs import (
     validation_pairs,
 )
 from training.data.source import DatasetError
-from training.figures import draw_wrong
+from training.figures import draw_confidence, draw_wrong
 from training.manifest import update_manifest
 from training.novelty import novel_percent
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
@@ -78,6 +80,9 @@ class Scores:
     """
     novel_percent: float | None = None
     """The percentage of the images that are novel, if the bundle has a novelty rule."""
+    confidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """How far probabilities and sets of labels hold, by kind of images, if the bundle has a
+    calibration: see `training.analysis.reliability`."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the manifest's metrics, with the protocol that gave them."""
@@ -88,7 +93,8 @@ class Scores:
             "interval_percent": _rounded(self.interval_percent),
             "protocol": self.protocol,
         }
-        return metrics | ({"shifts": dict(self.shifts)} if self.shifts else {})
+        parts = {"shifts": dict(self.shifts), "confidence": dict(self.confidence)}
+        return metrics | {name: part for name, part in parts.items() if part}
 
     def headline(self) -> str:
         """The error in a sentence."""
@@ -150,6 +156,9 @@ def evaluate(
         scores = score_pairs(runtime, examples, split=split, which=which, count=pairs)
     else:
         scores = score_single(runtime, examples, split=split, which=which)
+    if split == "test" and manifest.confidence:
+        kinds = draw_kinds(manifest, examples, data_dir)
+        scores = replace(scores, confidence=measure_kinds(runtime, manifest.confidence, kinds))
     if split == "test":
         read = TestRead(
             run=runs[-1].id,
@@ -406,6 +415,9 @@ def _keep(bundle: Bundle, scores: Scores) -> None:
     (bundle.path / WRONG).unlink(missing_ok=True)
     if len(scores.wrong.images):
         draw_wrong(scores.wrong, bundle.manifest.class_names, bundle.path / WRONG)
+    if scores.confidence:
+        name = bundle.manifest.name
+        draw_confidence(scores.confidence, bundle.path / CONFIDENCE, title=name)
     write_card(update_manifest(bundle, add))
 
 

@@ -141,9 +141,10 @@ def starting_point(source: Path) -> Checkpoint:
     try:
         bundle = Bundle.open(find(source))
         training = bundle.manifest.training
+        pictures = training.get("pictures")
         return Checkpoint(
             recipe=recipe_of(bundle),
-            pictures=None,
+            pictures=FolderSplit.from_dict(pictures) if pictures else None,
             examples=training["examples"],
             runs=tuple(runs_of(training)),
             network=read(bundle),

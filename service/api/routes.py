@@ -6,11 +6,11 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from service.api.models import list_models, reload_models, show_model
+from service.api.models import list_models, reload_models, show_health, show_model
 from service.api.overlay import overlay_images, overlay_samples
 from service.api.probes import livez, metrics, readyz
 from service.api.samples import list_samples, show_sample, show_sample_of
-from service.errors import BundleRefused, Busy, Forbidden, Unavailable, UnknownModel
+from service.errors import BundleRefused, Busy, Forbidden, NotOffered, Unavailable, UnknownModel
 from service.http.keys import SECURITY_SCHEMES, Access
 from service.http.openapi import image_body
 from service.http.route import Route
@@ -65,6 +65,12 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
         ),
         get("/models", list_models, tags=["models"]),
         get("/models/{name}", show_model, problems=[UnknownModel], tags=["models"]),
+        get(
+            "/models/{name}/health",
+            show_health,
+            problems=[UnknownModel, NotOffered, Busy],
+            tags=["models"],
+        ),
         get("/models/{name}/samples", list_samples, problems=[UnknownModel], **samples),
         get("/models/{name}/samples/{file}", show_sample_of, problems=[UnknownModel], **samples),
         admin(
