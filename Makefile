@@ -25,7 +25,7 @@ NEW_ENOUGH = import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 # The format that has a HEALTHCHECK; podman would choose another.
 export BUILDAH_FORMAT = docker
 
-.PHONY: help install-training serve ray test ray-test test-cuda check docs generate docs-reference pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench-setup bench attack lock sbom image image-test base-image kserve-check clean
+.PHONY: help install-training serve ray test ray-test test-cuda check docs generate pictures train train-seeds gpu export evaluate faults fire slow release-check screenshot bench-setup bench attack lock sbom image image-test base-image kserve-check clean
 
 help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -59,10 +59,10 @@ check: $(VENV)/.dev ## Lint, types, architecture and known vulnerabilities.
 docs: $(VENV)/.dev ## Build the documentation in site/; broken links and missing pages fail.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
-generate: $(VENV)/.dev ## Write what of the Python client follows from the OpenAPI document.
+generate: $(VENV)/.dev ## Write what follows from the views: client, methods, examples, docs/reference.
 	$(BIN)/python -m tools.client
-
-docs-reference: $(VENV)/.dev ## Write the lists of routes, commands, the client and cards in docs/reference.
+	$(BIN)/python -m tools.methods
+	$(BIN)/python -m tools.examples
 	$(BIN)/python -m tools.docs_reference docs/reference
 
 pictures: $(VENV)/.dev ## Draw the diagrams anew, and the figures that the service draws.

@@ -4,7 +4,8 @@ In a notebook, numpy in and numpy out, under a name that leaves the variable `mo
 
     import model as capsnet_model
     mnist = capsnet_model.load("mnist")
-    label, name, presence, pose = mnist.classify("digit.png")
+    mnist.classify("digit.png").class_name             # "7"
+    mnist.perturb("digit.png", dim=4, delta=0.1)       # every view; notebooks show its drawing
     image = mnist.prepare("digit.png")                 # (1, 1, 28, 28)
     presence, poses = mnist.encode(image)              # (1, 10), (1, 10, 16)
 """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageFont
 
 from model.preprocess import WHITE, Floats
@@ -24,10 +26,22 @@ def font(size: int) -> Font:
 
 
 def enlarge(image: Floats, scale: int) -> Image.Image:
-    """Enlarge an image (C, H, W) in [0, 1], C 1 or 3: pixels become `scale` x `scale` ones."""
-    pixels = (image.clip(0, 1) * WHITE + 0.5).astype(np.uint8)
+    """Enlarge an image (C, H, W) in [0, 1]: pixels become `scale` x `scale` ones."""
+    pixels = (shown_channels(image).clip(0, 1) * WHITE + 0.5).astype(np.uint8)
     last = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
     return Image.fromarray(last.repeat(scale, 0).repeat(scale, 1))
+
+
+def shown_channels(images: NDArray[Any]) -> NDArray[Any]:
+    """The channels (..., 1 or 3, H, W) that figures show of images (..., C, H, W).
+
+    Of other numbers of channels the last, the middle and the first one are shown as red, green and
+    blue: channels are in the order of their wavelengths, as sensors list them.
+    """
+    channels = images.shape[-3]
+    if channels in (1, 3):
+        return images
+    return images[..., [channels - 1, channels // 2, 0], :, :]
 
 
 def png(image: Image.Image) -> bytes:

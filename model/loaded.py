@@ -1,19 +1,28 @@
-"""A loaded bundle for notebooks, which checks its arguments. `Runtime` does not."""
+"""A loaded bundle for notebooks: each view as a method, and its graphs with checked arguments."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from os import PathLike
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image, UnidentifiedImageError
+from typing_extensions import TypeIs
 
-from model.errors import NotOffered
+from model.bundle import Bundle
+from model.errors import Problem, UnreadablePicture
 from model.outputs import Encoding, Trace
 from model.preprocess import WHITE, Fit, Floats, Polarity
-from model.runtime import Runtime
+from model.runtime import Device, Runtime
+from model.views.methods import ViewMethods
+
+if TYPE_CHECKING:
+    from model.views.classify import FailedPrediction, PredictionAnswer
+    from model.views.view import A, Q, View
 
 Picture: TypeAlias = (
     Image.Image | str | PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | NDArray[Any]
@@ -22,44 +31,39 @@ Picture: TypeAlias = (
 (H, W, C) or (C, H, W), of whole numbers from 0 to 255 or of floats in [0, 1]."""
 _SLACK = 1e-3
 """The tolerance beyond [0, 1], for rounding."""
+_TOGETHER = 256
+"""This many pictures are classified at once, so that a million take no more memory."""
 
 
-class Classification(NamedTuple):
-    """The most present class of a picture."""
+class LoadedBundle(ViewMethods):
+    """The object that `model.load` returns: a method for each view, and one for each graph.
 
-    label: int
-    """The label, from 0 to K - 1."""
-    class_name: str
-    """The name of that class."""
-    presence: float
-    """The presence of this class, in [0, 1]."""
-    pose: Floats
-    """The pose (D,) of this class's capsule; empty where the network has no poses."""
+    Args:
+        bundle: what to load.
+        device: see `model.load`.
+        threads: see `model.load`.
+    """
 
+    def __init__(self, bundle: Bundle, *, device: Device = "auto", threads: int = 0) -> None:
+        self.runtime = Runtime(bundle, device=device, threads=threads)
 
-class LoadedBundle(Runtime):
-    """The object that `model.load` returns: a `Runtime` that checks shapes, types and ranges."""
+    def __repr__(self) -> str:
+        return f"LoadedBundle({self.bundle.manifest.name!r}, provider={self.provider!r})"
+
+    @property
+    def bundle(self) -> Bundle:
+        """The bundle."""
+        return self.runtime.bundle
+
+    @property
+    def provider(self) -> str:
+        """The onnxruntime provider in use."""
+        return self.runtime.provider
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """The names of the K classes, by label."""
         return self.bundle.manifest.class_names
-
-    def classify(
-        self, picture: Picture, *, fit: Fit = "auto", polarity: Polarity = "auto"
-    ) -> Classification:
-        """Classify one picture: the most present class and its pose, by `prepare` and `encode`.
-
-        Raises:
-            TypeError: this is no picture.
-            ValueError: it cannot be read or fitted; the message says why.
-            OSError: the file cannot be read.
-        """
-        presence, poses = self.encode(self.prepare(picture, fit=fit, polarity=polarity))
-        label = int(presence[0].argmax())
-        return Classification(
-            label, self.class_names[label], float(presence[0, label]), poses[0, label]
-        )
 
     def prepare(
         self, picture: Picture, *, fit: Fit = "auto", polarity: Polarity = "auto"
@@ -71,7 +75,7 @@ class LoadedBundle(Runtime):
             ValueError: it cannot be read or fitted; the message says why.
             OSError: the file cannot be read.
         """
-        return super().prepare(open_picture(picture), fit=fit, polarity=polarity)
+        return self.runtime.prepare(open_picture(picture), fit=fit, polarity=polarity)
 
     def encode(self, images: ArrayLike) -> Encoding[Floats]:
         """Encode images (N, C, H, W), floats in [0, 1], whose strokes are light on dark.
@@ -80,31 +84,7 @@ class LoadedBundle(Runtime):
             TypeError: these are no floats.
             ValueError: they have another shape or lie outside [0, 1].
         """
-        return super().encode(self._images(images, any_size=self.bundle.manifest.any_size))
-
-    def decode(self, poses: ArrayLike, classes: ArrayLike) -> Floats:
-        """Draw poses (M, D) of classes (M,) as images (M, C, H, W) in [0, 1].
-
-        Raises:
-            NotOffered: the network has no decoder.
-            TypeError: poses are no floats, or classes no whole numbers.
-            ValueError: they have other shapes, or there is no such class.
-        """
-        manifest = self.bundle.manifest
-        if "decode" not in manifest.offers:
-            raise NotOffered(f"{manifest.name} cannot decode")
-        numbers, labels = _floats("poses", poses), np.asarray(classes)
-        if labels.dtype.kind not in "iu":
-            raise TypeError(f"classes are whole numbers, not {labels.dtype}")
-        if numbers.ndim != 2 or numbers.shape[1] != manifest.class_dim:
-            raise ValueError(f"poses must be (M, {manifest.class_dim}), not {numbers.shape}")
-        if labels.shape != numbers.shape[:1]:
-            raise ValueError(
-                f"{len(numbers)} poses need classes of shape ({len(numbers)},), not {labels.shape}"
-            )
-        if ((labels < 0) | (labels >= manifest.num_classes)).any():
-            raise ValueError(f"classes are 0 to {manifest.num_classes - 1}, not {labels.tolist()}")
-        return super().decode(numbers, labels.astype(np.int64))
+        return self.runtime.encode(self._images(images, any_size=self.bundle.manifest.any_size))
 
     def trace(self, images: ArrayLike) -> Trace[Floats]:
         """Trace the routing of images (N, C, H, W), floats in [0, 1].
@@ -114,7 +94,38 @@ class LoadedBundle(Runtime):
             TypeError: these are no floats.
             ValueError: they have another shape or lie outside [0, 1].
         """
-        return super().trace(self._images(images))
+        return self.runtime.trace(self._images(images))
+
+    def _ask(
+        self, view: View[Q, A], pictures: Sequence[Picture], parameters: Mapping[str, object]
+    ) -> A:
+        from model.views.local import ask  # noqa: PLC0415  with the first view
+
+        return ask(self.runtime, view, list(map(open_picture, pictures)), parameters)
+
+    def _classify(
+        self, images: Picture | Iterable[Picture], parameters: Mapping[str, object]
+    ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
+        if is_one(images):
+            (outcome,) = self._classify_some([open_picture(images)], parameters, alone=True)
+            return cast("PredictionAnswer", outcome)
+        pictures = map(_open, images)
+        outcomes: list[PredictionAnswer | FailedPrediction] = []
+        while some := list(islice(pictures, _TOGETHER)):
+            outcomes += self._classify_some(some, parameters, alone=False)
+        return outcomes
+
+    def _classify_some(
+        self,
+        pictures: Sequence[Image.Image | Problem],
+        parameters: Mapping[str, object],
+        *,
+        alone: bool,
+    ) -> list[PredictionAnswer | FailedPrediction]:
+        from model.views.classify import VIEW  # noqa: PLC0415  with the first view
+        from model.views.local import ask  # noqa: PLC0415
+
+        return ask(self.runtime, VIEW, pictures, parameters, alone=alone).each()
 
     def _images(self, images: ArrayLike, *, any_size: bool = False) -> Floats:
         channels, height, width = self.bundle.manifest.image_shape
@@ -137,6 +148,19 @@ class LoadedBundle(Runtime):
                 "by 255, or let `prepare` read a picture"
             )
         return numbers
+
+
+def is_one(images: Picture | Iterable[Picture]) -> TypeIs[Picture]:
+    """Whether this is one picture, or nothing that could hold several."""
+    kinds = (str, PathLike, bytes, bytearray, memoryview, Image.Image, np.ndarray)
+    return isinstance(images, kinds) or hasattr(images, "read") or not isinstance(images, Iterable)
+
+
+def _open(picture: Picture) -> Image.Image | Problem:
+    try:
+        return open_picture(picture)
+    except Problem as problem:
+        return problem
 
 
 def open_picture(picture: Picture) -> Image.Image:
@@ -162,7 +186,7 @@ def open_picture(picture: Picture) -> Image.Image:
     try:
         return Image.open(picture)
     except (UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise ValueError(str(error)) from error
+        raise UnreadablePicture(str(error)) from error
 
 
 def _channels_last(array: NDArray[Any]) -> NDArray[Any]:

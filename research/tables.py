@@ -72,6 +72,7 @@ PAIRS = replace(
     task="pairs",
     network=AttentionConfig(height=36, width=36, stem=_PAIR_STEM, primary="spatial"),
     shift_px=4,
+    mse_weight=0.0005 * 36 * 36,
 )
 SHARED = Recipe("", network=SharedConfig(), absent_weight=0.25, **_AVERAGED)
 _SMALL_EM = MatrixConfig(

@@ -40,9 +40,9 @@ def _variable(option: str) -> str:
 def supervise() -> None:
     """Read the settings, and run the supervisor."""
     from service.processes.options import Options  # noqa: PLC0415  signals are handled before
-    from service.processes.registry import FOLDER  # noqa: PLC0415
     from service.processes.supervisor import Supervisor  # noqa: PLC0415
     from service.telemetry import logs  # noqa: PLC0415
+    from service.telemetry.reports import FOLDER  # noqa: PLC0415
 
     options = Options.read()
     logs.configure(options.log_format)

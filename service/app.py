@@ -1,9 +1,8 @@
-"""Builds the app and the objects that its handlers share in `app.state`."""
+"""Builds the app, and the context that its parts share."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
@@ -20,24 +19,23 @@ from service.api.routes import TAGS, api_routes, max_view_cost
 from service.api.v2.routes import v2_routes
 from service.drawing import open_pool
 from service.health import Health
+from service.http.budget import Budget
+from service.http.context import Context
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
 from service.http.pages import mounts, show_docs, show_openapi, show_page
+from service.http.problems import PROBES
 from service.http.rate import RateLimit
 from service.http.route import Route
-from service.inference.bundles import load_runtimes, trim_memory
+from service.inference.bundles import load_runtimes
 from service.inference.engine import Engine, open_engine
 from service.inference.job import Admission
 from service.pictures.pools import DecodePools
-from service.processes.registry import WorkerRegistry
 from service.settings import Settings, SettingsError
 from service.telemetry.metrics import Metrics
+from service.telemetry.reports import Workers
 from service.telemetry.tracing import telemetry
-
-log = logging.getLogger(__name__)
-CLOSE_TIMEOUT_S = 3
-"""The last inference may take this long to end after the last request."""
 
 _DESCRIPTION = """\
 Send an image (PNG, JPEG, WebP, BMP, GIF) as a form's `file`, as the raw body, or as base64 in JSON:
@@ -61,7 +59,7 @@ def create_app(
     access: Access | None = None,
     load: Callable[[], Awaitable[Engine]] | None = None,
     reload: Callable[[], Awaitable[None]] = refuse_reload,
-    registry: WorkerRegistry | None = None,
+    registry: Workers | None = None,
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
     """Wire the service: it loads the bundles while it already answers probes.
@@ -86,39 +84,31 @@ def create_app(
     admission = Admission(max(settings.max_waiting_rows, max_view_cost(settings.max_pictures)))
     metrics = Metrics(lambda: admission.waiting, registry)
     decode_pools = DecodePools(max_pixels=settings.max_pixels, processes=settings.decode_processes)
-    drawing = open_pool()
     access = access or Access(settings)
-    serve_grpc, has_bundles, ending = _grpc(settings), asyncio.Event(), asyncio.Event()
-
-    async def load_and_use() -> None:
-        """Load the engine and use it. An error is recorded as this process's failure."""
-        try:
-            loaded = await (load or partial(load_engine, settings, metrics, health))()
-        except Exception as error:
-            log.debug("the bundles cannot be loaded", exc_info=True)
-            health.fail(str(error))
-            return
-        trim_memory()
-        use(loaded)
-
-    def use(loaded: Engine) -> None:
-        health.loaded = loaded
-        metrics.record_engine(loaded)
-        has_bundles.set()
-        log.info("ready: %s with %s", ", ".join(loaded.manifests), loaded.provider)
+    serve_grpc = _grpc(settings)
+    context = Context(
+        settings=settings,
+        health=health,
+        admission=admission,
+        metrics=metrics,
+        rate_limit=_rate_limit(settings),
+        budget=Budget(settings.max_waiting_bytes),
+        decode_pools=decode_pools,
+        drawing=open_pool(),
+        load=load or partial(load_engine, settings, metrics, health),
+        reload=reload,
+        gather_metrics=gather_metrics,
+    )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         decode_pools.start()
-        loading = None if health.loaded else asyncio.ensure_future(load_and_use())
-        async with serve_grpc(app, settings, has_bundles, health.fail, ending):
+        loading = None if health.loaded else asyncio.ensure_future(context.load_and_use())
+        async with serve_grpc(app, settings, context.has_bundles, health.fail, context.ending):
             yield
         if loading:
             loading.cancel()
-        decode_pools.close()
-        drawing.close()
-        if health.loaded and not health.loaded.backend.close(CLOSE_TIMEOUT_S):
-            health.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
+        context.close()
 
     app = FastAPIOffline(
         title="CapsNet service",
@@ -130,14 +120,9 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,  # it would repeat any Host
         lifespan=lifespan,
-        telemetry=telemetry(settings),
+        telemetry=telemetry(settings, PROBES),
     )
-    app.state.settings, app.state.health, app.state.ending = settings, health, ending
-    app.state.load_and_use, app.state.use, app.state.reload = load_and_use, use, reload
-    app.state.admission, app.state.metrics = admission, metrics
-    app.state.rate_limit = _rate_limit(settings)
-    app.state.gather_metrics, app.state.decode_pools = gather_metrics, decode_pools
-    app.state.drawing = drawing
+    app.state = context  # type: ignore[assignment]  # FastAPI's has no types
     page = partial(Route, "GET", needs_models=False, include_in_schema=False)
     pages = [
         page("/", show_page, permission="public"),
@@ -152,14 +137,12 @@ def create_app(
         *pages,
         *_swagger(app),
     ]
-    app.state.openapi = complete(
-        app, {route.operation_id or "": route.problems for route in routes}
-    )
+    context.openapi = complete(app, {route.operation_id or "": route.problems for route in routes})
     # Instead of Starlette's and FastAPI's own middleware: Middleware answers all errors.
-    middleware = Middleware(app.router, access, settings, metrics=metrics, health=health)
+    middleware = Middleware(app.router, access, settings, context.budget, metrics, health)
     app.middleware_stack = cross_origin(middleware, settings.cors_origins)
     if engine is not None:
-        use(engine)
+        context.use(engine)
     return app
 
 

@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -18,7 +18,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 import model
 from model.runtime import Device
 from model.runtime.cuda import ArenaGrowth, ConvSearch, CudaOptions, Precision
-from service.telemetry.logs import LogFormat
 
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
@@ -81,7 +80,7 @@ class Settings(BaseSettings):
     admin_keys: tuple[SecretStr, ...] = ()
     admin_keys_file: Path | None = None
     cors_origins: tuple[str, ...] = ()
-    log_format: LogFormat = "text"
+    log_format: Literal["text", "json"] = "text"
     access_log: bool = True
     otel: bool = False
     decode_processes: int = Field(2, ge=2)

@@ -203,7 +203,9 @@ async def _read_pictures(
     files = sum(isinstance(upload, bytes) for upload in uploads)
     pipeline.admit(view.cost(asked.rows(manifest), files), files=len(uploads))
     prepared = await pipeline.prepare(uploads, spec)
-    return (prepared if view.pictures[1] is None else list(map(unwrap, prepared))), files
+    if view.pictures[1] is not None or len(prepared) == 1:
+        prepared = list(map(unwrap, prepared))
+    return prepared, files
 
 
 async def _read_uploads(view: AnyView, spec: ImageSpec, request: Request) -> list[Upload]:

@@ -14,7 +14,8 @@ from filelock import FileLock
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch")
 _SOURCES = (
-    *("model/**/*.py", "training/**/*.py"),
+    *("model/bundle/*.py", "model/capsnet/**/*.py", "model/preprocess/*.py", "model/runtime/*.py"),
+    *("model/outputs.py", "model/views/masks.py", "training/**/*.py"),
     *("tests/conftest.py", "tests/model/capsnet/networks.py"),
 )
 

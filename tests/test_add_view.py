@@ -1,4 +1,4 @@
-"""docs/tutorial/add-view.md, performed: a view in two modules, and everything that follows."""
+"""docs/tutorial/add-view.md, performed: a view in one module, and everything that follows."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
         elif language == "markdown":
             file.write_text(f"{file.read_text()}\n{block}")
         else:
-            imported, _, added = block.partition("\n\n")
-            head, before, rest = file.read_text().partition("from service.views.view import")
-            file.write_text(f"{head}{imported}\n{before}{rest}{added}")
+            last, _, added = block.partition("\n")
+            assert f"{last}\n)\n" in file.read_text()
+            file.write_text(file.read_text().replace(f"{last}\n)\n", f"{last}\n{added}"))
     return copy
 
 
@@ -69,8 +69,9 @@ def run(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def generated(edited: Path) -> Path:
-    """The copy, after `make generate`."""
+    """The copy, after what of `make generate` writes code."""
     run(edited, "tools.client")
+    run(edited, "tools.methods")
     return edited
 
 
@@ -90,24 +91,31 @@ def service(edited: Path) -> Iterator[httpx.Client]:
 
 def test_the_page_leaves_lint_green(edited: Path) -> None:
     """Its code is written as the project's is."""
-    changed = ("model/interpret", "service/views", "tests/model/interpret", "tests/service/views")
-    run(edited, "ruff", "check", "--select", "I", "--fix", *changed)
+    changed = ("model/views", "tests/views")
     run(edited, "ruff", "check", *changed)
     run(edited, "ruff", "format", "--check", *changed)
 
 
-def test_the_function_s_test_is_green(edited: Path) -> None:
+def test_the_view_s_test_is_green(edited: Path) -> None:
     """As the page has it."""
-    run(edited, "pytest", "-q", "-p", "no:xdist", "tests/model/interpret/test_contrast.py")
+    run(edited, "pytest", "-q", "-p", "no:xdist", "tests/views/test_contrast.py")
+
+
+def test_a_bundle_has_it(generated: Path) -> None:
+    """The method of `model.load`, with its drawing."""
+    asked = f"model.load('mnist-compact').contrast({str(FOUR)!r}, steps=3)"
+    code = f"import model\nanswer = {asked}\nprint(len(answer.lengths), answer.png()[1:4])"
+    (generated / "asks.py").write_text(code)
+    assert "3 b'PNG'" == run(generated, "asks").strip()
 
 
 @pytest.mark.slow
 def test_the_page_leaves_all_tests_green(generated: Path) -> None:
     """Those of the document, the views and the client too; `make slow` runs them."""
-    run(generated, "tests.openapi")
+    run(generated, "tools.examples")
     run(generated, "tools.docs_reference", "docs/reference")
     run(generated, "mypy")
-    views, document = "tests/service/views/test_contrast.py", "tests/service/http/test_openapi.py"
+    views, document = "tests/views/test_views.py", "tests/service/http/test_openapi.py"
     run(generated, "pytest", "-q", "-p", "no:xdist", views, document, "tests/client/test_faults.py")
 
 

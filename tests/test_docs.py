@@ -221,7 +221,7 @@ def test_every_route_is_in_the_reference() -> None:
 
 @pytest.mark.parametrize("name", GENERATED)
 def test_the_reference_is_that_of_the_code(name: str) -> None:
-    """`make docs-reference` would change nothing."""
+    """`make generate` would change nothing."""
     page = read(f"docs/reference/{name}")
     assert page == write_page(page, GENERATED[name]())
 

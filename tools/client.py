@@ -140,7 +140,7 @@ def write_client(document: Json) -> str:
         _write_class("DrawingsMethods", methods, sync=True, drawn=True),
         _write_class("AsyncDrawingsMethods", methods, sync=False, drawn=True),
     ]
-    return _format("\n\n".join(parts))
+    return format_source("\n\n".join(parts), GENERATED)
 
 
 def read_methods(document: Json, enums: dict[str, str]) -> Iterator[Method]:
@@ -308,7 +308,7 @@ def _lists(schema: Json, member: str, kinds: list[str]) -> bool:
 
 def _write_answer(name: str, schema: Json, beside: Json) -> str:
     lines = ["@dataclass(frozen=True, eq=False, kw_only=True)", f"class {name}(Answer):"]
-    lines += _docstring(schema.get("description", f"See `{name}`."), 4)
+    lines += write_docstring(schema.get("description", f"See `{name}`."), 4)
     required = {*beside, *schema.get("required", ())}
     for member, one in {**beside, **schema["properties"]}.items():
         kind = _type(one)
@@ -316,7 +316,7 @@ def _write_answer(name: str, schema: Json, beside: Json) -> str:
         lines.append(f"    {member}: {kind}{' = None' if kind.endswith('None') else default}")
         text = one.get("description", "")
         if text and not (kind == "Image.Image" and text.startswith("A PNG as data:")):
-            lines += _docstring(re.sub("[Nn]ull", "None", text), 4)
+            lines += write_docstring(re.sub("[Nn]ull", "None", text), 4)
     return "\n".join(lines)
 
 
@@ -333,7 +333,7 @@ def _limits(methods: Iterable[Method]) -> dict[str, dict[str, tuple[float, float
     return {name: one for name, one in limits.items() if one}
 
 
-def _docstring(text: str, indent: int) -> list[str]:
+def write_docstring(text: str, indent: int) -> list[str]:
     """A docstring, its paragraphs and sections wrapped."""
     margin, lines = " " * indent, list[str]()
     for place, line in enumerate(f'"""{text}'.split("\n")):
@@ -405,7 +405,7 @@ def _write_method(method: Method, *, sync: bool, drawn: bool) -> list[str]:
     made = f"{make}({method.verb!r}, {path}, {kind}{_query(method)}, {body}, timeout_s=timeout_s)"
     return [
         _signature(method, method.name, answer, prefix="" if sync else "async "),
-        *_docstring(_document(method), 8),
+        *write_docstring(_document(method), 8),
         f"        {send}{made})",
     ]
 
@@ -435,11 +435,11 @@ def _write_batched(method: Method, *, sync: bool) -> list[str]:
     return [
         "    @overload", first, "",
         "    @overload", head(method.name, some, f"list[{method.answer}]") + " ...", "",
-        _signature(method, method.name, "Any", prefix=prefix), *_docstring(document, 8),
+        _signature(method, method.name, "Any", prefix=prefix), *write_docstring(document, 8),
         f"        return {'' if sync else 'await '}self._send_one_or_all(images, {build})",
         "",
         head(f"{method.name}_each", some, f"{iterator}[{method.answer}]", ""),
-        *_docstring(each, 8),
+        *write_docstring(each, 8),
         f"        return self._send_each(images, {build})",
     ]  # fmt: skip
 
@@ -464,15 +464,19 @@ def _signature(method: Method, name: str, answer: str, *, prefix: str) -> str:
 
 
 def _document(method: Method) -> str:
-    lines = [method.text, "", "Args:"]
-    lines += [f"    {one.name}: {one.text or one.name}" for one in method.parameters]
+    lines = [method.text, "", *describe_parameters(method.parameters)]
     lines.append("    timeout_s: deadline in seconds, instead of the client's.")
     return "\n".join(lines)
 
 
-def _format(source: str) -> str:
-    """The source as ruff formats it."""
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(GENERATED), "-"]
+def describe_parameters(parameters: Iterable[Parameter]) -> list[str]:
+    """The section `Args` of a docstring."""
+    return ["Args:", *(f"    {one.name}: {one.text or one.name}" for one in parameters)]
+
+
+def format_source(source: str, path: Path) -> str:
+    """The source of a file as ruff formats it."""
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(path), "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)  # noqa: S603  our own
     if done.returncode:
         raise ValueError(f"what was written is no Python: {done.stderr}")

@@ -188,6 +188,8 @@ def draw_family(config: NetworkConfig, layers: Sequence[tuple[str, str]]) -> Fig
     ]
     if not isinstance(config, BaselineConfig):
         hidden = " - ".join(map(str, config.decoder_hidden))
+        if config.decoder_channels:
+            hidden += f"\nup {' - '.join(map(str, config.decoder_channels))}"
         texts.append((f"{config.num_classes} classes\npose of {config.class_dim}", "capsule"))
         texts.append((f"decoder\n{hidden}\n- {channels * height * width}", "plain"))
     return draw_snake([(text, tone) for text, tone in texts], (13, 6.5))

@@ -8,19 +8,29 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import model
-from model.loaded import Classification, LoadedBundle
+from model.loaded import LoadedBundle
 from model.runtime import ClassTrace, Encoding, LayerTrace, Trace
+from model.views.methods import ViewMethods
 from tools.docs_client import describe_function, describe_methods, prose
 from tools.docs_table import table
 
-_RECORDS = (Classification, Encoding, Trace, ClassTrace, LayerTrace)
+_ARRAYS = (
+    "`encode` and `trace` return named tuples of numpy arrays. Views return answers, which have "
+    "the members of the [client's](client.md#answers), with arrays for images."
+)
+_RECORDS = (Encoding, Trace, ClassTrace, LayerTrace)
 
 
 def describe_model() -> Iterator[str]:
     """Markdown of `model.load`, what it returns, and the shapes of the bundles that ship."""
     yield from ("### `load`", "", *describe_function(model.load))
-    yield from ("### `LoadedBundle`", "", *describe_methods(LoadedBundle))
-    yield from ("### Results", "", "All are named tuples of numpy arrays.", "")
+    yield from ("### `LoadedBundle`", "", *describe_methods(LoadedBundle, ViewMethods))
+    yield from (
+        "### Arrays",
+        "",
+        _ARRAYS,
+        "",
+    )
     for record in _RECORDS:
         yield from (f"#### `{record.__name__}`", "", *prose(record))
         yield from table(("field", "type", "content"), list(_fields(record)))

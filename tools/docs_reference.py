@@ -10,6 +10,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tools.docs_model import describe_model
 from tools.docs_table import table
 
 ROOT = Path(__file__).parent.parent
-MARKER = "<!-- `make docs-reference` writes what follows. -->"
+MARKER = "<!-- `make generate` writes what follows. -->"
 _COMMON = 4
 """Routes that must share a parameter for it to be described once."""
 
@@ -155,8 +156,10 @@ GENERATED = {
 
 
 def main(folder: Path) -> None:
-    """Write every page anew."""
+    """Write every page anew; that of the commands, where torch is installed."""
     for name, generate in GENERATED.items():
+        if generate is describe_commands and find_spec("torch") is None:
+            continue
         page = folder / name
         page.write_text(write_page(page.read_text(), generate()))
 

@@ -23,14 +23,24 @@ from training.data.folder import count_pictures
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, joined_processes
+from training.growth import LARGEST_PX
+from training.pretrained import (
+    PretrainedError,
+    PublishedWeights,
+    find_weights,
+    use_pretrained,
+)
 from training.provenance import ProvenanceError, runs_of, unseen_by
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override, recipe_of
 from training.state import Plan, TrainingError, TrainingState, starting_point
 from training.tasks import PREVIEW
 from training.trainer import Trainer
-from training.training_data import for_pictures, load_pictures, load_published
+from training.training_data import TrainingData, for_pictures, load_pictures, load_published
 
-EXPECTED = (TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError)
+EXPECTED = (
+    *(TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError),
+    PretrainedError,
+)
 """Errors that are printed as one line, without a traceback."""
 
 app = typer.Typer(
@@ -74,7 +84,16 @@ def train(
         Path | None, typer.Option(help="Train on a folder with a subfolder for each class.")
     ] = None,
     size: Annotated[
-        int | None, typer.Option(min=1, help="Height and width that those are brought to.")
+        int | None,
+        typer.Option(min=1, max=LARGEST_PX, help="Height and width that those are brought to."),
+    ] = None,
+    stem: Annotated[
+        str | None,
+        typer.Option(
+            metavar="pretrained|FILE",
+            help="Look at pictures with a published network: EfficientNet-Lite0 of the extra "
+            "`pretrained`, or the weights in FILE, of torchvision or timm.",
+        ),
     ] = None,
     channels: Annotated[int | None, typer.Option(help="1 makes them grey, 3 coloured.")] = None,
     run_dir: Annotated[Path | None, typer.Option(help="By default runs/<name>-<seed>.")] = None,
@@ -108,24 +127,25 @@ def train(
     """
     if weights and transfer:
         raise typer.BadParameter("--weights and --transfer exclude each other")
-    if data is None and (size or channels):
-        raise typer.BadParameter("--size and --channels are for --data")
+    if data is None and (size or channels or stem):
+        raise typer.BadParameter("--size, --channels and --stem are for --data")
     sizes = [f"network.{side}={size}" for side in ("height", "width") if size]
-    recipe = _recipe(preset, sizes + (settings or []), folder=data)
+    settings = sizes + (settings or [])
+    published = find_weights(stem) if stem else None
+    recipe = _recipe(preset, settings if data is None else [])
     torch_device = choose_device(device, threads=threads)
     with joined_processes(torch_device) as processes:
         with processes.leader_first():
             if data is None:
                 training_data = load_published(recipe, data_dir)
             else:
-                preset_size = recipe.network.image_shape == PRESETS[preset].network.image_shape
-                keep_size = not size and preset_size
-                training_data = load_pictures(recipe, data, channels=channels, keep_size=keep_size)
+                training_data = _load_own(recipe, settings, data, channels, published)
         recipe, validation = training_data.recipe, None if final else training_data.validation
         training = training_data.all if final else training_data.training
         name = recipe.name if data is None else training_data.dataset.name
         directory = run_dir or Path("runs") / f"{name}-{seed}"
-        plan = Plan(recipe, seed, training, validation, directory, training_data.pictures)
+        pictures = training_data.pictures
+        plan = Plan(recipe, seed, training, validation, directory, pictures, published)
         with plan.locked() if processes.leads else nullcontext():
             resumes = resume_or_begin and plan.checkpoint_path.exists()
             trainer = Trainer(
@@ -295,17 +315,39 @@ def main() -> None:
         raise SystemExit(1) from error
 
 
-def _recipe(preset: str, settings: list[str], *, folder: Path | None = None) -> Recipe:
-    """The preset with other settings; first those that suit the pictures in the folder."""
+def _recipe(preset: str, settings: list[str]) -> Recipe:
+    """The preset with other settings."""
     if preset not in PRESETS:
         raise typer.BadParameter(f"{preset} is none of {', '.join(PRESETS)}")
-    recipe = PRESETS[preset]
-    fixed = {"name", "dataset", "task", "channels", "num_classes"} if folder else set()
     try:
-        own = override(recipe, settings, fixed=fixed)  # refuses them before the folder is read
-        if folder is None:
-            return own
-        return override(for_pictures(recipe, count_pictures(folder)), settings, fixed=fixed)
+        return override(PRESETS[preset], settings)
+    except SettingError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _load_own(
+    recipe: Recipe,
+    settings: list[str],
+    folder: Path,
+    channels: int | None,
+    published: PublishedWeights | None,
+) -> TrainingData:
+    """The pictures of a folder, and the recipe that suits them, with other settings."""
+    fixed = {"name", "dataset", "task", "channels", "num_classes"}
+    if published:
+        recipe = use_pretrained(recipe, published)
+    names = {setting.partition("=")[0].removeprefix("network.") for setting in settings}
+    try:
+        network = override(recipe, settings, fixed=fixed).network  # before the folder is read
+        size = (network.height, network.width)
+        asked = published or not names.isdisjoint({"height", "width"})
+        data = load_pictures(
+            for_pictures(recipe, count_pictures(folder)),
+            folder,
+            channels=channels,
+            size=size if asked else None,
+        )
+        return data._replace(recipe=override(data.recipe, settings, fixed=fixed))
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error
 

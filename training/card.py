@@ -17,9 +17,11 @@ from training.card_sections import describe_confidence, describe_explained, desc
 from training.data.datasets import DATASETS
 from training.data.folder import SMALL_FOLDER
 from training.figures import MOST_WRONG
+from training.growth import fit_size
+from training.pretrained import PACKAGE, trained_from, use_pretrained
 from training.provenance import Run, TestRead, images_of, runs_of, unseen_by
 from training.recipes import PRESETS, Recipe, recipe_of
-from training.training_data import fit_to, for_pictures
+from training.training_data import for_pictures
 
 CURVES, WRONG, SWEEP, ROUTING, ROC = (
     f"{name}.png" for name in ("curves", "wrong", "sweep", "routing", "roc")
@@ -217,6 +219,9 @@ def _command(recipe: Recipe, runs: list[Run], count: int) -> str:
     *before, own = runs
     preset, sizes = PRESETS.get(own.preset) or _same_network(recipe), list[str]()
     if preset and own.dataset not in DATASETS:
+        if recipe.pretrained:
+            preset = use_pretrained(preset, trained_from(recipe))
+            sizes += [f"--stem {'pretrained' if PACKAGE in recipe.pretrained else 'FILE'}"]
         usual, network = preset.network, recipe.network
         sizes += ["--data FOLDER"]
         sizes += [f"--channels {network.channels}"] * (network.channels != usual.channels)
@@ -225,7 +230,7 @@ def _command(recipe: Recipe, runs: list[Run], count: int) -> str:
             for side in ("height", "width")
             if getattr(network, side) != getattr(usual, side)
         ]
-        preset = fit_to(for_pictures(preset, count), own.dataset, network)
+        preset = fit_size(for_pictures(preset, count), network)
     if preset is None or preset.network != recipe.network:
         return f"# no preset makes this network: its recipe, {own.preset}, is in manifest.json"
     words = [f"python -m training train {preset.name} --seed {own.seed}"]

@@ -15,7 +15,7 @@ from PIL import Image
 
 from model.bundle import Manifest
 from model.bundle.health import Health
-from model.canvas import ACCENT, INK, PAPER
+from model.canvas import ACCENT, INK, PAPER, shown_channels
 from model.health_figure import SIZE_PX, fill_health
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
@@ -220,7 +220,8 @@ def make_axes(
 
 def show(axis: Axes, image: Floats) -> None:
     """Show an image (C, H, W) in [0, 1]."""
-    rgb = image.transpose(1, 2, 0).repeat(3 // len(image), axis=2)
+    shown = shown_channels(image)
+    rgb = shown.transpose(1, 2, 0).repeat(3 // len(shown), axis=2)
     axis.imshow(rgb.clip(0, 1), interpolation="nearest")
 
 

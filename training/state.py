@@ -23,6 +23,7 @@ from model import find
 from model.bundle import MANIFEST, Bundle, BundleError
 from model.bundle.atomic_file import replacing
 from model.capsnet import Network, build
+from model.capsnet.pretrained import PretrainedNetwork
 from model.capsnet.stem import fit_whitening
 from model.capsnet.votes import Votes
 from model.capsnet.weights import read
@@ -30,6 +31,7 @@ from model.preprocess import WHITE
 from training.data.datasets import Examples
 from training.device import convolution_precision, device_name
 from training.muon import Muon, matrices_of
+from training.pretrained import PublishedWeights, load_weights
 from training.provenance import Run, runs_of
 from training.recipes import Recipe, recipe_of
 from training.training_data import FolderSplit, same_split
@@ -166,6 +168,8 @@ class Plan:
     directory: Path
     pictures: FolderSplit | None = None
     """The folder that the examples are from, where that is no published data set."""
+    weights: PublishedWeights | None = None
+    """The published weights that a pretrained stem starts from."""
 
     @property
     def held_out_count(self) -> int:
@@ -210,7 +214,15 @@ class TrainingState:
         for module in self.network.modules():
             if isinstance(module, Votes):
                 module.training_dtype = getattr(torch, recipe.votes)
-        self._frozen = freeze(self.network, recipe.frozen)
+        if plan.weights:
+            load_weights(self.network, plan.weights)
+        pretrained = {
+            name: part
+            for name, part in self.network.named_modules()
+            if isinstance(part, PretrainedNetwork)
+        }
+        fixed = () if recipe.pretrained_rate else tuple(pretrained)
+        self._frozen = freeze(self.network, (*recipe.frozen, *fixed))
         count = len(plan.training.labels)
         evenly = np.arange(min(count, _WHITENED)) * count // min(count, _WHITENED)
         some = plan.training.images[evenly]
@@ -218,11 +230,23 @@ class TrainingState:
         matrices = matrices_of(
             self.network, convolutions=recipe.muon_rate > 0, votes=recipe.muon_votes > 0
         )
-        self.muon = Muon(matrices, momentum=recipe.muon_momentum) if matrices else None
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
-        rest = [weight for weight in trained if weight not in matrices]
+        slow = [
+            weight
+            for part in pretrained.values()
+            for weight in part.parameters()
+            if weight.requires_grad
+        ]
+        for weight in slow:
+            matrices.pop(weight, None)
+        quick = [weight for weight in trained if weight not in {*matrices, *slow}]
+        self.muon = Muon(matrices, momentum=recipe.muon_momentum) if matrices else None
+        groups = _groups(quick, weight_decay=recipe.weight_decay)
+        if slow:
+            own = _groups(slow, weight_decay=recipe.weight_decay)
+            groups += [group | {"factor": recipe.pretrained_rate} for group in own]
         self.optimiser = torch.optim.AdamW(
-            _groups(rest, weight_decay=recipe.weight_decay),
+            groups,
             lr=recipe.learning_rate,
             eps=1e-8,
             weight_decay=0.0,
@@ -254,7 +278,7 @@ class TrainingState:
         `rate` is Adam's; Muon's follow it.
         """
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("factor", 1.0)
         if self.muon is not None:
             recipe = self._plan.recipe
             self.muon.set_rates(

@@ -13,6 +13,7 @@ from model.capsnet.network import NetworkConfig
 from training.data.datasets import DATASETS, Dataset, Examples, load, split_last
 from training.data.folder import SMALL_FOLDER, digest_names, load_folder
 from training.data.source import DatasetError
+from training.growth import fit_size
 from training.recipes import FOLDER, Recipe
 
 _FEW_BATCH, _FEW_STEPS = 16, 1000
@@ -147,27 +148,29 @@ def for_pictures(recipe: Recipe, count: int) -> Recipe:
 
 
 def load_pictures(
-    recipe: Recipe, folder: Path, *, channels: int | None = None, keep_size: bool = True
+    recipe: Recipe,
+    folder: Path,
+    *,
+    channels: int | None = None,
+    size: tuple[int, int] | None = None,
 ) -> TrainingData:
     """Load a folder of images by class, and fit the recipe's network to it.
 
     Args:
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
-        keep_size: whether small pictures of one size keep it; others, and all where it is False,
-            are brought to the network's height and width.
+        size: the height and width that pictures are brought to, in pixels; None lets the pictures
+            decide (`training.data.picture_size`).
 
     Raises:
         DatasetError: nothing can be learnt from the folder, or not by this network.
     """
-    height, width, split = recipe.network.height, recipe.network.width, FolderSplit("", (), 0)
+    split = FolderSplit("", (), 0)
     loaded = load_folder(
         folder,
-        height=height,
-        width=width,
+        size=size,
         seed=split.seed,
         channels=channels,
         held_out_share=split.held_out_share,
-        keep_size=keep_size,
     )
     dataset = loaded.dataset
     if dataset.name in DATASETS:
@@ -175,7 +178,7 @@ def load_pictures(
     names, (channels, height, width) = dataset.class_names, dataset.image_shape
     sizes = NetworkConfig(channels, height, width, num_classes=len(names))
     try:
-        fitting = fit_to(recipe, dataset.name, sizes)
+        fitting = replace(fit_size(recipe, sizes), dataset=dataset.name)
     except ValueError as error:
         raise DatasetError(f"{recipe.name} and images of {width}x{height} px: {error}") from error
     count = len(loaded.training.labels) + len(loaded.validation.labels)
@@ -189,17 +192,6 @@ def load_pictures(
     return TrainingData(fitting, dataset, loaded.training, loaded.validation, pictures)
 
 
-def fit_to(recipe: Recipe, dataset: str, sizes: NetworkConfig) -> Recipe:
-    """The recipe for a data set with the images and classes of `sizes`.
-
-    Raises:
-        ValueError: its network's layers do not fit such images.
-    """
-    names = ("channels", "height", "width", "num_classes")
-    network = replace(recipe.network, **{name: getattr(sizes, name) for name in names})
-    return replace(recipe, dataset=dataset, network=network)
-
-
 def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> TrainingData:
     """The training images of an earlier run with this recipe, split as they were then.
 
@@ -208,8 +200,13 @@ def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> 
     """
     if pictures is None:
         return load_published(recipe, data_dir)
-    channels = recipe.network.channels
-    data = load_pictures(recipe, Path(pictures.folder), channels=channels, keep_size=False)
+    network = recipe.network
+    data = load_pictures(
+        recipe,
+        Path(pictures.folder),
+        channels=network.channels,
+        size=(network.height, network.width),
+    )
     if not same_split(data.pictures, pictures):
         raise DatasetError(f"{pictures.folder} has changed since the network was trained on it")
     return data._replace(recipe=recipe)

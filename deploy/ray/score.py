@@ -21,10 +21,11 @@ from ray.data.block import BlockMetadata
 from ray.data.checkpoint import CheckpointConfig
 
 import model
-from deploy.ray.scorer import BYTES, PATH, Scorer, Wanted
+from deploy.ray.scorer import BYTES, PATH, SECOND, SECOND_BYTES, Scorer, Wanted
 from model.bundle import BundleError
 from model.runtime import Device
 from model.runtime.cpu import cpu_quota
+from model.views import NAMES, find_view
 
 JOB = "_job.json"
 DONE = "_done"
@@ -113,11 +114,15 @@ class Pictures(NamedTuple):
             raise InputError(f"there is no picture in {source}")
         return cls(paths)
 
-    def read(self) -> Dataset:
+    def read(self, wanted: Wanted) -> Dataset:
         """As rows, which Ray reads when they are needed."""
         rows: Dataset
         if self.in_tables:
-            rows = ray.data.read_parquet(self.paths, num_cpus=0.5).select_columns([PATH, BYTES])
+            names = {PATH, BYTES}
+            if wanted.view:
+                names |= {SECOND, SECOND_BYTES, *find_view(wanted.view).query.model_fields}
+            columns = [name for name in pq.read_schema(self.paths[0]).names if name in names]
+            rows = ray.data.read_parquet(self.paths, num_cpus=0.5).select_columns(columns)
         else:
             rows = ray.data.read_datasource(Paths(self.paths), num_cpus=0.5)
         return rows
@@ -156,11 +161,15 @@ def claim(output: Path, wanted: Wanted) -> None:
     manifest = model.open_bundle(wanted.model).manifest
     if wanted.novelty and not manifest.novelty:
         raise BundleError(f"{manifest.name} has no novelty rule")
+    if wanted.view and wanted.view not in NAMES:
+        raise InputError(f"there is no view {wanted.view!r}; there are {', '.join(NAMES)}")
+    view = {"view": wanted.view, "parameters": dict(wanted.parameters)} if wanted.view else {}
     job = {
         "model": manifest.name,
         "version": manifest.version,
         "poses": wanted.poses,
         "novelty": wanted.novelty,
+        **view,
     }
     note = output / JOB
     output.mkdir(parents=True, exist_ok=True)
@@ -199,12 +208,27 @@ def main() -> None:
     parser.add_argument("--model", default="mnist", help="bundle that ships, or a folder")
     parser.add_argument("--poses", action="store_true", help="write poses too")
     parser.add_argument("--novelty", action="store_true", help="write novelty scores too")
+    parser.add_argument("--view", default="", help="write the answers of this view instead")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of the view; Parquet may have a column of its name instead",
+    )
     parser.add_argument("--actors", type=int, default=0, help="by default one for each CPU or GPU")
     parser.add_argument("--gpu", action="store_true", help="give each actor a GPU")
     parser.add_argument("--address", help="of a Ray cluster; by default one is started here")
     given = parser.parse_args()
     device: Device = "cuda" if given.gpu else "cpu"
-    wanted = Wanted(given.model, poses=given.poses, novelty=given.novelty, device=device)
+    wanted = Wanted(
+        given.model,
+        poses=given.poses,
+        novelty=given.novelty,
+        device=device,
+        view=given.view.replace("-", "_"),
+        parameters=dict(parameter.split("=", 1) for parameter in given.set),
+    )
     try:
         pictures = Pictures.find(given.input)
         claim(given.output, wanted)
@@ -212,7 +236,7 @@ def main() -> None:
         sys.exit(f"deploy.ray.score: {error}")
     start(given.address)
     try:
-        score(pictures.read(), given.output, wanted, actors=given.actors)
+        score(pictures.read(wanted), given.output, wanted, actors=given.actors)
     finally:
         ray.shutdown()
     print(summary(given.output))

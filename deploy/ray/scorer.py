@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from itertools import count
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 import model
-from model.preprocess import Floats, Prepared
-from model.runtime import Device, Encoding
-from model.views.novelty import Novelty, measure_features, score_images
-from service.errors import Problem, TooLarge
+from model.preprocess import Prepared
+from model.runtime import Device
+from model.views import find_view
+from model.views.classify import ClassifyQuery, Prediction, classify
+from model.views.local import LocalNet, read_query
+from model.views.net import run
+from model.views.query import PictureQuery, ViewQuery
+from service.errors import Problem, TooLarge, unwrap
 from service.pictures import ImageSpec
 from service.pictures.pools import DecodePools
 from service.settings import Settings
 
-PATH, BYTES = "path", "bytes"
-"""Columns of the input."""
+PATH, BYTES, SECOND, SECOND_BYTES = "path", "bytes", "second", "second_bytes"
+"""Columns of the input. The latter two are the second picture of views that take two."""
 _DECODERS = 2
 """Processes beside an actor, in which pictures that are not tiny are decoded."""
+Row = dict[str, Any]
 
 
 class Wanted(NamedTuple):
@@ -35,16 +37,24 @@ class Wanted(NamedTuple):
     poses: bool = False
     novelty: bool = False
     device: Device = "cpu"
+    view: str = ""
+    """The module of a view, whose answer becomes a column of JSON; by default labels and presence
+    are columns."""
+    parameters: Mapping[str, Any] = {}
+    """The view's parameters for all rows. A column of a parameter's name has those of each row."""
 
     @property
     def schema(self) -> pa.Schema:
         """Of the output; where there is an error, all but the path is null."""
-        columns = {
-            PATH: pa.string(),
-            "label": pa.int64(),
-            "class_name": pa.string(),
-            "presence": pa.list_(pa.float32()),  # (K,)
-        }
+        columns = {PATH: pa.string()}
+        if self.view:
+            columns["answer"] = pa.string()
+        else:
+            columns |= {
+                "label": pa.int64(),
+                "class_name": pa.string(),
+                "presence": pa.list_(pa.float32()),  # (K,)
+            }
         if self.poses:
             columns["poses"] = pa.list_(pa.list_(pa.float32()))  # (K, D)
         if self.novelty:
@@ -57,94 +67,113 @@ class Scorer:
 
     Raises:
         model.bundle.BundleError, model.runtime.DeviceError: see `model.load`.
-        ValueError: the bundle has no novelty rule, and novelty is wanted.
+        NotOffered, InvalidParameter: the network cannot compute what is wanted.
     """
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         self._limits = Settings.from_environment()
-        self._runtime = model.load(wanted.model, device=wanted.device, threads=1)
+        self._runtime = model.load(wanted.model, device=wanted.device, threads=1).runtime
         self._runtime.warm_up()
         self._manifest = self._runtime.bundle.manifest
-        if wanted.novelty and not self._manifest.novelty:
-            raise ValueError(f"{self._manifest.name} has no novelty rule")
-        self._spec = ImageSpec(self._manifest.image_shape, self._manifest.preprocess)
+        self._net = LocalNet(self._runtime)
+        added = {"poses": wanted.poses, "novelty": wanted.novelty}
+        self._query = ClassifyQuery.model_validate(added)
+        self._query.check(self._manifest)
         self._decode_pools = DecodePools(max_pixels=self._limits.max_pixels, processes=_DECODERS)
         self._loop = asyncio.new_event_loop()
         self._decode_pools.start()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Score rows of paths, or of paths and bytes, as one batch of the encoder."""
-        paths = batch[PATH]
-        given = BYTES in batch.column_names
-        files = batch[BYTES].to_pylist() if given else map(self._read, paths.to_pylist())
-        prepared = self._loop.run_until_complete(self._prepare(files))
-        errors = [one.detail if isinstance(one, Problem) else None for one in prepared]
-        images = [one.image for one in prepared if isinstance(one, Prepared)]
-        scored = self._encode(np.stack(images)) if images else {}
-        numbers = count()
-        places = pa.array([None if error else next(numbers) for error in errors], pa.int64())
-        columns = {name: column.take(places) for name, column in scored.items()}
-        columns |= {PATH: paths, "error": errors}
-        nothing = pa.nulls(len(errors))
-        schema = self._wanted.schema
-        return pa.table({name: columns.get(name, nothing) for name in schema.names}).cast(schema)
+        rows = batch.to_pylist()
+        scored = self._ask_each(rows) if self._wanted.view else self._classify(rows)
+        results = [
+            {PATH: row[PATH], **({"error": one.detail} if isinstance(one, Problem) else one)}
+            for row, one in zip(rows, scored, strict=True)
+        ]
+        return pa.Table.from_pylist(results, self._wanted.schema)
 
     def close(self) -> None:
         """End the processes that decode."""
         self._decode_pools.close()
         self._loop.close()
 
-    def _read(self, path: str) -> bytes | Problem:
+    def _classify(self, rows: Sequence[Row]) -> list[Row | Problem]:
+        """Labels, presence and what else is wanted, all pictures in one batch."""
+        pictures = self._prepare([(_file(row, PATH, BYTES), self._query) for row in rows])
+        answer = run(classify(self._net, self._query, *pictures))
+        return [
+            self._columns(prediction)
+            if isinstance(prediction, Prediction)
+            else Problem(prediction.problem.detail or "")
+            for prediction in answer.predictions
+        ]
+
+    def _columns(self, prediction: Prediction) -> Row:
+        columns: Row = {
+            "label": prediction.label,
+            "class_name": prediction.class_name,
+            "presence": prediction.lengths,
+        }
+        if prediction.poses is not None:
+            columns["poses"] = list(prediction.poses)
+        if prediction.novelty:
+            columns |= {"novelty": prediction.novelty.score, "novel": prediction.novelty.novel}
+        return columns
+
+    def _ask_each(self, rows: Sequence[Row]) -> list[Row | Problem]:
+        """The answers of the view as JSON, one by one."""
+        return list(map(self._ask, rows))
+
+    def _ask(self, row: Row) -> Row | Problem:
+        view, wanted = find_view(self._wanted.view), self._wanted.parameters
+        own = {name: row[name] for name in view.query.model_fields if name in row}
         try:
-            if (size := Path(path).stat().st_size) > self._limits.max_body_bytes:
+            query = read_query(view, self._manifest, {**wanted, **own})
+            names = ((PATH, BYTES), (SECOND, SECOND_BYTES))[: view.pictures[0]]
+            pictures = self._prepare([(_file(row, *columns), query) for columns in names])
+            answer = run(view.compute(self._net, query, *map(unwrap, pictures)))
+        except Problem as problem:
+            return problem
+        return {"answer": answer.model_dump_json()}
+
+    def _prepare(
+        self, files: Sequence[tuple[bytes | str | None, ViewQuery]]
+    ) -> list[Prepared | Problem]:
+        """Decode and fit files, or those at paths."""
+
+        async def prepare_all() -> list[list[Prepared | Problem]]:
+            return await asyncio.gather(*(self._prepare_one(*file) for file in files))
+
+        return [outcome for (outcome,) in self._loop.run_until_complete(prepare_all())]
+
+    async def _prepare_one(
+        self, file: bytes | str | None, query: ViewQuery
+    ) -> list[Prepared | Problem]:
+        assert isinstance(query, PictureQuery)
+        manifest, any_size = self._manifest, query.any_size(self._manifest)
+        spec = ImageSpec(
+            manifest.image_shape, manifest.preprocess, query.fit, query.polarity, any_size
+        )
+        return await self._decode_pools.prepare([self._read(file)], spec)
+
+    def _read(self, file: bytes | str | None) -> bytes | Problem:
+        if file is None:
+            return Problem("there is no picture")
+        if isinstance(file, bytes):
+            return file
+        try:
+            if (size := Path(file).stat().st_size) > self._limits.max_body_bytes:
                 return TooLarge(
                     f"a picture may have {self._limits.max_body_bytes:,} bytes: {size:,}"
                 )
-            return Path(path).read_bytes()
+            return Path(file).read_bytes()
         except OSError as error:
             return Problem(f"the file cannot be read: {error.strerror}")
 
-    async def _prepare(self, files: Iterable[bytes | Problem | None]) -> list[Prepared | Problem]:
-        uploads = [Problem("there is no picture") if one is None else one for one in files]
-        each = [self._decode_pools.prepare([one], self._spec) for one in uploads]
-        outcomes = await asyncio.gather(*each)
-        return [outcome for (outcome,) in outcomes]
 
-    def _encode(self, images: Floats) -> dict[str, pa.Array]:
-        """The columns of N images (C, H, W)."""
-        encoding = self._runtime.encode(images)
-        labels = encoding.presence.argmax(axis=1)
-        names = np.array(self._manifest.class_names, object)
-        columns = {
-            "label": pa.array(labels),
-            "class_name": pa.array(names[labels]),
-            "presence": _lists(encoding.presence),
-        }
-        if self._wanted.poses:
-            columns["poses"] = _lists(encoding.poses)
-        if self._wanted.novelty:
-            judged = self._judge(images, encoding, labels)
-            columns["novelty"] = pa.array([one.score for one in judged])
-            columns["novel"] = pa.array([one.novel for one in judged])
-        return columns
-
-    def _judge(
-        self,
-        images: Floats,
-        encoding: Encoding[Floats],
-        labels: NDArray[np.int64],
-    ) -> list[Novelty]:
-        rule = self._manifest.novelty
-        assert rule
-        longest = encoding.poses[np.arange(len(labels)), labels]
-        drawn = self._runtime.decode(longest, labels)
-        return score_images(rule, measure_features(*encoding, images, drawn, rule.gaussians))
-
-
-def _lists(array: Floats) -> pa.Array:
-    """An array of N rows as N lists, of lists where it has more axes."""
-    lists = pa.array(array.reshape(-1))
-    for size in array.shape[:0:-1]:
-        lists = pa.FixedSizeListArray.from_arrays(lists, size)
-    return lists
+def _file(row: Row, path: str, content: str) -> bytes | str | None:
+    """The bytes of a row's picture, or its path where there is no column of bytes."""
+    file: bytes | str | None = row[content] if content in row else row.get(path)
+    return file

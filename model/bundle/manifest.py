@@ -18,6 +18,8 @@ from model.bundle.neighbours import NeighbourImages
 from model.bundle.novelty import NoveltyRule
 
 SCHEMA_VERSION = 2
+MOST_CHANNELS = 16
+"""Images have at most this many channels."""
 PreprocessRule = Literal["digit", "pair", "stretch", "crop"]
 PresenceKind = Literal["length", "activation", "probability"]
 Offer = Literal["decode", "trace", "neighbours"]
@@ -80,7 +82,7 @@ class Manifest:
     class_names: tuple[str, ...]
     """The names of the K classes, by label."""
     channels: int
-    """The number of an image's channels: 1 for grey, 3 for colour."""
+    """The number of an image's channels: 1 for grey, 3 for colour, others for arrays."""
     height: int
     width: int
     class_dim: int
@@ -162,8 +164,9 @@ class Manifest:
     def _check_sizes(self) -> None:
         if (self.preprocess == "pair") != (self.mask_threshold is not None):
             raise ValueError("bundles for pairs of digits, and only they, have a mask threshold")
-        if self.channels not in (1, 3) or (self.preprocess != "crop" and self.channels == 3):
-            raise ValueError("images have 1 channel, or 3 where they are cropped")
+        most = MOST_CHANNELS if self.preprocess == "crop" else 1
+        if not 1 <= self.channels <= most:
+            raise ValueError(f"images have 1 channel, or up to {MOST_CHANNELS} where cropped")
         if min(len(self.class_names), self.height, self.width) < 1:
             raise ValueError("sizes must be positive")
         if self.preprocess in ("digit", "pair") and self.height != self.width:

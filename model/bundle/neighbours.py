@@ -75,8 +75,12 @@ class PoseGallery:
         return np.flatnonzero(self.labels == label)
 
     def thumbnails(self, rows: Rows, image_shape: tuple[int, int, int]) -> Bytes:
-        """Return the images (N, C, H, W) of some poses. The sheet must have images."""
+        """Return the images (N, C, H, W) of some poses. The sheet must have images.
+
+        Images of more than 3 channels have the three that figures show.
+        """
         channels, height, width = image_shape
+        channels = 1 if channels == 1 else 3
         with Image.open(io.BytesIO(self.sheet.tobytes()), formats=["WEBP"]) as file:
             pixels = np.asarray(file.convert("L" if channels == 1 else "RGB"))
         columns = pixels.shape[1] // width

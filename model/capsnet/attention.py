@@ -17,6 +17,7 @@ from model.capsnet.squash import length, squash_exponential, unsquash_exponentia
 from model.capsnet.stem import (
     Conv,
     Geometry,
+    Pretrained,
     Stem,
     StemLayer,
     geometry,
@@ -50,6 +51,8 @@ class AttentionConfig(NetworkConfig):
         if self.primary not in ("depthwise", "spatial"):
             raise ValueError("primary is depthwise or spatial")
         _ = self.grid
+        if isinstance(self.stem[0], Pretrained) and self.channels not in (1, 3):
+            raise ValueError(f"a pretrained stem takes 1 or 3 channels, not {self.channels}")
         if self.features % self.primary_dim:
             raise ValueError("the stem's channels must be a multiple of primary_dim")
 

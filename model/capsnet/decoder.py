@@ -96,7 +96,7 @@ def build_decoder(config: NetworkConfig) -> ClassLayer:
     return ConvolutionalDecoder(config) if config.decoder_channels else Decoder(config)
 
 
-def decoder_channels_for(height: int, width: int, *, widest: int = 128) -> tuple[int, ...]:
+def decoder_channels_for(height: int, width: int, *, widest: int = 64) -> tuple[int, ...]:
     """Channels for images of a size, so that the coarse grid is about 8x8 (5x5 to 11x11) cells.
 
     Each stage has half as many channels as the one before, at least 16.

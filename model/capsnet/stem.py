@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from pydantic import PlainValidator
 from torch import Tensor, nn
+
+from model.capsnet.pretrained import ARCHITECTURES, PretrainedNetwork
 
 Activation = Literal["relu", "gelu", "none"]
 _RESIDUAL_SCALE = 0.5
@@ -50,14 +53,32 @@ class Whiten(NamedTuple):
     kernel: int = 2
 
 
-def read_layer(values: Any) -> Conv | Residual | Whiten:
+class Pretrained(NamedTuple):
+    """A published network without its last layer, which starts from published weights.
+
+    It is the first layer of a stem. Its input has 1 channel or 3, its output as many channels as
+    the network's last features, on a grid that is 32 times as coarse as the image.
+    """
+
+    kind: Literal["pretrained"] = "pretrained"
+    network: str = "efficientnet-lite0"
+    """See `model.capsnet.pretrained.ARCHITECTURES`."""
+    dropout: float = 0.2
+    """The share of its channels that are zero in a training step."""
+
+
+def read_layer(values: Any) -> StemLayer:
     """Read a layer: `[32, 5, 2]` is a convolution, `["residual"]` and `["whiten", 2]` are others.
 
     Raises:
         ValueError: it is none of these.
     """
     values = list(values) if isinstance(values, (list, tuple)) else [values]
-    kinds: dict[Any, type[Residual | Whiten]] = {"residual": Residual, "whiten": Whiten}
+    kinds: dict[Any, type[Residual | Whiten | Pretrained]] = {
+        "residual": Residual,
+        "whiten": Whiten,
+        "pretrained": Pretrained,
+    }
     try:
         layer = kinds.get(values[0], Conv)(*values)
         _check(layer)
@@ -66,7 +87,7 @@ def read_layer(values: Any) -> Conv | Residual | Whiten:
     return layer
 
 
-StemLayer = Annotated[Conv | Residual | Whiten, PlainValidator(read_layer)]
+StemLayer = Annotated[Conv | Residual | Whiten | Pretrained, PlainValidator(read_layer)]
 
 
 class Geometry(NamedTuple):
@@ -114,6 +135,20 @@ def geometry(height: int, width: int, layers: Sequence[StemLayer]) -> Geometry:
                 grid = grid.then(layer.kernel, 1, layer.kernel // 2)
         elif isinstance(layer, Whiten):
             grid = grid.then(layer.kernel, 1)
+        elif isinstance(layer, Pretrained):
+            if layer is not layers[0]:
+                raise ValueError("a pretrained network is the first layer of its stem")
+            architecture = ARCHITECTURES[layer.network]
+            for kernel, stride in architecture.windows:
+                before = architecture.padding(grid.rows, kernel, stride)[0]
+                rows, columns = (math.ceil(side / stride) for side in grid[:2])
+                grid = Geometry(
+                    rows,
+                    columns,
+                    grid.field_px + (kernel - 1) * grid.stride_px,
+                    grid.stride_px * stride,
+                    grid.offset_px - before * grid.stride_px,
+                )
         else:
             grid = grid.then(layer.kernel, layer.stride, layer.padding)
             for side in (layer.max_pool, layer.pool):
@@ -128,10 +163,18 @@ def out_channels(channels: int, layers: Sequence[StemLayer]) -> int:
             channels = layer.channels
         elif isinstance(layer, Whiten):
             channels *= 2 * layer.kernel**2
+        elif isinstance(layer, Pretrained):
+            channels = ARCHITECTURES[layer.network].features
     return channels
 
 
 def _check(layer: StemLayer) -> None:
+    if isinstance(layer, Pretrained):
+        if layer.network not in ARCHITECTURES:
+            raise ValueError(f"{layer.network!r} is none of {', '.join(ARCHITECTURES)}")
+        if not 0 <= layer.dropout < 1:
+            raise ValueError("dropout is at least 0 and less than 1")
+        return
     sizes = dict(layer._asdict())
     sizes.pop("kind", None)
     activation, padding = sizes.pop("activation", "relu"), sizes.pop("padding", 0)
@@ -211,6 +254,9 @@ class Stem(nn.Sequential):
                 modules.append(ResidualBlock(channels, layer.kernel))
             elif isinstance(layer, Whiten):
                 modules.append(Whitening(channels, layer.kernel))
+            elif isinstance(layer, Pretrained):
+                modules.append(PretrainedNetwork(channels, layer.network))
+                modules += [nn.Dropout2d(layer.dropout)] * (layer.dropout > 0)
             else:
                 norm = [nn.BatchNorm2d(layer.channels)] if batch_norm else []
                 modules += _convolution(channels, layer, norm, norm_first=norm_first)

@@ -4,6 +4,7 @@ The only implementation. Evaluation and serving call it; training divides its ba
 `WHITE` on the training device. numpy and Pillow alone. `picture` has the steps in order.
 """
 
+from model.preprocess.array import read_array, to_unit
 from model.preprocess.crop import crop
 from model.preprocess.picture import Fit, PreprocessError, prepare
 from model.preprocess.pixels import WHITE, Floats, scale
@@ -21,5 +22,7 @@ __all__ = [
     "crop",
     "fit_strokes",
     "prepare",
+    "read_array",
     "scale",
+    "to_unit",
 ]

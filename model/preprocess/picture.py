@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from PIL import Image
 
+from model.preprocess.array import scale_array
 from model.preprocess.crop import crop, scale_whole
 from model.preprocess.pixels import Floats, median, resize, to_common_mode, to_floats, turn_upright
 from model.preprocess.prepared import FoundPolarity, Polarity, Prepared
@@ -27,7 +28,7 @@ class PreprocessError(ValueError):
 
 
 def prepare(
-    picture: Image.Image,
+    picture: Image.Image | Floats,
     shape: tuple[int, int, int],
     *,
     rule: PreprocessRule = "digit",
@@ -43,7 +44,8 @@ def prepare(
     cropped to its strokes, scaled and centred by mass.
 
     Args:
-        picture: decoded, of any mode.
+        picture: decoded, of any mode; or an array (H, W, C) in [0, 1] for a network of photographs
+            with C channels.
         shape: (C, H, W) of the network's images.
         rule: the bundle's own; what `fit="auto"` does with a picture of another size.
         fit: `none` takes the pixels as they are, `stretch` scales the whole picture, `crop` its
@@ -54,9 +56,15 @@ def prepare(
 
     Raises:
         PreprocessError: `fit="none"` and the picture has another size than the network's, or
-            strokes are looked for in photographs.
+            strokes are looked for in photographs; or it has other channels than the network's.
     """
     channels, height, width = shape
+    if not isinstance(picture, Image.Image):
+        return _prepare_array(picture, shape, rule=rule, fit=fit)
+    if channels not in (1, 3):
+        raise PreprocessError(
+            f"this network has images of {channels} channels: send an array in a .npy file"
+        )
     upright = turn_upright(picture)
     native = upright.size == (width, height)
     chosen = fit if fit != "auto" else ("none" if native else rule)
@@ -78,6 +86,24 @@ def prepare(
     found_polarity = border_polarity(grey) if polarity == "auto" else polarity
     image: Floats = grey if found_polarity == "light-on-dark" else 1 - grey
     return Prepared(image[None], chosen, found_polarity, None)
+
+
+def _prepare_array(
+    picture: Floats, shape: tuple[int, int, int], *, rule: PreprocessRule, fit: Fit
+) -> Prepared:
+    """Fit an array (H, W, C) in [0, 1] to a network of photographs with as many channels."""
+    (rows, columns, own), (channels, height, width) = picture.shape, shape
+    if rule != "crop" or own != channels:
+        wanted = f"networks of pictures with {own} channels" if rule == "crop" else "photographs"
+        raise PreprocessError(f"an array of {own} channels is for {wanted}")
+    native = (rows, columns) == (height, width)
+    chosen = fit if fit != "auto" else ("none" if native else rule)
+    if chosen in ("digit", "pair"):
+        raise PreprocessError(f"fit={chosen} is for networks of digits, this one has images")
+    if chosen == "none" and not native:
+        raise PreprocessError(f"fit=none needs {width}x{height} pixels, not {columns}x{rows}")
+    image = scale_array(picture, height, width, middle=chosen == "crop")
+    return Prepared(image, chosen, None, None)
 
 
 def _is_larger(picture: Image.Image, width: int, height: int) -> bool:

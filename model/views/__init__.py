@@ -7,9 +7,10 @@ and the command call the same functions.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from model.views.view import View
+if TYPE_CHECKING:
+    from model.views.view import View
 
 NAMES = (
     "classify",

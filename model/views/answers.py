@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import base64
+import io
+from collections.abc import Callable, Iterator
+from html import escape
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
 
 from model.bundle import Manifest
 from model.bundle.dimensions import DimensionName, PoseDimension
 from model.canvas import enlarge, png
+from model.errors import InvalidParameter, NotOffered
 from model.preprocess import Floats
 from model.preprocess.prepared import FoundPolarity
 from model.views.net import Capsule
 
 DECIMALS = 6
+_SMALL_PX, _ENLARGED = 200, 8
+"""In notebooks, smaller drawings are enlarged by this factor."""
+_BRIEF = 3
+"""The representation of an answer shows at most this many parts of a list."""
 T = TypeVar("T")
 Json: TypeAlias = dict[str, Any]
 
@@ -28,7 +37,15 @@ def rounded(values: Any) -> Any:
 
 def data_url(image: Floats) -> str:
     """An image (C, H, W) in [0, 1] as a PNG data URL."""
-    return f"data:image/png;base64,{base64.b64encode(png(enlarge(image, 1))).decode()}"
+    return _url(png(enlarge(image, 1)))
+
+
+def _url(content: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+
+
+def _brief_number(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def is_none(value: object) -> bool:
@@ -65,6 +82,27 @@ class Part(BaseModel):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, from_attributes=True)
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """The fields, arrays by their shapes: thousands of numbers say nothing."""
+        for name, value in super().__repr_args__():
+            yield name, _Brief(value)
+
+
+class _Brief:
+    """A value whose representation has no numbers of arrays."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        if isinstance(self._value, np.ndarray):
+            return f"array{self._value.shape}"
+        if isinstance(self._value, list) and len(self._value) > _BRIEF:
+            return f"[{_Brief(self._value[0])}, ...: {len(self._value)}]"
+        if isinstance(self._value, list):
+            return repr(list(map(_Brief, self._value)))
+        return repr(self._value)
+
 
 class FitReport(Part):
     """The steps that were applied to the image before the network saw it."""
@@ -96,6 +134,53 @@ class ModelAnswer(Part):
 
     model: str
     version: str = Field(description="Version of the weights.")
+    _draw: Callable[[int | None], bytes] | None = PrivateAttr(None)
+
+    def drawn_by(self, draw: Callable[[int | None], bytes]) -> None:
+        """Set what draws the answer, on a given scale or that of the query."""
+        self._draw = draw
+
+    def png(self, scale: int | None = None) -> bytes:
+        """The drawing of the answer, a PNG file.
+
+        Args:
+            scale: each pixel of an image becomes scale x scale; by default as the view draws.
+
+        Raises:
+            NotOffered: there is no drawing of such an answer.
+            InvalidParameter: the scale is out of range, or the answer cannot be drawn.
+        """
+        if self._draw is None:
+            raise NotOffered(f"there is no drawing of a {type(self).__name__}")
+        return self._draw(scale)
+
+    def dict(self) -> Json:  # type: ignore[override]
+        """The JSON of the answer over HTTP: arrays are lists, images are PNG data URLs."""
+        return self.model_dump(mode="json")
+
+    def _repr_png_(self) -> bytes | None:
+        """The drawing, for notebooks; small images are enlarged."""
+        try:
+            drawn = self.png()
+            width, height = Image.open(io.BytesIO(drawn)).size
+            return drawn if max(width, height) >= _SMALL_PX else self.png(_ENLARGED)
+        except (NotOffered, InvalidParameter):
+            return None
+
+    def _repr_html_(self) -> str:
+        """The answer's words and numbers as a table above its drawing, for notebooks."""
+        plain = {
+            name: value
+            for name, value in self
+            if isinstance(value, str | int | float) and not type(self).model_fields[name].exclude
+        }
+        cells = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(_brief_number(value))}</td></tr>"
+            for name, value in plain.items()
+        )
+        drawn = self._repr_png_()
+        image = f'<img src="{_url(drawn)}" alt="{escape(self.model)}">' if drawn else ""
+        return f"<table>{cells}</table>{image}"
 
 
 class CapsuleAnswer(ModelAnswer):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from model.bundle import Manifest
 from model.bundle.confidence import COVERAGES
-from model.errors import InvalidParameter, Problem
+from model.errors import InvalidParameter, Problem, unwrap
 from model.outputs import Encoding
 from model.preprocess import Floats, Prepared
 from model.views.answers import (
@@ -24,7 +24,7 @@ from model.views.answers import (
     answer_fields,
     is_none,
 )
-from model.views.net import Encoded, Net, require, unwrap
+from model.views.net import Encoded, Net, require
 from model.views.novelty import Novelty, score_encoded
 from model.views.query import PictureQuery
 from model.views.view import View
@@ -123,6 +123,10 @@ class Prediction(Part):
     fit: FitReport
 
 
+class PredictionAnswer(Prediction, ModelAnswer):
+    """The network's answer for one image, and the model that answers."""
+
+
 class ProblemDetails(Part):
     """RFC 9457 problem details."""
 
@@ -145,6 +149,17 @@ class ClassifyAnswer(ModelAnswer):
 
     predictions: list[Prediction | FailedPrediction]
 
+    def each(self) -> list[PredictionAnswer | FailedPrediction]:
+        """The outcome of each image, with the model that answers."""
+        return [
+            outcome
+            if isinstance(outcome, FailedPrediction)
+            else PredictionAnswer.model_construct(
+                None, model=self.model, version=self.version, **vars(outcome)
+            )
+            for outcome in self.predictions
+        ]
+
 
 async def classify(net: Net, query: ClassifyQuery, *pictures: Prepared | Problem) -> ClassifyAnswer:
     """Classify images by the lengths of the class capsules.
@@ -153,13 +168,13 @@ async def classify(net: Net, query: ClassifyQuery, *pictures: Prepared | Problem
     """
     prepared = [picture for picture in pictures if isinstance(picture, Prepared)]
     rows = await net.encode([picture.image for picture in prepared]) if prepared else ()
+    if len(pictures) == 1:
+        rows = list(map(unwrap, rows))
     encoded = iter(
         row if isinstance(row, Problem) else Encoded(picture, *unwrap(row))
         for picture, row in zip(prepared, rows, strict=True)
     )
     outcomes = [picture if isinstance(picture, Problem) else next(encoded) for picture in pictures]
-    if len(outcomes) == 1:
-        outcomes = [unwrap(outcomes[0])]
     novelties = await _score(net, outcomes) if query.novelty else None
     form = (net.manifest, outcomes, novelties, query)
     if len(prepared) > _INLINE:

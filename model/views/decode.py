@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Annotated, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
@@ -90,6 +91,12 @@ class DecodeQuery(DecodeBody, ViewQuery):
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
         """Each pose is decoded."""
         return len(self.all_poses)
+
+
+def name_poses(poses: ArrayLike) -> dict[str, object]:
+    """The parameter for one pose (D,), or for several (M, D)."""
+    values = np.asarray(poses, np.float64)
+    return {"pose" if values.ndim == 1 else "poses": values.tolist()}
 
 
 class DecodeAnswer(ModelAnswer):

@@ -16,7 +16,7 @@ from pydantic import Field, PlainSerializer
 
 from model.bundle import Manifest
 from model.canvas import enlarge
-from model.errors import InvalidParameter
+from model.errors import InvalidParameter, unwrap
 from model.preprocess import Floats, Prepared
 from model.views.answers import (
     CapsuleAnswer,
@@ -29,7 +29,7 @@ from model.views.answers import (
 )
 from model.views.equivariance import angles_deg
 from model.views.figure import draw_figure, spaced
-from model.views.net import Encoded, Net, encode_all, unwrap
+from model.views.net import Encoded, Net, encode_all
 from model.views.query import TargetQuery
 from model.views.view import View
 

@@ -37,7 +37,7 @@ class Nearest(NamedTuple):
 
     rows: Rows
     """The positions (M,) among all poses of the class."""
-    distances: Doubles
+    distances: Floats
     """The distances (M,), rising, in standard deviations of the class's poses."""
 
 
@@ -181,7 +181,7 @@ class _Found(NamedTuple):
 
     nearest: Nearest
     prototypes: Prototypes
-    distances: Doubles
+    distances: Floats
     """The distances of the prototypes from the pose."""
     typical: float
 

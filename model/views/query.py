@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from model.bundle import Manifest
+from model.errors import InvalidParameter
 from model.preprocess import Fit, Polarity
 from model.views.net import check_label
 
@@ -86,3 +87,15 @@ class TargetQuery(PictureQuery):
     def check(self, manifest: Manifest) -> None:
         """Refuse a label that the network does not have."""
         check_label(manifest, self.target)
+
+
+def describe_fault(error: ValidationError) -> InvalidParameter:
+    """The first fault of a query that pydantic refused. It has no parameter for a whole body."""
+    fault = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, fault["loc"]))
+    names = [part for part in fault["loc"] if isinstance(part, str)]
+    if not names:
+        return InvalidParameter(fault["msg"])
+    texts = {"extra_forbidden": f"unknown parameter {where}", "missing": f"{where} is required"}
+    text = texts.get(fault["type"], f"{where}: {fault['msg']}")
+    return InvalidParameter(text, parameter=names[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -118,7 +118,7 @@ def _draw_scale(axes: Axes, strongest: float) -> None:
 def _draw_votes(axes: Axes, points: Floats, weights: Floats) -> None:
     """Draw votes (I, 2) as dots around their mean by weights (I,)."""
     sizes = np.abs(weights)
-    share = sizes / (sizes.max() or 1.0)
+    share: Any = sizes / (sizes.max() or 1.0)  # alpha takes arrays
     reach = float(np.abs(points).max()) * 1.08 or 1.0
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
     colour = [_VOTE if weight >= 0 else _SUBTRACTED for weight in weights]

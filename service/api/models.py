@@ -86,7 +86,7 @@ class ModelPath(Query):
 
 async def list_models(request: Request) -> ModelsAnswer:
     """List the loaded models."""
-    return summarise(request.pipeline.engine, request.app.state.settings)
+    return summarise(request.pipeline.engine, request.context.settings)
 
 
 async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
@@ -124,12 +124,12 @@ async def reload_models(request: Request) -> ModelsAnswer:
     Raises:
         Forbidden: no admin key is set, so nobody may.
     """
-    settings, health = request.app.state.settings, request.app.state.health
+    settings, health = request.context.settings, request.context.health
     if not (settings.admin_keys or settings.admin_keys_file):
         raise Forbidden(
             "no admin key is set: set CAPSNET_ADMIN_KEYS, or send SIGHUP to the supervisor"
         )
-    reload = asyncio.ensure_future(request.app.state.reload())
+    reload = asyncio.ensure_future(request.context.reload())
     try:
         await asyncio.shield(reload)  # it goes on if the client leaves
     except ReloadRefused as error:

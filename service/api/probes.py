@@ -28,7 +28,7 @@ class Readiness(BaseModel):
 
 async def livez(request: Request) -> Liveness:
     """Check that the process can infer; if not, restart it."""
-    health = request.app.state.health
+    health = request.context.health
     health.check()
     if health.failure:
         raise Unavailable(health.failure)
@@ -37,7 +37,7 @@ async def livez(request: Request) -> Liveness:
 
 async def readyz(request: Request) -> Readiness:
     """Check that the service takes requests."""
-    health = request.app.state.health
+    health = request.context.health
     engine = health.engine
     if health.failure or health.draining:
         raise Unavailable(health.failure or "the service is draining", retry_after_s=1)
@@ -47,6 +47,6 @@ async def readyz(request: Request) -> Readiness:
 
 async def metrics(request: Request) -> PlainTextResponse:
     """Get the metrics in Prometheus' text format."""
-    state = request.app.state
-    page = await state.gather_metrics() if state.gather_metrics else state.metrics.render()
+    state = request.context
+    page = await (state.gather_metrics() if state.gather_metrics else state.metrics.page())
     return PlainTextResponse(page, media_type=CONTENT_TYPE)

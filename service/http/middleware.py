@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import MalformedRequest
 from service.health import Health
-from service.http.body import ARRIVES_WHOLE, Body, Budget
+from service.http.body import ARRIVES_WHOLE, Body
+from service.http.budget import Budget
 from service.http.keys import KEY_HEADER, Access
 from service.http.problems import PROBES, REQUEST_ID, respond
 from service.settings import Settings
@@ -80,11 +81,9 @@ class Middleware:
     app: ASGIApp
     access: Access
     settings: Settings
+    budget: Budget
     metrics: Metrics
     health: Health
-
-    def __post_init__(self) -> None:
-        self.budget = Budget(self.settings.max_waiting_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request. Other events, such as the lifespan's, pass through."""
@@ -100,6 +99,7 @@ class Middleware:
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
+                share.hold_answer(message)
                 body.stop_watching()
                 status = message["status"]
                 seconds["total"] = time.perf_counter() - started
@@ -108,10 +108,10 @@ class Middleware:
                 message["body"] = b""
             await send(message)
 
-        length, client = headers.get(b"content-length", b""), _address(scope)
+        announced, client = headers.get(b"content-length", b""), _address(scope)
         whole = ARRIVES_WHOLE in scope.get("extensions", ())
-        body = Body(self.budget, self.settings, receive, length, client, whole=whole)
-        scope["state"]["hold"] = body.hold
+        share = scope["state"]["share"] = self.budget.share(client)
+        body = Body(share, self.settings, receive, announced, whole=whole)
         self.metrics.begin_request()
         try:
             _check_path(scope)
@@ -127,7 +127,7 @@ class Middleware:
             await respond(scope, error, self.metrics)(scope, receive, send_with_headers)
         finally:
             body.stop_watching()
-            self.budget.release(body)
+            share.release()
             seconds.setdefault("total", time.perf_counter() - started)
             self.metrics.end_request()
             if status:  # answered, or the client left; logged after the answer
@@ -169,7 +169,9 @@ class Middleware:
             route = scope["root_path"].removeprefix(scope[_MOUNTED])
         else:
             route = getattr(scope.get("route"), "path", _UNKNOWN)
-        self.metrics.record_request(method, route, status, seconds)
+        is_routed = route != _UNKNOWN and status != HTTPStatus.METHOD_NOT_ALLOWED
+        counted = (method, route) if is_routed else ("other", _UNKNOWN)
+        self.metrics.record_request(*counted, status, seconds)
         refused = status in _REFUSED
         quiet = _MOUNTED in scope and status < 400
         level = logging.WARNING if refused else logging.DEBUG if quiet else logging.INFO

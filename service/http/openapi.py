@@ -21,7 +21,7 @@ Json = dict[str, Any]
 EXAMPLES = Path(__file__).with_name("examples.json")
 """Examples of answers by operation id, and of problems.
 
-`python -m tests.openapi` writes the former.
+`make generate` writes the former.
 """
 _ENCODED = {"type": "string", "description": "base64 or a data URL"}
 _FILE = {"type": "string", "format": "binary"}

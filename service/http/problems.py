@@ -11,9 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
+from model.views.query import describe_fault
 from service.errors import (
     Busy,
-    InvalidParameter,
     MalformedRequest,
     MethodNotAllowed,
     NotFound,
@@ -83,14 +83,10 @@ def to_problem(error: Exception, scope: Scope) -> Problem | None:
 
 def invalid(error: ValidationError) -> Problem:
     """Make a problem of the first error in a query or a body."""
-    fault = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(map(str, fault["loc"]))
-    names = [part for part in fault["loc"] if isinstance(part, str)]
-    if not names:  # the body as a whole: no JSON, or not an object
-        return MalformedRequest(f"the body: {fault['msg']}")
-    texts = {"extra_forbidden": f"unknown parameter {where}", "missing": f"{where} is required"}
-    text = texts.get(fault["type"], f"{where}: {fault['msg']}")
-    return InvalidParameter(text, parameter=names[0])
+    fault = describe_fault(error)
+    if fault.parameter is None:  # the body as a whole: no JSON, or not an object
+        return MalformedRequest(f"the body: {fault.detail}")
+    return fault
 
 
 def _unrouted(error: HTTPException, scope: Scope) -> Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from ipaddress import ip_address
 from typing import Any
 
 import httptools
@@ -13,15 +14,23 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from service.errors import Busy
+from service.http.budget import Budget
+
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536
 """A request line with its headers may have this many bytes (else 431); so may a body's framing."""
+MAX_HEADERS = 100
+"""A request may have this many headers (else 431); each takes a hundred bytes more than it has."""
+CONNECTION_BYTES = 2 * MAX_HEAD_BYTES
+"""A connection counts as this in the budget: a head, and what is written and not yet sent."""
 MAX_TARGET_BYTES = 8_192
 """A path with its query may have this many bytes (else 414), as in nginx."""
 _LONG_TARGET = "the path and query are too long"
 _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
 """The parser gets this many bytes at once, which bounds the pipelined requests that wait."""
+_MOST_ADDRESSES_BYTES = 500
 _MOMENT_S = 0.2
 """A client that has just connected may take this long to send its request while the server ends."""
 
@@ -38,14 +47,24 @@ class Http1(HttpToolsProtocol):
     more ends the connection then. One that is read is `service.http.body`'s to time. An answer
     that its client does not take in the same time ends the connection.
 
-    Bytes that are no valid request are refused once the earlier requests are answered.
+    Bytes that are no valid request are refused once the earlier requests are answered. What the app
+    sends is awaited until the client has taken it. `X-Forwarded-For` is dropped unless it holds
+    addresses.
 
     Args:
+        budget: counts connections; None where nothing does.
         upload_timeout_s: from the first byte, or from the connection's beginning.
     """
 
-    def __init__(self, *args: Any, upload_timeout_s: float = 60, **more: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        budget: Budget | None = None,
+        upload_timeout_s: float = 60,
+        **more: Any,
+    ) -> None:
         super().__init__(*args, **more)
+        self._budget, self._share = budget, None
         self._upload_timeout_s = upload_timeout_s
         self._timer: asyncio.TimerHandle | None = None
         """Runs until a request is complete."""
@@ -63,9 +82,15 @@ class Http1(HttpToolsProtocol):
         """The last answer: nothing is read any more."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request."""
+        """Wait for a request, if there is room for one more connection."""
         super().connection_made(transport)
         self._start_timer()
+        if self._budget:
+            self._share = self._budget.share(self.client[0] if self.client else "")
+            try:
+                self._share.hold(CONNECTION_BYTES)
+            except Busy:
+                self._refuse(503, "too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing."""
@@ -74,6 +99,8 @@ class Http1(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self.pipeline.clear()
         self._unparsed = b""
+        if self._share:
+            self._share.release()
         if self._running:
             self._running.disconnected = True
             self._running.message_event.set()
@@ -143,7 +170,8 @@ class Http1(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Store a header. Those after a body are dropped (RFC 9110, section 6.5.1)."""
-        if not self._head_is_complete:
+        is_forged = name.lower() == b"x-forwarded-for" and not _are_addresses(value)
+        if not (self._head_is_complete or len(self.headers) > MAX_HEADERS or is_forged):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -154,7 +182,8 @@ class Http1(HttpToolsProtocol):
         self._head_is_complete = True
         self._unset_keepalive_if_required()
         hosts = sum(name == b"host" for name, _ in self.headers)
-        if sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD_BYTES:
+        size = sum(len(name) + len(value) for name, value in self.headers)
+        if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
             self._refuse(431, _LONG_HEAD)
         elif len(self.url) > MAX_TARGET_BYTES:
             self._refuse(414, _LONG_TARGET)
@@ -190,8 +219,15 @@ class Http1(HttpToolsProtocol):
             self._parse()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        async def run(scope: Any, receive: Any, send: Any) -> None:
+            async def send_and_wait(message: Any) -> None:
+                await send(message)
+                await self.flow.drain()
+
+            await app(scope, receive, send_and_wait)
+
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, run)
 
     def timeout_keep_alive_handler(self) -> None:
         """End an idle connection, even if its last answer was not taken."""
@@ -234,7 +270,7 @@ class Http1(HttpToolsProtocol):
         """Refuse a head while it arrives, before it costs more."""
         if not self._head_is_complete and len(self.url) > MAX_TARGET_BYTES:
             self._refuse(414, _LONG_TARGET)
-        elif self._pending_bytes > MAX_HEAD_BYTES:
+        elif self._pending_bytes > MAX_HEAD_BYTES or len(self.headers or ()) > MAX_HEADERS:
             self._refuse(431, _LONG_HEAD)
 
     def _refuse(self, status: int, reason: str) -> None:
@@ -243,6 +279,7 @@ class Http1(HttpToolsProtocol):
         self._stop_timer()
         head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(reason)
         end = b"connection: close\r\n\r\n" + reason.encode()
+        head += b"retry-after: 1\r\n" if status == 503 else b""
         self._refusal = STATUS_LINE[status] + head + end
         newest = self.cycle
         if newest and not newest.response_complete and (self.pipeline or not newest.more_body):
@@ -256,3 +293,13 @@ class Http1(HttpToolsProtocol):
             self.transport.write(answer)
             self.transport.close()
         self._start_write_timer()
+
+
+def _are_addresses(value: bytes) -> bool:
+    """Whether a short header is a list of IP addresses."""
+    try:
+        return len(value) < _MOST_ADDRESSES_BYTES and all(
+            ip_address(part.strip().decode("latin-1")) for part in value.split(b",")
+        )
+    except ValueError:
+        return False

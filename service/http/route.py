@@ -32,6 +32,7 @@ from service.errors import (
     Unauthorized,
     Unavailable,
 )
+from service.http.context import Context
 from service.http.keys import Permission
 from service.http.middleware import MODEL_HEADER, TIMEOUT_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
@@ -41,6 +42,7 @@ from service.inference.job import Job
 from service.pipeline import Pipeline
 from service.pool.pool import Crashed
 
+_MOST_PARAMETERS = 100
 Answer = TypeVar("Answer", bound=BaseModel)
 Handler = Callable[..., Awaitable[Any]]
 
@@ -52,6 +54,21 @@ class Query(views.Query):
     """Parameters that only the path may have."""
 
 
+@dataclass(frozen=True)
+class Deadline:
+    """The time limit of one request. It starts at the end of the body."""
+
+    limit_s: float
+    job: Job
+    timeout: asyncio.Timeout
+
+    def start(self) -> None:
+        """Let the time run, for the request and its rows."""
+        now = self.job.arrived = time.monotonic()
+        self.job.deadline = now + self.limit_s
+        self.timeout.reschedule(asyncio.get_running_loop().time() + self.limit_s)
+
+
 class Request(fastapi.Request):
     """What a handler receives."""
 
@@ -59,7 +76,13 @@ class Request(fastapi.Request):
     """Set only where the route has `needs_models`."""
     media_type: str
     """The media type of the answer, negotiated from `Accept`; set only on routes that negotiate."""
-    start_deadline: Callable[[], None] = staticmethod(lambda: None)
+    deadline: Deadline | None = None
+
+    @property
+    def context(self) -> Context:
+        """What the process shares."""
+        context: Context = self.app.state
+        return context
 
     async def body(self) -> bytes:
         """Read the whole body.
@@ -68,8 +91,8 @@ class Request(fastapi.Request):
         """
         is_new = not hasattr(self, "_body")
         content = await super().body()
-        if is_new:
-            self.start_deadline()
+        if is_new and self.deadline:
+            self.deadline.start()
         return content
 
 
@@ -121,6 +144,7 @@ class Route(APIRoute):
         needs_models: whether the handler uses `request.pipeline`. Such a route answers 503 until
             the bundles are loaded, and 504 if its answer is not ready by the deadline; sending the
             answer is not timed.
+        fixed: whether the answer is JSON that only a reload changes: it is serialised once.
         openapi: what FastAPI cannot read off the handler.
         options: for FastAPI's route.
     """
@@ -135,13 +159,14 @@ class Route(APIRoute):
         max_cost: int = 0,
         problems: Iterable[type[Problem]] = (),
         needs_models: bool = True,
+        fixed: bool = False,
         openapi: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.permission = permission
         self._limited = permission == "key" and path not in PROBES
         self._max_cost = max_cost
-        self._needs_models = needs_models
+        self._needs_models, self._is_fixed = needs_models, fixed
         hints = get_type_hints(handler, include_extras=True)
         returned = hints["return"]
         self._handler = handler
@@ -205,28 +230,22 @@ class Route(APIRoute):
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send)
-        limit_s, state = _limit_s(request), request.app.state
+        limit_s, context = _limit_s(request), request.context
         job = Job(time.monotonic())
         request.pipeline = Pipeline(
-            state.health.engine,
+            context.health.engine,
             job,
-            admission=state.admission,
-            decode_pools=state.decode_pools,
-            default_model=state.settings.default_model,
+            admission=context.admission,
+            decode_pools=context.decode_pools,
+            default_model=context.settings.default_model,
             max_cost=self._max_cost,
             charge=self._charge(request),
         )
         try:
             async with asyncio.timeout(None) as timeout:
-
-                def start_deadline() -> None:
-                    now = job.arrived = time.monotonic()
-                    job.deadline = now + limit_s
-                    timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
-
-                request.start_deadline = start_deadline
+                request.deadline = Deadline(limit_s, job, timeout)
                 if scope["method"] == "GET":  # else `Request.body` starts it
-                    start_deadline()
+                    request.deadline.start()
                 response = await self._respond(request)
         except TimeoutError as error:
             raise TooLate(f"no answer within {limit_s:g} s") from error
@@ -243,7 +262,7 @@ class Route(APIRoute):
         Raises:
             RateLimited: the client has asked for too many.
         """
-        rate_limit = request.app.state.rate_limit
+        rate_limit = request.context.rate_limit
         if rate_limit is None or not self._limited:
             return None
         caller = request.scope["state"]["caller"]
@@ -258,7 +277,9 @@ class Route(APIRoute):
             accept = ", ".join(request.headers.getlist("accept"))
             request.media_type = choose_media_type(accept, self._media_types)
         if self._draws and request.media_type == PNG:
-            request.pipeline.drawing = request.app.state.drawing.admission
+            request.pipeline.drawing = request.context.drawing.admission
+        if self._is_fixed:
+            return await self._respond_once(request, *query)
         result = await self._handler(request, *query)
         match result:
             case DeferredJson():
@@ -269,6 +290,14 @@ class Route(APIRoute):
                 return _to_json(result)
         return JSONResponse(result)
 
+    async def _respond_once(self, request: Request, *query: Query) -> Response:
+        answers, key = request.pipeline.engine.answers, (self.path, *query)
+        if key not in answers:
+            result = await self._handler(request, *query)
+            response = _to_json(result) if isinstance(result, BaseModel) else JSONResponse(result)
+            answers[key] = bytes(response.body)
+        return Response(answers[key], media_type=JSON)
+
 
 def _read(model: type[Query], request: Request) -> Query:
     """The query.
@@ -276,9 +305,12 @@ def _read(model: type[Query], request: Request) -> Query:
     Raises:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
+    if request.scope["query_string"].count(b"&") >= _MOST_PARAMETERS:
+        raise InvalidParameter(f"a query has at most {_MOST_PARAMETERS} parameters")
     query = request.query_params
-    for name in query.keys() & (model.of_path | request.path_params.keys()):
-        raise InvalidParameter(f"unknown parameter {name}", parameter=name)
+    known = (model.model_fields.keys() | model.former.keys()) - request.path_params.keys()
+    for name in query.keys() - (known - model.of_path):
+        raise InvalidParameter(f"unknown parameter {name[:64]}", parameter=name[:64])
     values: dict[str, Any] = {model.former.get(name, name): text for name, text in query.items()}
     lists = {name: query.getlist(name) for name in model.lists & values.keys()}
     try:
@@ -313,7 +345,7 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
         if not isinstance(answer, SlowJsonOrPng):
             return PngResponse(await asyncio.to_thread(answer.draw), headers=headers)
         try:
-            drawn = await request.app.state.drawing.run(DRAW_CPU_S, answer.draw)
+            drawn = await request.context.drawing.run(DRAW_CPU_S, answer.draw)
         except (Crashed, MemoryError) as error:
             text = (
                 f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
@@ -329,7 +361,7 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
 
 
 def _limit_s(request: Request) -> float:
-    longest_s: float = request.app.state.settings.request_timeout_s
+    longest_s = request.context.settings.request_timeout_s
     try:
         wanted_s = float(request.headers.get(TIMEOUT_HEADER, longest_s))
     except ValueError:

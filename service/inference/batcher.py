@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from service.inference.job import Closed, DeadlineExceeded, Job
+from service.telemetry.reports import BatchReport
 
 log = logging.getLogger(__name__)
 QUICK_S = 0.01
@@ -52,16 +53,6 @@ class Results(NamedTuple):
     """Seconds from submission until the first row was in a batch."""
     computed_s: float
     """Seconds from then until the last row was computed."""
-
-
-class BatchReport(NamedTuple):
-    """The report of one batch."""
-
-    key: Any
-    """The key of the runner."""
-    rows: int
-    seconds: float
-    padding: int = 0
 
 
 @dataclass(eq=False)

@@ -13,9 +13,10 @@ import numpy as np
 from model.bundle import Manifest
 from model.bundle.samples import Sample
 from model.runtime import Array, DeviceLostError, Runtime
-from service.inference.batcher import Batcher, BatchReport, Results, Runner, RunnerLost
+from service.inference.batcher import Batcher, Results, Runner, RunnerLost
 from service.inference.job import Job
 from service.telemetry import timings
+from service.telemetry.reports import BatchReport
 
 MAX_TRACED_IMAGES = 8
 """A batch traces at most this many images, because each trace takes megabytes."""
@@ -48,6 +49,8 @@ class Engine:
     """The onnxruntime provider in use; several, where a bundle fell back to the CPU."""
     samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
     """The samples by model name, of the bundles that have some."""
+    answers: dict[Hashable, bytes] = field(default_factory=dict)
+    """Serialised answers that only another engine changes."""
 
     def __repr__(self) -> str:
         return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.backend!r})"

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from PIL import Image, PngImagePlugin, UnidentifiedImageError
 
+from model.preprocess import Floats, read_array
 from service.errors import UnreadablePicture
-from service.pictures.header import check_parts, check_size, read_header
+from service.pictures.header import ARRAY, check_parts, check_size, read_header
 
 _AMPLE_PIXELS = 640
 """A reduced image keeps at least this many pixels along its longer side."""
@@ -27,7 +28,8 @@ _BROKEN = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
 class Decoded(NamedTuple):
     """An image, and how much smaller it was made."""
 
-    picture: Image.Image
+    picture: Image.Image | Floats
+    """The image; an array (H, W, C) in [0, 1] of a `.npy` file."""
     shrink: float
     """The number of the file's pixels along a side for one pixel of the image."""
 
@@ -47,6 +49,8 @@ def decode(content: bytes, *, max_pixels: int) -> Decoded:
     PngImagePlugin.MAX_TEXT_MEMORY = _MAX_TEXT_BYTES
     header = read_header(content)
     check_size(header.width, header.height, max_pixels=max_pixels)
+    if header.format == ARRAY:
+        return Decoded(_read_array(content), 1.0)
     check_parts(content, header)
     try:
         picture = Image.open(io.BytesIO(content), formats=[header.format])
@@ -64,6 +68,13 @@ def decode(content: bytes, *, max_pixels: int) -> Decoded:
         raise UnreadablePicture("the picture's palette is missing")
     smaller = _reduce(picture)
     return Decoded(smaller, longest / max(smaller.size))
+
+
+def _read_array(content: bytes) -> Floats:
+    try:
+        return read_array(content)
+    except ValueError as error:
+        raise UnreadablePicture(str(error)) from error
 
 
 def _reduce(picture: Image.Image) -> Image.Image:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from model.preprocess.array import SIGNATURE, read_array_header
 from service.errors import Problem, TooLarge, UnreadablePicture, UnsupportedFormat
 
 MAX_SIDE = 16_384
@@ -37,6 +38,13 @@ _PLAIN = re.compile(
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"\3"
 """A PNG's colour type, its 26th byte."""
+ARRAY = "NPY"
+"""The format of arrays, which Pillow does not read: see `model.preprocess.array`."""
+MAX_TIFF_ENTRIES = 200
+"""A TIFF's directory may have this many entries; cameras and microscopes write some thirty."""
+_TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_COMPRESSION, _TIFF_SHORT = 256, 257, 259, 3
+_TIFF_COMPRESSIONS = frozenset({1, 5, 8, 32773, 32946})
+"""No compression, LZW, Deflate, PackBits, and Deflate's older number."""
 
 
 class Header(NamedTuple):
@@ -167,6 +175,39 @@ def _gif(content: bytes) -> tuple[int, int]:
     return width, height
 
 
+def _tiff(content: bytes) -> tuple[int, int]:
+    """Read (width, height) from a TIFF's first and only directory."""
+    order = "<" if content.startswith(b"II") else ">"
+    (offset,) = struct.unpack_from(f"{order}I", content, 4)
+    (entries,) = struct.unpack_from(f"{order}H", content, offset)
+    if entries > MAX_TIFF_ENTRIES:
+        raise UnreadablePicture(f"a TIFF may have {MAX_TIFF_ENTRIES} entries, this one has more")
+    numbers = dict[int, int]()
+    for entry in range(offset + 2, offset + 2 + 12 * entries, 12):
+        tag, kind, count = struct.unpack_from(f"{order}HHI", content, entry)
+        if tag in (_TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_COMPRESSION) and count == 1:
+            form = "H" if kind == _TIFF_SHORT else "I"
+            (numbers[tag],) = struct.unpack_from(f"{order}{form}", content, entry + 8)
+    (following,) = struct.unpack_from(f"{order}I", content, offset + 2 + 12 * entries)
+    if following:
+        raise UnsupportedFormat("a TIFF has one page, this one has several")
+    if numbers.get(_TIFF_COMPRESSION, 1) not in _TIFF_COMPRESSIONS:
+        raise UnsupportedFormat(
+            "a TIFF is read without compression, or with LZW, Deflate, PackBits"
+        )
+    if not {_TIFF_WIDTH, _TIFF_HEIGHT} <= numbers.keys():
+        raise _corrupt()
+    return numbers[_TIFF_WIDTH], numbers[_TIFF_HEIGHT]
+
+
+def _npy(content: bytes) -> tuple[int, int]:
+    try:
+        header = read_array_header(content)
+    except ValueError as error:
+        raise UnreadablePicture(str(error)) from error
+    return header.width, header.height
+
+
 def _corrupt() -> Problem:
     return UnreadablePicture("the picture's header is truncated or corrupt")
 
@@ -177,6 +218,8 @@ _READERS: dict[str, tuple[re.Pattern[bytes], Callable[[bytes], tuple[int, int]]]
     "WEBP": (re.compile(b"RIFF....WEBP", re.DOTALL), _webp),
     "BMP": (re.compile(b"BM"), _bmp),
     "GIF": (re.compile(b"GIF8[79]a"), _gif),
+    "TIFF": (re.compile(b"II\\*\0|MM\0\\*"), _tiff),
+    ARRAY: (re.compile(re.escape(SIGNATURE)), _npy),
 }
 """For each format, the pattern of its first bytes and the function that reads its size."""
 FORMATS = tuple(_READERS)

@@ -5,31 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable of the shared folder, where processes keep their metrics too."""
-
-
-class ReadyWorker(NamedTuple):
-    """A worker that can answer."""
-
-    pid: int
-    digest: str
-    """The digest of the bundles and keys that it answers with."""
-
-
-class Counts(NamedTuple):
-    """The numbers of workers in each state."""
-
-    wanted: int
-    """Workers that the settings ask for."""
-    ready: int
-    """Workers that can answer."""
-    restarted: int
-    """Workers that were started in place of another."""
-    killed: int
-    """Workers that were replaced because they hung."""
+from service.telemetry.reports import Counts, ReadyWorker
 
 
 class WorkerRegistry:

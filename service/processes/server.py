@@ -19,9 +19,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.http.protocol import Http1
-from service.processes.registry import FOLDER
 from service.processes.watchdog import Watchdog
 from service.settings import Settings
+from service.telemetry.reports import FOLDER
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75
@@ -58,7 +58,11 @@ class Server(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=partial(Http1, upload_timeout_s=settings.upload_timeout_s),  # type: ignore[arg-type]
+            http=partial(  # type: ignore[arg-type]
+                Http1,
+                budget=app.state.budget,
+                upload_timeout_s=settings.upload_timeout_s,
+            ),
             ws="none",
             log_config=None,
             log_level="warning",
@@ -167,6 +171,7 @@ class Server(uvicorn.Server):
                 loop.call_later(_NO_DESCRIPTOR_S, self._resume, listener)
             return False
         connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does not
         task = loop.create_task(self._begin(connection))
         self._accepting.add(task)
         task.add_done_callback(self._accepting.discard)

@@ -18,12 +18,13 @@ from service.http.keys import Access
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
 from service.inference.engine import Backend, Engine
 from service.inference.job import Closed
-from service.processes.registry import FOLDER, WorkerRegistry
+from service.processes.registry import WorkerRegistry
 from service.processes.server import Server
 from service.processes.snapshots import LockHeld, Revision, Snapshots
 from service.settings import Settings, SettingsError
 from service.telemetry import logs
 from service.telemetry.metrics import write_as
+from service.telemetry.reports import FOLDER
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.5

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -22,15 +24,15 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from service import VERSION
-from service.inference.batcher import BatchReport
-from service.inference.engine import Engine
-from service.processes.registry import FOLDER, WorkerRegistry
+from service.telemetry.reports import FOLDER, BatchReport, Loaded, Workers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
+_PAUSE = 9
+"""A page is rendered after a pause of so many times what the page before took."""
 _FILES = ("counter", "gauge_livemax", "gauge_livesum", "histogram")
 """The files' prefixes that prometheus_client gives to each process."""
 _FILE_BYTES = 1 << 20
@@ -44,13 +46,17 @@ class Metrics:
     """
 
     def __init__(
-        self, waiting_rows: Callable[[], int] = lambda: 0, registry: WorkerRegistry | None = None
+        self, waiting_rows: Callable[[], int] = lambda: 0, registry: Workers | None = None
     ) -> None:
         self._waiting_rows = waiting_rows
         own = CollectorRegistry()
         self._shown = CollectorRegistry() if registry else own
         if registry:
             MultiProcessCollector(self._shown)  # type: ignore[no-untyped-call]
+        self._last_page: asyncio.Task[bytes] | None = None
+        self._next_page: asyncio.Task[bytes] | None = None
+        """Not begun yet; None where nobody waits for it."""
+        self._may_render_at = 0.0
         self._shown.register(_Workers(registry))
         self._shown.register(_Processes(registry))
         counter = partial(_children, Counter, own)
@@ -77,7 +83,7 @@ class Metrics:
         # Opens the last files now: an inference must not fail because no descriptor is left.
         self._refusals("busy"), self._stages("compute")
 
-    def record_engine(self, engine: Engine) -> None:
+    def record_engine(self, engine: Loaded) -> None:
         """Record which models are loaded."""
         if self._provider:
             self._provider.set(0)
@@ -122,6 +128,28 @@ class Metrics:
         self._batch_seconds(model, graph).observe(report.seconds)
         self._padding(model, graph).inc(report.padding)
 
+    async def page(self) -> bytes:
+        """Render on a thread, one page at a time and for at most a tenth of the time.
+
+        Everyone who asks before a page is begun gets that page.
+        """
+        if self._next_page is None:
+            self._next_page = asyncio.ensure_future(self._render_after(self._last_page))
+        return await asyncio.shield(self._next_page)
+
+    async def _render_after(self, last: asyncio.Task[bytes] | None) -> bytes:
+        """Render once the page before is rendered and its pause is over."""
+        if last:
+            await asyncio.wait([last])
+        await asyncio.sleep(self._may_render_at - time.monotonic())
+        self._last_page, self._next_page = self._next_page, None
+        began = time.monotonic()
+        try:
+            return await asyncio.to_thread(self.render)
+        finally:
+            now = time.monotonic()
+            self._may_render_at = now + _PAUSE * (now - began)
+
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         self._waiting.set(self._waiting_rows())
@@ -159,7 +187,7 @@ def write_as(slot: int) -> None:
 class _Workers(Collector):
     """The workers and what became of them, if there is a supervisor."""
 
-    def __init__(self, registry: WorkerRegistry | None) -> None:
+    def __init__(self, registry: Workers | None) -> None:
         self._registry = registry
 
     def collect(self) -> Iterator[Metric]:
@@ -177,7 +205,7 @@ class _Workers(Collector):
 class _Processes(Collector):
     """Collects the memory, CPU time and open files of this process, or of all workers."""
 
-    def __init__(self, registry: WorkerRegistry | None) -> None:
+    def __init__(self, registry: Workers | None) -> None:
         self._registry = registry
 
     def collect(self) -> Iterator[Metric]:

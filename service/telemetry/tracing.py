@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Collection
 
 from fastapi.telemetry import TelemetryConfig
 from opentelemetry import trace
 from starlette.types import Scope
 
-from service.http.problems import PROBES
 from service.settings import Settings, SettingsError
 
 _DEFAULTS = {"OTEL_SERVICE_NAME": "capsnet", "OTEL_EXPORTER_OTLP_TIMEOUT": "2"}
@@ -34,7 +34,7 @@ def hide_target(scope: Scope) -> None:
         span.set_attribute("url.query", _HIDDEN)
 
 
-def telemetry(settings: Settings) -> TelemetryConfig:
+def telemetry(settings: Settings, probes: Collection[str] = ()) -> TelemetryConfig:
     """Configure FastAPI's traces of all requests but probes; nothing if traces are off.
 
     Metrics and logs are the service's own.
@@ -58,5 +58,5 @@ def telemetry(settings: Settings) -> TelemetryConfig:
         "logs": False,
         "operation_spans": False,
         "auto_configure": settings.otel,
-        "exclude": lambda scope: scope.get("path") in PROBES,
+        "exclude": lambda scope: scope.get("path") in probes,
     }

@@ -2,11 +2,11 @@
 
 from typing import get_args
 
-from tests.attack import bodies, calls, connections, doors, heads, kills, tensors, work
+from tests.attack import bodies, calls, connections, doors, heads, kills, prices, tensors, work
 from tests.attack.cases import CASES
 from tests.attack.service import Door
 
-MODULES = (bodies, calls, connections, doors, heads, kills, tensors, work)
+MODULES = (bodies, calls, connections, doors, heads, kills, prices, tensors, work)
 ALL = sorted(CASES, key=lambda case: get_args(Door).index(case.door))
 """Every attack, those on one service together."""
 

@@ -71,10 +71,10 @@ def test_twenty_pictures_of_each_class_are_enough(
     names, right = bundle.bundle.manifest.class_names, []
     images, drawn = [], []
     for file in sorted(make(tmp_path / "new", new=True).glob("*/*.png")):
-        label, name, _, pose = bundle.classify(file)
-        right.append(name == file.parent.name)
-        images.append(bundle.prepare(file)[0])
-        drawn.append(bundle.decode(pose[None], [label])[0])
+        answer = bundle.reconstruct(file)
+        right.append(answer.class_name == file.parent.name)
+        images.append(answer.input)
+        drawn.append(answer.reconstruction)
     error = 100 * (1 - np.mean(right))
     shown = np.stack(images)
     explained = 1 - np.square(np.stack(drawn) - shown).mean() / shown.var(axis=0).mean()

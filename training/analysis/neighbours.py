@@ -12,6 +12,7 @@ from PIL import Image
 
 from model.bundle import Bundle
 from model.bundle.neighbours import NeighbourImages, PoseGallery
+from model.canvas import shown_channels
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from model.views.neighbours import fit_whitening
@@ -112,7 +113,8 @@ def fit_all(posed: _Posed, classes: int) -> NDArray[np.float64]:
 
 
 def draw_sheet(images: NDArray[np.uint8]) -> bytes:
-    """Tile images (N, C, H, W) side by side, row by row, in a WebP file."""
+    """Tile images (N, C, H, W), as figures show them, side by side, row by row, in a WebP file."""
+    images = shown_channels(images)
     count, channels, height, width = images.shape
     columns = math.ceil(math.sqrt(count))
     rows = math.ceil(count / columns)

@@ -17,6 +17,7 @@ from rich.progress import track
 from model.preprocess import crop
 from model.preprocess.pixels import turn_upright
 from training.data.datasets import Dataset, Examples
+from training.data.picture_size import choose_size
 from training.data.source import DatasetError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
@@ -24,9 +25,6 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
 """The suffixes of files that are read, in any case. Other files are ignored."""
 SMALL_FOLDER = 2000
 """A folder with fewer images is small: its network is expected to learn less."""
-KEPT_PX, FEW_KEPT_PX = 64, 40
-"""Pictures that all have one size keep it if no side is longer than this; few are learnt worse,
-and in thrice the time, at 60x50 pixels than at 32x32."""
 LEAST_HELD_OUT = 4
 """At least this many images of a class are held out, even if that exceeds its share."""
 _SLOW = 500
@@ -49,12 +47,10 @@ class LoadedFolder(NamedTuple):
 def load_folder(
     folder: Path,
     *,
-    height: int,
-    width: int,
     seed: int,
+    size: tuple[int, int] | None = None,
     channels: int | None = None,
     held_out_share: float = 0.1,
-    keep_size: bool = True,
 ) -> LoadedFolder:
     """Read all pictures of all classes, each cropped and scaled as serving does it.
 
@@ -62,11 +58,11 @@ def load_folder(
 
     Args:
         folder: has a folder of pictures for each class; hidden ones are passed over.
-        height, width: of the images, in pixels, where pictures do not keep their size.
+        size: the height and width of the images, in pixels; None lets the pictures decide
+            (`choose_size`).
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
         held_out_share: of each class that is kept for validation, more of few (`held_out_mask`); 0
             holds out nothing.
-        keep_size: whether pictures that all have one small size keep it.
 
     Raises:
         DatasetError: nothing can be learnt from the folder; the message says why, with names.
@@ -78,10 +74,7 @@ def load_folder(
     headers = _each(
         files, lambda picture: (turn_upright(picture).size, picture.mode), "looking", load=False
     )
-    sizes = {size for size, _ in headers}
-    most_px = FEW_KEPT_PX if len(files) < SMALL_FOLDER else KEPT_PX
-    if keep_size and len(sizes) == 1 and max(headers[0][0]) <= most_px:
-        width, height = headers[0][0]
+    height, width = size or choose_size(own for own, _ in headers)
     grey = [mode in _GREY_MODES for _, mode in headers]
     if channels is None and all(grey):
         channels = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import webbrowser
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event
@@ -19,9 +19,10 @@ from capsnet._generated import Fit, Polarity
 from capsnet.client import CapsNet
 from capsnet.command import display, several
 from capsnet.command.display import console
-from capsnet.command.session import Exit, Local, Url, asking, connected, errors, reporting
+from capsnet.command.session import Exit, Local, Url, asking, errors, reporting
 from capsnet.command.views import AsJson, Model, add_views, check_either, read
 from capsnet.errors import Problem
+from capsnet.local import serve
 from capsnet.transport import DEFAULT_URL
 
 _EPILOG = (
@@ -123,11 +124,12 @@ def models(client: CapsNet, as_json: AsJson = False) -> None:
 @app.command("open")
 def open_playground(url: Url = DEFAULT_URL, local: Local = None) -> None:
     """Open the playground in a browser; with --local it is served until Ctrl-C."""
-    with reporting(), connected(url=url, local=local) as client:
-        with suppress(Problem):  # the page itself asks for a key
-            client.models()
-        console.print(client.url)
-        webbrowser.open(client.url)
+    with reporting(), serve(local) if local else nullcontext(url) as address:
+        with CapsNet(address) as client:
+            with suppress(Problem):  # the page itself asks for a key
+                client.models()
+            console.print(client.url)
+            webbrowser.open(client.url)
         if local:
             with suppress(KeyboardInterrupt):
                 Event().wait()

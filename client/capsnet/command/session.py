@@ -18,10 +18,11 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from rich.markup import escape
 
+from capsnet.bundles import LocalCapsNet
 from capsnet.client import CapsNet
 from capsnet.command.display import SafeConsole
 from capsnet.errors import CapsNetError, Problem, Unreachable
-from capsnet.local import NoLocalService, serve
+from capsnet.local import NoLocalService
 from capsnet.transport import DEFAULT_URL
 
 Option: TypeAlias = tuple[Any, Any]
@@ -93,13 +94,12 @@ def described(
 def connected(
     *, url: str, local: str | None, key: str | None = None, timeout: float = 30.0
 ) -> Iterator[CapsNet]:
-    """A client of the service that was asked for, or of one of its own."""
+    """A client of the service that was asked for, or of a bundle in this process."""
     if local is None:
         with CapsNet(url, api_key=key, timeout_s=timeout) as client:
             yield client
     else:
-        with serve(local) as own, CapsNet(own, timeout_s=timeout) as client:
-            yield client
+        yield LocalCapsNet(local)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ async def _read(request: Request, name: str) -> Any:
         MalformedRequest: it is none of this type.
         TooLarge: see `check_fields`.
     """
-    body, max_fields = await request.body(), MAX_FIELDS + request.app.state.settings.max_pictures
+    body, max_fields = await request.body(), MAX_FIELDS + request.context.settings.max_pictures
     if len(body) > _LARGE:
         return await asyncio.to_thread(_parse, body, messages()[name], max_fields)
     return _parse(body, messages()[name], max_fields)

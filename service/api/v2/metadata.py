@@ -33,7 +33,7 @@ def find(request: Request, query: ProtocolModelPath) -> ProtocolModel:
     """
     bundle, dot, role = query.name.partition(".")
     kind, rows = {
-        "": (Encoder, request.app.state.settings.max_pictures),
+        "": (Encoder, request.context.settings.max_pictures),
         ".decoder": (Decoder, MAX_POSES),
         ".routing": (Routing, 1),
     }.get(dot + role, (None, 0))

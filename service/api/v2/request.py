@@ -121,9 +121,9 @@ async def read_body(request: Request) -> bytes:
     encoding = request.headers.get("content-encoding", "").strip().lower() or "identity"
     if encoding == "identity":
         return body
-    limit = request.app.state.settings.max_body_bytes
+    limit = request.context.settings.max_body_bytes
     inflated, is_whole = await asyncio.to_thread(_inflate, body, encoding, limit)
-    request.scope["state"]["hold"](len(inflated) - len(body))
+    request.scope["state"]["share"].hold(len(inflated) - len(body))
     request._body = inflated  # noqa: SLF001  else the compressed bytes would be kept too
     if len(inflated) > limit:
         raise TooLarge(f"the inflated body exceeds {limit:,} bytes")

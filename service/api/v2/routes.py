@@ -40,9 +40,9 @@ def v2_routes(*, max_pictures: int, grpc: bool = False) -> list[Route]:
         for path in (_NAMED, _VERSIONED)
         for route in (
             post(f"{path}/infer", infer, max_cost=max_cost),
-            get(path, describe_model),
+            get(path, describe_model, fixed=True),
             get(f"{path}/ready", check_model),
-            get(f"{path}/config", show_config),
+            get(f"{path}/config", show_config, fixed=True),
         )
     ]
     probes = [probe("/v2/health/live", live), probe("/v2/health/ready", ready)]

@@ -26,7 +26,6 @@ from tests.deploy.ray.clusters import BIN, cluster
 from tests.deploy.ray.test_serve import MANIFEST
 from tests.e2e.callers import Callers
 from tests.e2e.test_prometheus import ask, wait_for
-from tests.openapi import ADMIN_KEY, call, operations
 from tests.processes import (
     PATIENCE_S,
     SOURCE,
@@ -34,6 +33,7 @@ from tests.processes import (
     prometheus_of,
     running,
 )
+from tools.examples import ADMIN_KEY, call, operations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

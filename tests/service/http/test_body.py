@@ -9,6 +9,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service.health import Health
 from service.http.body import ARRIVES_WHOLE, LEAST_BYTES, MOMENT_S, WINDOW_S
+from service.http.budget import Budget
 from service.http.keys import Access
 from service.http.middleware import Middleware
 from service.settings import Settings
@@ -80,9 +81,8 @@ def play(scenario: Scenario) -> None:
 
     async def run() -> None:
         app = App()
-        middleware = Middleware(
-            app, Access(settings), settings, metrics=Metrics(), health=Health(60)
-        )
+        budget = Budget(settings.max_waiting_bytes)
+        middleware = Middleware(app, Access(settings), settings, budget, Metrics(), Health(60))
         await scenario(middleware, app)
         app.answer.set()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:

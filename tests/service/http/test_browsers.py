@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from service.health import Health
+from service.http.budget import Budget
 from service.http.keys import Access
 from service.http.middleware import PAGE_POLICY, Middleware
 from service.settings import Settings
@@ -87,7 +88,7 @@ def test_a_page_may_use_its_own_files_alone() -> None:
 
     app = Starlette(routes=[Route("/", page)])
     settings = Settings()
-    middleware = Middleware(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
+    middleware = Middleware(app, Access(settings), settings, Budget(1_000), Metrics(), Health(60))
     headers = TestClient(middleware).get("/").headers
     assert PAGE_POLICY == headers["content-security-policy"]
     assert "DENY" == headers["x-frame-options"]

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.health import Health
 from service.http import body
+from service.http.budget import Budget
 from service.http.keys import Access
 from service.http.middleware import Middleware
 from service.settings import Settings
@@ -22,7 +23,7 @@ LEFT: Message = {"type": "http.disconnect"}
 def wrap(app: ASGIApp, *, upload_timeout_s: float = 60) -> Middleware:
     """What is around an app, without keys."""
     settings = Settings(upload_timeout_s=upload_timeout_s)
-    return Middleware(app, Access(settings), settings, metrics=Metrics(), health=Health(60))
+    return Middleware(app, Access(settings), settings, Budget(1_000), Metrics(), Health(60))
 
 
 class Client:

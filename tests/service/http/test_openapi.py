@@ -18,7 +18,7 @@ from service.http.keys import Access
 from service.http.negotiation import JSON, PNG
 from service.pictures import SAMPLES
 from service.settings import Settings
-from tests.openapi import ADMIN_KEY, Json, call, no_reload, operations
+from tools.examples import ADMIN_KEY, Json, call, no_reload, operations
 
 WITH_ADMIN_KEY = Settings(admin_keys=(SecretStr(ADMIN_KEY),))
 ROUTES = [

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 import uvicorn
 
-from service.http.protocol import MAX_HEAD_BYTES, MAX_TARGET_BYTES, Http1
+from service.http.budget import Budget
+from service.http.protocol import (
+    CONNECTION_BYTES,
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
+    MAX_TARGET_BYTES,
+    Http1,
+)
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAQ\r\n"
 WITH_LENGTH = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n%b\r\nhello"
@@ -40,12 +47,16 @@ Connection = tuple[uvicorn.Server, asyncio.StreamReader, asyncio.StreamWriter]
 
 @asynccontextmanager
 async def connected(
-    app: Any = echo, *, upload_timeout_s: float = 60, keep_alive_s: float = 60
+    app: Any = echo,
+    *,
+    budget: Budget | None = None,
+    upload_timeout_s: float = 60,
+    keep_alive_s: float = 60,
 ) -> AsyncIterator[Connection]:
     """A server, and a client's connection to it."""
     config = uvicorn.Config(
         app,
-        http=partial(Http1, upload_timeout_s=upload_timeout_s),  # type: ignore[arg-type]
+        http=partial(Http1, budget=budget, upload_timeout_s=upload_timeout_s),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
@@ -63,7 +74,7 @@ async def connected(
             await serving
 
 
-async def exchange(pieces: list[bytes], app: Any = echo, **limits: float) -> bytes:
+async def exchange(pieces: list[bytes], app: Any = echo, **limits: Any) -> bytes:
     """All that a server answers to pieces that come one after the other."""
     async with connected(app, **limits) as (_server, reader, writer):
         for piece in pieces:
@@ -165,14 +176,16 @@ HEADERS = b"".join(b"A%d: b\r\n" % number for number in range(12_000))
         (b"GET / HTTP/1.1\r\nHost: x\r\nA: %b\r\n\r\n" % LONG, 431),
         (b"GET / HTTP/1.1\r\nHost: x\r\n%b: a\r\n\r\n" % LONG, 431),
         (b"GET / HTTP/1.1\r\nHost: x\r\n%b\r\n" % HEADERS, 431),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n%b\r\n" % (b"A: b\r\n" * (MAX_HEADERS - 1)), 200),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n%b\r\n" % (b"A: b\r\n" * MAX_HEADERS), 431),
         (b"GET /?%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * (MAX_TARGET_BYTES - 2)), 200),
         (b"GET /?%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * (MAX_TARGET_BYTES - 1)), 414),
         (b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % LONG, 414),
     ],
-    ids=["fits", "value", "name", "many", "query fits", "query", "path"],
+    ids=["fits", "value", "name", "many", "100 fit", "101", "query fits", "query", "path"],
 )
 def test_a_head_has_a_limit(head: bytes, status: int, cut: int) -> None:
-    """64 KB, of which 8 for the path and query; what is longer never reaches the application."""
+    """64 KB, of which 8 for the path and query, and 100 headers; others never reach the app."""
     pieces = [head[:cut], head[cut:]]
     answer = asyncio.run(exchange([*pieces, LAST] if status == 200 else pieces))
     assert answer.startswith(b"HTTP/1.1 %d " % status)
@@ -345,3 +358,73 @@ def test_an_answer_that_is_not_taken_ends_its_connection(connection: bytes, part
             await until(lambda: not server.server_state.tasks)
 
     asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (b"10.0.0.1", True),
+        (b"10.0.0.1, 2001:db8::1", True),
+        (b"10.0.0.1, evil", False),
+        (b"x" * 60_000, False),
+        (b"10.0.0.1," * 600 + b"10.0.0.1", False),
+    ],
+)
+def test_forwarded_addresses_are_addresses(sent: bytes, *, kept: bool) -> None:
+    """A header that holds anything else, or hundreds of them, never reaches the app."""
+    seen: list[Any] = []
+
+    async def look(scope: Any, receive: Any, send: Any) -> None:
+        seen.extend(scope["headers"])
+        await echo(scope, receive, send)
+
+    head = b"GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: %b\r\nConnection: close\r\n\r\n"
+    assert [200] == statuses(asyncio.run(exchange([head % sent], look)))
+    assert kept == (b"x-forwarded-for" in dict(seen))
+
+
+def test_what_is_sent_is_awaited_until_the_client_has_taken_it() -> None:
+    """An app may count an answer as held while `send` waits."""
+    taken = asyncio.Event()
+
+    async def answer_at_length(_scope: Any, _receive: Any, send: Any) -> None:
+        body = bytes(20_000_000)
+        length = (b"content-length", str(len(body)).encode())
+        await send({"type": "http.response.start", "status": 200, "headers": [length]})
+        await send({"type": "http.response.body", "body": body})
+        taken.set()
+
+    async def ask() -> None:
+        async with connected(answer_at_length) as (_server, reader, writer):
+            writer.write(LAST)
+            await asyncio.sleep(0.5)
+            assert not taken.is_set()
+            assert len(await read_all(reader)) > 20_000_000
+            await asyncio.wait_for(taken.wait(), 10)
+
+    asyncio.run(ask())
+
+
+def test_connections_count_in_the_budget() -> None:
+    """The one that finds no room is refused with 503 and `Retry-After`, until another ends."""
+    budget = Budget(2 * CONNECTION_BYTES)
+
+    async def ask() -> list[int]:
+        async with connected(budget=budget) as (server, _reader, writer):
+            await until(lambda: budget.held_bytes == CONNECTION_BYTES)
+            address = writer.get_extra_info("peername")
+            refused = await read_again(address)
+            assert b"retry-after: 1" in refused
+            writer.close()
+            await until(lambda: not server.server_state.connections)
+            return statuses(refused + await read_again(address))
+
+    async def read_again(address: tuple[str, int]) -> bytes:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(LAST)
+        answer = await read_all(reader)
+        writer.close()
+        return answer
+
+    assert [503, 200] == asyncio.run(ask())
+    assert 0 == budget.held_bytes

@@ -56,7 +56,7 @@ async def _seconds_until_served(listener: socket.socket) -> float:
             transport.close()
 
     health = SimpleNamespace(can_answer=True, failure=None, draining=False)
-    app = cast("Any", SimpleNamespace(state=SimpleNamespace(health=health)))
+    app = cast("Any", SimpleNamespace(state=SimpleNamespace(health=health, budget=None)))
     server = Server(app, Settings(), lambda _: None, lambda: True)
     server.config.http_protocol_class = cast("Any", lambda **_: Accepted())
     server.lifespan = cast("Any", SimpleNamespace(state={}))

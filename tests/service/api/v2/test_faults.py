@@ -17,6 +17,7 @@ from starlette.types import Message
 from service.api.v2.request import read_body
 from service.api.v2.tensors import TensorSpec
 from service.errors import InvalidParameter
+from service.http.budget import Budget
 from service.http.route import Request
 from service.settings import Settings
 from tests.service.api.v2.conftest import MAX_BODY_BYTES
@@ -274,7 +275,7 @@ def test_a_body_may_be_sent_as_it_is(encoding: str, service: httpx.Client) -> No
 def test_compressed_bytes_are_freed_once_they_are_inflated() -> None:
     """As they no longer count."""
     content = gzip.compress(bytes(99))
-    held: list[int] = []
+    share = Budget(1_000).share("")
 
     async def receive() -> Message:
         return {"type": "http.request", "body": content}
@@ -282,12 +283,12 @@ def test_compressed_bytes_are_freed_once_they_are_inflated() -> None:
     async def scenario() -> tuple[bytes, bytes]:
         app = SimpleNamespace(state=SimpleNamespace(settings=Settings()))
         headers = [(b"content-encoding", b"gzip")]
-        scope = {"type": "http", "headers": headers, "state": {"hold": held.append}, "app": app}
+        scope = {"type": "http", "headers": headers, "state": {"share": share}, "app": app}
         made = Request(scope, receive)
         return await read_body(made), await made.body()
 
     assert (bytes(99), bytes(99)) == asyncio.run(scenario())
-    assert [99 - len(content)] == held
+    assert 99 - len(content) == share.size
 
 
 def test_a_body_counts_as_what_it_inflates_to(service: httpx.Client) -> None:

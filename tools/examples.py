@@ -1,6 +1,6 @@
-"""Calls an operation as its examples in the OpenAPI document have it.
+"""The examples in the OpenAPI document: answers of the bundles that ship.
 
-`python -m tests.openapi` writes the examples of answers anew: those of the bundles that ship.
+`python -m tools.examples` writes them. Tests call each operation as its examples have it.
 """
 
 from __future__ import annotations

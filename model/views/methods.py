@@ -1,0 +1,538 @@
+"""A method for each view, written by `make generate`. A view is imported when it is first asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, overload
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from model.loaded import Picture
+    from model.preprocess import Fit, Polarity
+    from model.views.classify import FailedPrediction, PredictionAnswer
+    from model.views.decode import DecodeAnswer
+    from model.views.equivariance import EquivarianceAnswer, Transform
+    from model.views.morph import MorphAnswer
+    from model.views.neighbours import NeighboursAnswer
+    from model.views.occlusion import OcclusionAnswer
+    from model.views.perturb import PerturbAnswer
+    from model.views.reconstruct import ReconstructAnswer
+    from model.views.rivals import RivalsAnswer
+    from model.views.routing import RoutingAnswer
+    from model.views.routing_off import RoutingOffAnswer
+    from model.views.segment import SegmentAnswer
+    from model.views.sweep import SweepAnswer
+    from model.views.trajectory import TrajectoryAnswer
+    from model.views.view import A, Q, View
+
+
+class ViewMethods:
+    """What one may ask of a network: the methods of `LoadedBundle`."""
+
+    def _ask(
+        self, view: View[Q, A], pictures: Sequence[Picture], parameters: Mapping[str, object]
+    ) -> A:
+        raise NotImplementedError
+
+    def _classify(
+        self, images: Picture | Iterable[Picture], parameters: Mapping[str, object]
+    ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
+        raise NotImplementedError
+
+    @overload
+    def classify(  # type: ignore[overload-overlap]  # one path is no list of characters
+        self,
+        images: Picture,
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> PredictionAnswer: ...
+
+    @overload
+    def classify(
+        self,
+        images: Iterable[Picture],
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> list[PredictionAnswer | FailedPrediction]: ...
+
+    def classify(
+        self,
+        images: Picture | Iterable[Picture],
+        *,
+        poses: bool | None = None,
+        novelty: bool | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
+        """Classify images by the lengths of the class capsules.
+
+        There is an entry for each, in order. Of several, one that cannot be read has a problem
+        there.
+
+        Args:
+            images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]; or a list of
+                such, answered by a list in the same order.
+            poses: adds the poses of all classes; by default `False`.
+            novelty: adds the novelty score; by default `False`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        return self._classify(
+            images, {"poses": poses, "novelty": novelty, "fit": fit, "polarity": polarity}
+        )
+
+    def reconstruct(
+        self,
+        image: Picture,
+        *,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> ReconstructAnswer:
+        """Reconstruct the image from the pose of one class capsule.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.reconstruct import VIEW  # noqa: PLC0415
+
+        return self._ask(VIEW, (image,), {"target": target, "fit": fit, "polarity": polarity})
+
+    def perturb(
+        self,
+        image: Picture,
+        dim: int,
+        delta: float,
+        *,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> PerturbAnswer:
+        """Move one pose dimension and decode (paper, section 5.1).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dim: the pose dimension to move, below D.
+            delta: added to it; the paper shows -0.25 to 0.25.
+            target: a label; by default the longest capsule's.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.perturb import VIEW  # noqa: PLC0415
+
+        return self._ask(
+            VIEW,
+            (image,),
+            {"dim": dim, "delta": delta, "target": target, "fit": fit, "polarity": polarity},
+        )
+
+    def decode(self, poses: ArrayLike, label: int) -> DecodeAnswer:
+        """Decode one or up to 256 poses of a class into images.
+
+        Args:
+            poses: one (D,) or several (N, D): D numbers, each from -10 to 10.
+            label: class of the poses.
+        """
+        from model.views.decode import VIEW, name_poses  # noqa: PLC0415
+
+        return self._ask(VIEW, (), {**name_poses(poses), "label": label})
+
+    def sweep(
+        self,
+        image: Picture,
+        *,
+        dims: Sequence[int] | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        step: float | None = None,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> SweepAnswer:
+        """Move each pose dimension step by step (paper, figure 4).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            dims: repeatable, each below D and once; default: all.
+            start: first delta; by default `-0.25`.
+            stop: last delta; by default `0.25`.
+            step: between deltas; by default `0.05`.
+            target: a label; by default the longest capsule's.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.sweep import VIEW  # noqa: PLC0415
+
+        return self._ask(
+            VIEW,
+            (image,),
+            {
+                "dims": dims,
+                "start": start,
+                "stop": stop,
+                "step": step,
+                "target": target,
+                "fit": fit,
+                "polarity": polarity,
+            },
+        )
+
+    def routing(
+        self,
+        image: Picture,
+        *,
+        detail: bool | None = None,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> RoutingAnswer:
+        """Trace routing: couplings, agreement, heat maps.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            detail: `false` leaves out arrays with a number for each input capsule (couplings,
+                logits and votes: half a megabyte for the paper's network) and maps of hidden
+                layers; by default `True`.
+            target: a label; by default the longest capsule's.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.routing import VIEW  # noqa: PLC0415
+
+        return self._ask(
+            VIEW, (image,), {"detail": detail, "target": target, "fit": fit, "polarity": polarity}
+        )
+
+    def routing_off(
+        self,
+        image: Picture,
+        *,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> RoutingOffAnswer:
+        """Ask again with routing switched off.
+
+        Presence from the same votes with uniform couplings, after one iteration, and without the
+        coupling bias, where the network has iterations and a bias. Only the last layer's routing
+        is
+        switched off. The network was trained with it: an answer that changes needed routing as
+        it was
+        learnt; it does not say that a network trained without would be wrong.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            target: a label; by default the longest capsule's.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.routing_off import VIEW  # noqa: PLC0415
+
+        return self._ask(VIEW, (image,), {"target": target, "fit": fit, "polarity": polarity})
+
+    def equivariance(
+        self,
+        image: Picture,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> EquivarianceAnswer:
+        """Transform an image step by step and encode each.
+
+        In an equivariant network the length stays and the pose changes.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.equivariance import VIEW  # noqa: PLC0415
+
+        return self._ask(
+            VIEW,
+            (image,),
+            {
+                "transform": transform,
+                "start": start,
+                "stop": stop,
+                "steps": steps,
+                "target": target,
+                "fit": fit,
+                "polarity": polarity,
+            },
+        )
+
+    def occlusion(
+        self,
+        image: Picture,
+        *,
+        patch: int | None = None,
+        stride: int | None = None,
+        dim: int | None = None,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> OcclusionAnswer:
+        """Hide the image patch by patch and encode each.
+
+        The ground is black where strokes are light, and the mean colour of a photograph. A patch
+        makes
+        edges that no training image had, and ink that is seen twice may be hidden without a
+        change:
+        the map shows what this network loses, not what the class is made of.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            patch: side of the patch, pixels of the network's image; by default a fifth of its
+                shorter side.
+            stride: pixels from place to place, at most `patch`; by default a third of it. There
+                are at most 256 places.
+            dim: the pose dimension that is watched, below D; by default the presence.
+            target: a label; by default the longest capsule's.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.occlusion import VIEW  # noqa: PLC0415
+
+        return self._ask(
+            VIEW,
+            (image,),
+            {
+                "patch": patch,
+                "stride": stride,
+                "dim": dim,
+                "target": target,
+                "fit": fit,
+                "polarity": polarity,
+            },
+        )
+
+    def segment(
+        self,
+        image: Picture,
+        *,
+        count: int | Literal["auto"] | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> SegmentAnswer:
+        """Segment overlapping digits (paper, section 6).
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: number of classes to return, longest capsules first. `auto` returns those that
+                are long and explain enough of the image beyond longer ones; perhaps none; by
+                default `2`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.segment import VIEW  # noqa: PLC0415
+
+        return self._ask(VIEW, (image,), {"count": count, "fit": fit, "polarity": polarity})
+
+    def trajectory(
+        self,
+        image: Picture,
+        *,
+        transform: Transform | None = None,
+        start: float | None = None,
+        stop: float | None = None,
+        steps: int | None = None,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> TrajectoryAnswer:
+        """Follow the pose while the image turns, shifts or grows.
+
+        The path lies in the plane of the two directions along which the pose varies most in
+        these
+        steps: planes of other images or transforms are others. Straight is not right: it says
+        that the
+        transform is one direction of the pose, not that the presence stays.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            transform: what is done to the fitted image; by default `"turn"`.
+            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
+                default -6, -60 or 0.6.
+            stop: above `start`; by default 6, 60 or 1.4.
+            steps: images, both ends included; by default `13`.
+            target: a label; by default the longest capsule's.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.trajectory import VIEW  # noqa: PLC0415
+
+        return self._ask(
+            VIEW,
+            (image,),
+            {
+                "transform": transform,
+                "start": start,
+                "stop": stop,
+                "steps": steps,
+                "target": target,
+                "fit": fit,
+                "polarity": polarity,
+            },
+        )
+
+    def rivals(
+        self,
+        image: Picture,
+        *,
+        count: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> RivalsAnswer:
+        """Decode every class's own capsule of one image.
+
+        Each from the votes of this image. The decoder has learnt poses of classes that are
+        there: what
+        it draws of a short capsule is faint, and its error says how little the class explains,
+        not how
+        near it came.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: classes, the most present first; by default `10`.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.rivals import VIEW  # noqa: PLC0415
+
+        return self._ask(VIEW, (image,), {"count": count, "fit": fit, "polarity": polarity})
+
+    def morph(
+        self,
+        first: Picture,
+        second: Picture,
+        *,
+        steps: int | None = None,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> MorphAnswer:
+        """Draw what lies between the poses of two images of one class.
+
+        The direction of the pose goes along the great circle, its length linearly. Each frame is
+        encoded again: where the presence falls, the decoder draws what the encoder does not take
+        for
+        the class. No image is known to lie on the way.
+
+        Args:
+            first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
+                W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            steps: frames, both ends included; by default `9`.
+            target: a label; by default the longest capsule's.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.morph import VIEW  # noqa: PLC0415
+
+        return self._ask(
+            VIEW,
+            (first, second),
+            {"steps": steps, "target": target, "fit": fit, "polarity": polarity},
+        )
+
+    def neighbours(
+        self,
+        image: Picture,
+        *,
+        count: int | None = None,
+        target: int | None = None,
+        fit: Fit | None = None,
+        polarity: Polarity | None = None,
+    ) -> NeighboursAnswer:
+        """Find the training images whose pose is nearest.
+
+        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
+        from
+        them: the network does not compare images. Prototypes are medoids of the class's poses.
+
+        Args:
+            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
+                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+            count: training images, the nearest first; by default `6`.
+            target: a label; by default the longest capsule's.
+            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
+                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
+                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
+                `none` if the size matches, else the model's own rule; by default `"auto"`.
+            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
+        """
+        from model.views.neighbours import VIEW  # noqa: PLC0415
+
+        return self._ask(
+            VIEW, (image,), {"count": count, "target": target, "fit": fit, "polarity": polarity}
+        )

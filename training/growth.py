@@ -1,0 +1,54 @@
+"""Fit a recipe to the size of its pictures: the stem grows, and lengths in pixels grow with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from model.capsnet.network import NetworkConfig
+from model.capsnet.stem import Conv, Pretrained, StemLayer, Whiten
+from training.recipes import Recipe
+
+LARGEST_PX = 224
+"""The largest size that `--size` accepts."""
+_ROOM = 1.25
+"""A stem takes pictures of so many times the size it was designed for, before it grows."""
+_CHANNELS = 32
+_LENGTHS_PX = ("shift_px", "erase_px", "cutout_px")
+
+
+def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
+    """Fit the recipe to images of another size, number of channels and number of classes.
+
+    The stem grows until its later layers see about as many cells as they were designed for, so that
+    the grid of primary capsules, their votes and the time of a step stay within bounds. Shifts and
+    erased squares stay the same share of an image.
+
+    Raises:
+        ValueError: the network's layers do not fit such images.
+    """
+    designed = max(recipe.network.height, recipe.network.width)
+    longest = max(sizes.height, sizes.width)
+    names = ("channels", "height", "width", "num_classes")
+    own: dict[str, Any] = {name: getattr(sizes, name) for name in names}
+    if stem := getattr(recipe.network, "stem", None):
+        own["stem"] = grow_stem(stem, longest, designed=designed)
+    lengths = {name: round(getattr(recipe, name) * longest / designed) for name in _LENGTHS_PX}
+    elastic_px = recipe.elastic_px * longest / designed
+    return replace(recipe, network=replace(recipe.network, **own), elastic_px=elastic_px, **lengths)
+
+
+def grow_stem(stem: Sequence[StemLayer], longest: int, *, designed: int) -> tuple[StemLayer, ...]:
+    """Add layers that halve an image whose longer side has so many pixels, until the stem fits it.
+
+    They come first, where channels are few; whitening stays before them. A pretrained network has
+    its own.
+    """
+    if isinstance(stem[0], Pretrained):
+        return tuple(stem)
+    halvings = 0
+    while longest > _ROOM * designed:
+        longest, halvings = (longest + 1) // 2, halvings + 1
+    first = 1 if isinstance(stem[0], Whiten) else 0
+    return (*stem[:first], *[Conv(_CHANNELS, 3, 2, padding=1)] * halvings, *stem[first:])
