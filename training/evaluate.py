@@ -19,7 +19,6 @@ from model.runtime import Runtime
 from model.views.masks import INK, find_masks
 from model.views.presence import most_present
 from model.views.segment import candidates, segment
-from training.analysis.kinds import draw_kinds, measure_kinds
 from training.answers import (
     BATCH,
     WrongAnswers,
@@ -47,6 +46,7 @@ from training.data.pairs import (
 )
 from training.data.source import DatasetError
 from training.figures import draw_confidence, draw_wrong
+from training.kinds import draw_kinds, measure_kinds
 from training.manifest import update_manifest
 from training.novelty import novel_percent
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
@@ -82,7 +82,7 @@ class Scores:
     """The percentage of the images that are novel, if the bundle has a novelty rule."""
     confidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """How far probabilities and sets of labels hold, by kind of images, if the bundle has a
-    calibration: see `training.analysis.reliability`."""
+    calibration: see `training.reliability`."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the manifest's metrics, with the protocol that gave them."""

@@ -80,7 +80,7 @@ def draw_confidence(scores: Mapping[str, Mapping[str, Any]], target: Path, *, ti
     """Draw reliability, risk and sizes of label sets for several kinds of images.
 
     Args:
-        scores: by kind, as `training.analysis.reliability` measures them.
+        scores: by kind, as `training.reliability` measures them.
     """
     figure, axes = make_axes(1, 3, title=title)
     reliability, risk, size = axes[0]

@@ -57,7 +57,7 @@ class Confidence:
     probabilities: tuple[float, ...] = ()
     """The probability at each of these; between them it is interpolated."""
     cross_validated: dict[str, Any] = field(default_factory=dict)
-    """The measures of `training.analysis.reliability` on the same images, each of which was
+    """The measures of `training.reliability` on the same images, each of which was
     answered by a calibration of the others."""
 
     def __post_init__(self) -> None:

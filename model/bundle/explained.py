@@ -6,19 +6,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+from pydantic import ConfigDict
 
 
 @dataclass(frozen=True)
 class Explained:
     """Shares of the variance of images that reconstructions explain.
 
-    The share is 1 - sum |x - y|^2 / sum |x - m|^2, with y the reconstruction of image x and m the
-    mean training image, over all pixels of all images.
-
-    Raises:
-        ValueError: a share exceeds 1, or a count is not positive.
+    The share is 1 - sum |x - y|^2 / sum |x - m|^2 over all pixels of all images. Here y is the
+    reconstruction of image x, and m is the mean training image.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
 
     images: str
     """The images that are explained, in words."""
@@ -34,6 +35,11 @@ class Explained:
     """The numbers of a pose, D."""
 
     def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            ValueError: a share exceeds 1, or a count is not positive.
+        """
         if max(self.pose, self.class_mean, *self.pca.values()) > 1:
             raise ValueError("a share of the variance exceeds 1")
         if self.count < 1 or self.class_dim < 1:

@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+from pydantic import ConfigDict
 
 
 @dataclass(frozen=True)
 class CapsuleHealth:
     """The capsules of one layer."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
 
     layer: str
     capsules: int
@@ -24,6 +28,8 @@ class CapsuleHealth:
 @dataclass(frozen=True)
 class CouplingHealth:
     """The couplings of one routed layer; entropy and polarisation by iteration."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
 
     layer: str
     entropy: tuple[float, ...]

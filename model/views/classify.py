@@ -45,7 +45,6 @@ class ClassifyQuery(PictureQuery):
         allow_inf_nan=False,
         description="Adds the probability, and the set of labels that holds the true one with this "
         "coverage, such as 0.95.",
-        examples=[0.95],
     )
 
     max_rows = 1

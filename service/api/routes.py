@@ -68,7 +68,6 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
         get(
             "/models/{name}/health",
             show_health,
-            fixed=True,
             problems=[UnknownModel, NotOffered, Busy],
             tags=["models"],
         ),

@@ -22,12 +22,12 @@ from model.bundle.confidence import COVERAGES, Confidence, Doubles, Input, Metho
 from model.capsnet import build
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.analysis.reliability import REPORTED, measure
 from training.answers import BATCH, measure_presence
 from training.data.datasets import Examples
 from training.data.source import DatasetError
 from training.provenance import Run, runs_of, unseen_by
 from training.recipes import Recipe, recipe_of
+from training.reliability import REPORTED, measure
 from training.state import starting_point
 from training.training_data import FolderSplit, same_split
 

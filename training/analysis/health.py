@@ -13,7 +13,7 @@ s_ki the softmax over k of the logits, capsule i's shares:
 - parse trees: rows s_ki of the predicted class in LEVELS steps, how many different ones there are
   in a class (Renzulli, Tartaglione and Grangetto 2022, "REM: Routing Entropy Minimization");
 - negated: all poses of the last layer's input change their sign (Peer, Stabinger and
-  Rodriguez-Sanchez 2018, "Limitations of Routing-by-Agreement Based Capsule Networks": without a
+  Rodriguez-Sanchez 2019, "Limitations of Routing-by-Agreement Based Capsule Networks": without a
   bias, lengths stay the same);
 - effective dimensions (sum_d v_d)^2 / sum_d v_d^2, of the eigenvalues v of the covariance of a
   class's poses (the participation ratio, Gao et al. 2017).

@@ -17,10 +17,10 @@ from model.bundle import Manifest
 from model.bundle.confidence import Confidence
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from training.analysis.reliability import measure_images, measure_unlabelled
 from training.answers import BATCH
 from training.data.datasets import Examples
 from training.novelty import draw_others
+from training.reliability import measure_images, measure_unlabelled
 
 COUNT = 2000
 """The number of test images that are turned or made noisy."""
@@ -59,7 +59,7 @@ def turn(images: Floats, degrees: float, manifest: Manifest) -> Floats:
 def measure_kinds(
     runtime: Runtime, confidence: Confidence, kinds: Mapping[str, Kind]
 ) -> dict[str, dict[str, Any]]:
-    """Measure each kind of images: see `training.analysis.reliability`."""
+    """Measure each kind of images: see `training.reliability`."""
     scores = {}
     for name, (images, labels) in kinds.items():
         presence = np.concatenate(
