@@ -31,7 +31,7 @@ help: ## Name the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 serve: $(VENV)/.serve site/index.html ## Serve the shipped bundles on http://HOST:PORT.
-	CAPSNET_HOST=$(HOST) CAPSNET_PORT=$(PORT) $(BIN)/python -m service
+	CAPSNET_HOST=$(HOST) CAPSNET_PORT=$(PORT) exec $(BIN)/python -m service
 
 install-training: $(VENV)/.dev ## Install what `python -m training` and development need.
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from os import PathLike
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -16,7 +17,8 @@ from typing_extensions import TypeIs
 from model.bundle import Bundle
 from model.errors import Problem, UnreadablePicture
 from model.outputs import Encoding, Trace
-from model.preprocess import WHITE, Fit, Floats, Polarity
+from model.preprocess import WHITE, Fit, Floats, Polarity, read_array, to_unit
+from model.preprocess.array import SIGNATURE
 from model.runtime import Device, Runtime
 from model.views.methods import ViewMethods
 
@@ -28,7 +30,8 @@ Picture: TypeAlias = (
     Image.Image | str | PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | NDArray[Any]
 )
 """A Pillow image, a path, the bytes of an image file, an open binary file, or an array: (H, W),
-(H, W, C) or (C, H, W), of whole numbers from 0 to 255 or of floats in [0, 1]."""
+(H, W, C) or (C, H, W), of whole numbers from 0 to 255 or of floats in [0, 1]. Networks of other
+numbers of channels than 1 and 3 take arrays (H, W, C) and `.npy` files alone."""
 _SLACK = 1e-3
 """The tolerance beyond [0, 1], for rounding."""
 _TOGETHER = 256
@@ -75,7 +78,7 @@ class LoadedBundle(ViewMethods):
             ValueError: it cannot be read or fitted; the message says why.
             OSError: the file cannot be read.
         """
-        return self.runtime.prepare(open_picture(picture), fit=fit, polarity=polarity)
+        return self.runtime.prepare(self._open(picture), fit=fit, polarity=polarity)
 
     def encode(self, images: ArrayLike) -> Encoding[Floats]:
         """Encode images (N, C, H, W), floats in [0, 1], whose strokes are light on dark.
@@ -101,15 +104,24 @@ class LoadedBundle(ViewMethods):
     ) -> A:
         from model.views.local import ask  # noqa: PLC0415  with the first view
 
-        return ask(self.runtime, view, list(map(open_picture, pictures)), parameters)
+        return ask(self.runtime, view, list(map(self._open, pictures)), parameters)
+
+    def _open(self, picture: Picture) -> Image.Image | Floats:
+        return open_picture(picture, channels=self.bundle.manifest.channels)
+
+    def _open_or_problem(self, picture: Picture) -> Image.Image | Floats | Problem:
+        try:
+            return self._open(picture)
+        except Problem as problem:
+            return problem
 
     def _classify(
         self, images: Picture | Iterable[Picture], parameters: Mapping[str, object]
     ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
         if is_one(images):
-            (outcome,) = self._classify_some([open_picture(images)], parameters, alone=True)
+            (outcome,) = self._classify_some([self._open(images)], parameters, alone=True)
             return cast("PredictionAnswer", outcome)
-        pictures = map(_open, images)
+        pictures = map(self._open_or_problem, images)
         outcomes: list[PredictionAnswer | FailedPrediction] = []
         while some := list(islice(pictures, _TOGETHER)):
             outcomes += self._classify_some(some, parameters, alone=False)
@@ -117,7 +129,7 @@ class LoadedBundle(ViewMethods):
 
     def _classify_some(
         self,
-        pictures: Sequence[Image.Image | Problem],
+        pictures: Sequence[Image.Image | Floats | Problem],
         parameters: Mapping[str, object],
         *,
         alone: bool,
@@ -156,15 +168,11 @@ def is_one(images: Picture | Iterable[Picture]) -> TypeIs[Picture]:
     return isinstance(images, kinds) or hasattr(images, "read") or not isinstance(images, Iterable)
 
 
-def _open(picture: Picture) -> Image.Image | Problem:
-    try:
-        return open_picture(picture)
-    except Problem as problem:
-        return problem
+def open_picture(picture: Picture, *, channels: int = 3) -> Image.Image | Floats:
+    """Open a picture of any accepted kind: as a Pillow image, or as an array (H, W, C) in [0, 1].
 
-
-def open_picture(picture: Picture) -> Image.Image:
-    """Open a picture of any accepted kind as a Pillow image.
+    Args:
+        channels: of the network's images. Only those of 1 and 3 take Pillow images.
 
     Raises:
         TypeError: this is no picture.
@@ -175,9 +183,15 @@ def open_picture(picture: Picture) -> Image.Image:
     if isinstance(picture, Image.Image):
         return picture
     if isinstance(picture, np.ndarray):
+        if channels not in (1, 3):
+            return to_unit(np.atleast_3d(picture))
         return Image.fromarray(_to_bytes(_channels_last(picture)))
     if isinstance(picture, (bytes, bytearray, memoryview)):
+        if bytes(picture[: len(SIGNATURE)]) == SIGNATURE:
+            return _read_array(bytes(picture))
         picture = io.BytesIO(picture)
+    elif isinstance(picture, (str, PathLike)) and str(picture).lower().endswith(".npy"):
+        return _read_array(Path(picture).read_bytes())
     elif not isinstance(picture, (str, PathLike)) and not hasattr(picture, "read"):
         raise TypeError(
             "a picture is a path, the bytes of a file, an open file, a Pillow image or an array, "
@@ -186,6 +200,13 @@ def open_picture(picture: Picture) -> Image.Image:
     try:
         return Image.open(picture)
     except (UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise UnreadablePicture(str(error)) from error
+
+
+def _read_array(content: bytes) -> Floats:
+    try:
+        return read_array(content)
+    except ValueError as error:
         raise UnreadablePicture(str(error)) from error
 
 

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 import time
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from research import adversarial, page, routing, sanity
+from model.bundle import MANIFEST, Bundle
+from research import adversarial, factors, page, routing, sanity
+from research.compare import is_stale
 from research.controls import register
-from research.run import Result, load_sets, read_results, result_key, run_row, write_results
-from research.tables import ROWS, TABLES, Row
+from research.protocols import load_sets
+from research.records import code_digest
+from research.rows import Row
+from research.run import Result, read_results, result_key, run_row, write_results
+from research.tables import ROWS, TABLES
 from training.__main__ import EXPECTED, DataDir
+from training.data.datasets import DATASETS
 from training.device import choose_device
+from training.provenance import adopt_reads
 from training.state import TrainingError
 
 RESULTS = "results.json"
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,20 +44,29 @@ console = Console(soft_wrap=True)
 RunsDir = Annotated[Path, typer.Option(help="Folder of results and unfinished runs.")]
 DocsDir = Annotated[Path, typer.Option(help="Where results.json and results.md are.")]
 Bundles = Annotated[Path, typer.Option(help="Folder of bundles and of the record of test reads.")]
+OwnFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", exists=True, dir_okay=False, help="A Python file that declares rows of your own."
+    ),
+]
 _RUNS, _DOCS, _DATA = Path("runs/research"), Path("docs"), Path("data")
 _BUNDLES = Path("model/bundles")
 
 
 @app.command("list")
-def show(*, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS) -> None:
-    """List tables and their rows, and the seeds that have a result."""
+def show(*, file: OwnFile = None, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS) -> None:
+    """List tables and their rows, the seeds that have a result, and whether it is of today's code.
+
+    Results of another recipe are stale; those of other code may still be right.
+    """
+    declare(file)
     results = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
     for name, table in TABLES.items():
         console.print(f"{name}:")
         for row in table.rows:
-            seeds = sorted({one.seed for one in results if one.key == _key(row, one.seed)})
-            known = f"seeds {', '.join(map(str, seeds))}" if seeds else "not run"
-            console.print(f"  {row.name}, {row.title}, {row.images:,} images: {known}")
+            own = [one for one in results if one.key == _key(row, one.seed)]
+            console.print(f"  {row.name}, {row.title}, {row.images:,} images: {_known(row, own)}")
 
 
 @app.command("run")
@@ -63,19 +83,28 @@ def run_rows(
         bool,
         typer.Option("--validation", help="Test on held-out training images: not for the page."),
     ] = False,
+    file: OwnFile = None,
     runs_dir: RunsDir = _RUNS,
     docs_dir: DocsDir = _DOCS,
     data_dir: DataDir = _DATA,
-    bundles: Bundles = _BUNDLES,
+    bundles: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the record of test reads. By default the folder of runs, so that no "
+            "tracked file changes."
+        ),
+    ] = None,
     max_minutes: Annotated[float, typer.Option(help="Save and stop after this long.")] = math.inf,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads; 0 takes them all.")] = 0,
 ) -> None:
     """Train rows and read the test split once for each and seed, at the end.
 
-    What has a result in the folder of runs is skipped and what was stopped goes on: the same
-    command continues. Results in the docs are run again, and told beside the new ones.
+    Rows with a result in the folder of runs are skipped, and stopped rows go on: the same command
+    continues. Rows with a result in the docs run again, and both results are printed. No tracked
+    file changes: only `write` changes the docs.
     """
+    declare(file)
     changes: dict[str, Any] = {} if images is None else {"images": images}
     if validation:
         changes["split"] = "validation"
@@ -95,7 +124,7 @@ def run_rows(
             seed=seed,
             sets=load_sets(row, data_dir),
             directory=runs_dir,
-            bundles=bundles,
+            bundles=bundles or runs_dir,
             device=where,
             max_minutes=(deadline - time.monotonic()) / 60,
         )
@@ -109,7 +138,10 @@ def run_rows(
 
 @app.command("routing")
 def routing_off(
-    names: Annotated[list[str] | None, typer.Argument(help="Bundles; by default all.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Bundles by name, or folders of bundles; by default all by name."),
+    ] = None,
     *,
     again: Annotated[bool, typer.Option("--again", help="Also what was measured before.")] = False,
     runs_dir: RunsDir = _RUNS,
@@ -117,12 +149,78 @@ def routing_off(
     data_dir: DataDir = _DATA,
     bundles: Bundles = _BUNDLES,
 ) -> None:
-    """Replace the couplings of bundles on whole test splits; write finding, table and picture.
+    """Replace the couplings of bundles on whole test splits, and write the page.
 
-    Bundles whose weights were measured before are skipped. Each read of a test split goes on
-    record. Then the page is written anew.
+    Bundles with the same weights as in an earlier measurement are skipped. Each read of a test
+    split goes on record. For a bundle's folder, the table is printed and no tracked file changes.
     """
+    folders = [Path(name) for name in names or () if (Path(name) / MANIFEST).is_file()]
+    named = [name for name in names or () if Path(name) not in folders]
+    runs_dir.mkdir(parents=True, exist_ok=True)
+    for folder in folders:
+        bundle = Bundle.open(folder)
+        if "trace" not in bundle.manifest.offers or bundle.manifest.dataset not in DATASETS:
+            raise TrainingError(f"{folder} shows no routing, or was trained on no published images")
+        measured = routing.measure(bundle, data_dir, record=runs_dir)
+        console.print(routing.table({bundle.manifest.name: measured}), markup=False)
+    if folders and not named:
+        return
+    if not docs_dir.is_dir():
+        raise TrainingError(f"--docs-dir {docs_dir} is no folder: the page is written there")
+    names = named or None
     routing.measure_all(bundles, docs_dir, data_dir, names=names, again=again, tell=console.print)
+    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
+
+
+@app.command("table")
+def print_table(
+    name: Annotated[str, typer.Argument(help="Of a table.")],
+    *,
+    file: OwnFile = None,
+    validation: Annotated[
+        bool, typer.Option("--validation", help="Of results on held-out training images.")
+    ] = False,
+    images: Annotated[
+        int | None, typer.Option(help="Of results after so many images.", min=1)
+    ] = None,
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+) -> None:
+    """Print the errors of a table's rows and their paired differences, as Markdown."""
+    declare(file)
+    if name not in TABLES:
+        raise TrainingError(f"{name} is no table; there are {', '.join(TABLES)}")
+    split = "validation" if validation else "test"
+    both = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
+    results = [one for one in {one.key: one for one in both}.values() if one.split == split]
+    table = TABLES[name]
+    if images is not None:
+        table = table._replace(rows=tuple(replace(row, images=images) for row in table.rows))
+    parts = list(page.write_table(table, results))
+    console.print("\n\n".join(parts) or f"{name} has no results", markup=False)
+
+
+@app.command("factors")
+def compare_with_factors(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Rows of assemblies that were run; by default all.")
+    ] = None,
+    *,
+    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1",
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Bundles = _BUNDLES,
+) -> None:
+    """Compare poses of assemblies with the factors that they were rendered from.
+
+    Azimuth, elevation, size and lamp are known for every image. Then the page is written anew.
+    """
+    rows = [row for row in choose_rows(names or [factors.TABLE]) if row.protocol == "azimuths"]
+    numbers = _seeds(seeds)
+    runs = {(row.name, seed): runs_dir / _key(row, seed) for row in rows for seed in numbers}
+    measured = factors.measure_rows(rows, numbers, runs=runs, data_dir=data_dir)
+    (docs_dir / factors.MEASURED).write_text(f"{json.dumps(measured, indent=1)}\n")
     write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
 
 
@@ -174,9 +272,12 @@ def write_page(
 ) -> None:
     """Add results to docs/results.json, and write the page and its picture from them.
 
+    Reads of test splits that are on record in the folder of runs go into that of the bundles.
+
     Those of rows that are no longer declared stay in the file, as reads of the test split. The card
     of a bundle that has its row's name gets the mean over seeds.
     """
+    adopt_reads(runs_dir, bundles)
     both = [*read_results(docs_dir / RESULTS), *read_results(runs_dir)]
     kept = {one.key: one for one in both if one.row not in ROWS or one.split == ROWS[one.row].split}
     results = [kept[key] for key in sorted(kept)]
@@ -186,6 +287,18 @@ def write_page(
     routing.draw(routing.read(docs_dir), docs_dir / "pictures" / "routing-off.png")
     adversarial.draw(adversarial.read(docs_dir), docs_dir / "pictures" / "adversarial.png")
     console.print(f"wrote {docs_dir / page.NAME}: {len(results)} results")
+
+
+def declare(file: Path | None) -> None:
+    """Run a file that declares families and tables of its own: see `add_table`."""
+    if file is None:
+        return
+    spec = spec_from_file_location(file.stem, file)
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    sys.modules[file.stem] = module  # dataclasses look their annotations up there
+    spec.loader.exec_module(module)
 
 
 def choose_rows(names: list[str]) -> list[Row]:
@@ -219,6 +332,19 @@ def main() -> None:
 
 def _key(row: Row, seed: int) -> str:
     return result_key(row.name, seed=seed, images=row.images, split=row.split)
+
+
+def _known(row: Row, own: list[Result]) -> str:
+    """The seeds of a row's results, and what they are of."""
+    if not own:
+        return "not run"
+    seeds = sorted({one.seed for one in own})
+    text = f"seeds {', '.join(map(str, seeds))}"
+    if stale := sorted({one.seed for one in own if is_stale(row, one)}):
+        text += f"; stale: {', '.join(map(str, stale))}"
+    if codes := {one.code for one in own if one.code} - {code_digest()}:
+        text += f"; by other code ({', '.join(sorted(codes))})"
+    return text
 
 
 def _errors(result: Result) -> str:

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from research.records import recipe_digest
+from research.rows import Row
 from research.run import Result
-from research.tables import Row
 from training.statistics import Z, interval, standard_error
 
 BOUND = "†"
 """Marks an interval of results that did not keep which images were wrong."""
+STALE = "stale: its recipe has changed since"
+"""Follows the title of a row whose results are of another recipe than today's."""
 
 
 class Score(NamedTuple):
@@ -36,12 +39,24 @@ class Difference(NamedTuple):
     points: float
     low: float
     high: float
+    is_bound: bool = False
+    """Whether images could not be paired: the interval is then wider than it need be."""
+
+    def __str__(self) -> str:
+        mark = BOUND * self.is_bound
+        return f"{self.points:+.2f} [{self.low:+.2f}, {self.high:+.2f}]{mark}"
 
 
 def of_row(row: Row, results: Sequence[Result]) -> list[Result]:
-    """Its results at its own budget, by seed."""
+    """Its results at its own budget, by seed; those of today's recipe where there are any."""
     own = [one for one in results if (one.row, one.images) == (row.name, row.images)]
-    return sorted(own, key=lambda one: one.seed)
+    current = [one for one in own if not is_stale(row, one)]
+    return sorted(current or own, key=lambda one: one.seed)
+
+
+def is_stale(row: Row, result: Result) -> bool:
+    """Whether a result is of another recipe; False where it is not known."""
+    return bool(result.recipe) and result.recipe != recipe_digest(row)
 
 
 def score(results: Sequence[Result], test: str) -> Score:
@@ -77,29 +92,36 @@ def describe(results: Sequence[Result], test: str, *, right: bool = False) -> st
 def compare(first: Sequence[Result], second: Sequence[Result], test: str) -> Difference | None:
     """The difference of two networks' errors over the seeds of each.
 
-    The variance is that of the paired differences over images plus that of each network's error
-    over its seeds; the interval is Student's t with the Welch-Satterthwaite degrees of freedom.
-    With one seed each it is that of images alone.
+    Images and seeds are random effects. The variance is that of the paired differences over images
+    plus that of each network's error over its seeds; the interval is Student's t with the
+    Welch-Satterthwaite degrees of freedom. With one seed each it is that of images alone. Where
+    older results did not keep which images were wrong, each network counts as if it had answered
+    images of its own, which widens the interval.
 
     Returns:
-        None where a network has no results, or older ones that did not keep which images were
-        wrong.
+        None where a network has no results, or none of the test set.
     """
-    if not first or not second or any(test not in one.which for one in (*first, *second)):
+    if not first or not second or any(test not in one.wrong for one in (*first, *second)):
         return None
-    rates = [_wrong(first, test), _wrong(second, test)]  # (seeds, images) each
-    paired = rates[0].mean(axis=0) - rates[1].mean(axis=0)
-    variances = [paired.var(ddof=1) / len(paired)]
-    freedom = [len(paired) - 1]
-    for rate in rates:
-        if len(rate) > 1:
-            variances.append(rate.mean(axis=1).var(ddof=1) / len(rate))
-            freedom.append(len(rate) - 1)
+    both, count = (first, second), first[0].tested[test]
+    errors = [np.array([one.percent(test) / 100 for one in own]) for own in both]
+    middle = errors[0].mean() - errors[1].mean()
+    is_bound = any(test not in one.which for one in (*first, *second))
+    if is_bound:
+        variances = [sum(rate.mean() * (1 - rate.mean()) for rate in errors) / count]
+    else:
+        rates = [_wrong(own, test).mean(axis=0) for own in both]  # (images,) each
+        variances = [(rates[0] - rates[1]).var(ddof=1) / count]
+    freedom = [count - 1]
+    for error in errors:
+        if len(error) > 1:
+            variances.append(error.var(ddof=1) / len(error))
+            freedom.append(len(error) - 1)
     total = sum(variances)
     parts = sum(part**2 / free for part, free in zip(variances, freedom, strict=True))
     reach = stats.t.ppf(0.975, total**2 / parts) * total**0.5 if total else 0.0
-    middle = paired.mean()
-    return Difference(*(float(100 * value) for value in (middle, middle - reach, middle + reach)))
+    ends = (middle, middle - reach, middle + reach)
+    return Difference(*(float(100 * value) for value in ends), is_bound=is_bound)
 
 
 def lines(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,11 +11,18 @@ from torch import Tensor, nn
 
 from model.bundle.manifest import Offer
 from model.capsnet import FAMILIES, Encoding, Family, Network, NetworkConfig
-from model.capsnet.attention import AttentionCapsNet, AttentionConfig
-from model.capsnet.decoder import Decoder
+from model.capsnet.attention import AttentionCapsNet, AttentionConfig, DepthwiseCells
+from model.capsnet.decoder import build_decoder
+from model.capsnet.matrix import SIDE
 from model.capsnet.routing import by_agreement
-from model.capsnet.squash import length, squash_exponential
-from model.capsnet.stem import Stem, StemLayer, geometry, initialise, out_channels
+from model.capsnet.squash import length, squash, squash_exponential
+from model.capsnet.stem import Conv, Stem, StemLayer, geometry, initialise, out_channels
+
+_SUM_STD = 0.4
+"""The standard deviation of a sum of votes before couplings, as in `model.capsnet.attention`."""
+_ABSENT_LOGIT = -2.0
+"""The activation logit of classes before training, as in `model.capsnet.matrix`."""
+_SQUASHES = {"exponential": squash_exponential, "sabour": squash}
 
 
 @dataclass(frozen=True)
@@ -22,12 +30,26 @@ class HeadConfig(NetworkConfig):
     """Convolutions, and what `Head` makes of them."""
 
     has_logits = True
+    may_be_zero = ("hidden",)
 
     stem: tuple[StemLayer, ...] = AttentionConfig.stem
     batch_norm: bool = True
-    end: Literal["classes", "labels", "pooled", "poses"] = "classes"
-    """One class or several labels of all features; labels of each channel's mean, by a hidden layer
-    of 128 (Su 2018); or poses, with capsules' squash and decoder."""
+    norm_first: bool = False
+    gather: Literal["flatten", "depthwise", "mean", "sum"] = "flatten"
+    """All features; or one number for each channel: by weights of its own over positions, as
+    depthwise primary capsules have, or the mean or the sum."""
+    hidden: int = 0
+    """The width of a layer with ReLU before the last one; 0 for none."""
+    end: Literal["classes", "labels", "poses"] = "classes"
+    """One class of several, by a softmax; labels that are present or not, by a sigmoid each; or
+    poses, with capsules' squash and decoder."""
+    squash: Literal["exponential", "sabour"] = "exponential"
+    """Of poses: that of self-attention or of routing by agreement."""
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether each class has a sigmoid of its own, which the cross-entropy then takes."""
+        return self.end == "labels"
 
 
 @dataclass(frozen=True)
@@ -42,7 +64,8 @@ class Head(Network):
 
     With poses it has as many parameters as capsules have in their transformations, and the same
     loss and reconstruction: only the squash of the primary capsules and the couplings are missing.
-    Elsewhere poses have no numbers. Pooled, images may have any size that the convolutions fit.
+    Elsewhere poses have no numbers. Of means and sums, images may have any size that the
+    convolutions fit; a sum grows with what is in the image, as that of capsules' votes does.
     """
 
     config: HeadConfig
@@ -50,31 +73,47 @@ class Head(Network):
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
         self.config = config
-        self.stem = Stem(config.channels, config.stem, batch_norm=config.batch_norm)
+        self.stem = Stem(
+            config.channels,
+            config.stem,
+            batch_norm=config.batch_norm,
+            norm_first=config.norm_first,
+        )
         initialise(self.stem)
         cells = geometry(config.height, config.width, config.stem)
-        channels, poses = out_channels(config.channels, config.stem), config.end == "poses"
-        features = channels * cells.rows * cells.columns
+        count, poses = cells.rows * cells.columns, config.end == "poses"
+        features = out_channels(config.channels, config.stem)
+        depthwise = DepthwiseCells(features, count) if config.gather == "depthwise" else None
+        self.depthwise = depthwise
+        features *= count if config.gather == "flatten" else 1
         outputs = config.num_classes * (config.class_dim if poses else 1)
-        self.classes: nn.Module = nn.Linear(features, outputs)
-        if config.end == "pooled":
-            self.classes = nn.Sequential(
-                nn.Linear(channels, 128), nn.ReLU(), nn.Linear(128, outputs)
-            )
+        layers: list[nn.Module] = []
+        if config.hidden:
+            layers = [nn.Linear(features, config.hidden), nn.ReLU()]
+            features = config.hidden
+        layers.append(nn.Linear(features, outputs))
+        self.classes = nn.Sequential(*layers) if config.hidden else layers[0]
+        if config.gather == "sum":
+            with torch.no_grad():  # it begins as the mean does
+                next(self.classes.parameters()).div_(count)
         if poses:
-            self.decoder = Decoder(config)
+            # As short as sums of votes with uniform couplings: longer ones saturate the squash.
+            std = _SUM_STD / (config.num_classes * math.sqrt(features))
+            nn.init.normal_(layers[-1].weight, std=std)  # type: ignore[arg-type]
+            nn.init.zeros_(layers[-1].bias)  # type: ignore[arg-type]
+            self.decoder = build_decoder(config)
 
     def forward(self, images: Tensor) -> Encoding[Tensor]:
         """Encode images (N, C, H, W) in [0, 1]."""
-        if self.config.end == "poses":
+        config = self.config
+        if config.end == "poses":
             features = self._features(images).float()
             with torch.autocast(features.device.type, enabled=False):
-                sums = self.classes(features).unflatten(1, (-1, self.config.class_dim))
-                poses = squash_exponential(sums)
+                sums = self.classes(features).unflatten(1, (-1, config.class_dim))
+                poses = _SQUASHES[config.squash](sums)
                 return Encoding(length(poses), poses)
         logits = self.logits(images)
-        one = self.config.end == "classes"
-        presence = logits.softmax(dim=1) if one else logits.sigmoid()
+        presence = logits.sigmoid() if config.multi_label else logits.softmax(dim=1)
         return Encoding(presence, logits.unsqueeze(-1)[..., :0])
 
     def logits(self, images: Tensor) -> Tensor:
@@ -84,22 +123,31 @@ class Head(Network):
 
     def _features(self, images: Tensor) -> Tensor:
         maps: Tensor = self.stem(images)
-        return maps.mean(dim=(2, 3)) if self.config.end == "pooled" else maps.flatten(1)
+        if self.depthwise is not None:
+            cells: Tensor = self.depthwise(maps.flatten(2))
+            return cells.flatten(1)
+        if self.config.gather == "flatten":
+            return maps.flatten(1)
+        return maps.mean(dim=(2, 3)) if self.config.gather == "mean" else maps.sum(dim=(2, 3))
 
 
 @dataclass(frozen=True)
-class AgreementConfig(AttentionConfig):
-    """Sizes of self-attention capsules that are routed by agreement instead."""
+class ReroutedConfig(AttentionConfig):
+    """Sizes of self-attention capsules whose votes are weighted in another way."""
 
+    couplings: Literal["agreement", "uniform"] = "agreement"
+    """Routing by agreement, with its own squash; or 1 / K for all votes, with that of
+    self-attention. Both go without the coupling bias B."""
     routing_iterations: int = 3
+    """Of agreement."""
 
 
-class AgreementHead(AttentionCapsNet):
-    """Convolutions and capsules of self-attention; routing by agreement (Sabour 2017)."""
+class ReroutedCapsNet(AttentionCapsNet):
+    """Convolutions and capsules of self-attention; other couplings."""
 
-    config: AgreementConfig
+    config: ReroutedConfig
 
-    def __init__(self, config: AgreementConfig) -> None:
+    def __init__(self, config: ReroutedConfig) -> None:
         super().__init__(config)
         self.prior.requires_grad = False  # has no part
 
@@ -108,8 +156,58 @@ class AgreementHead(AttentionCapsNet):
         capsules = self.primary_capsules(images)
         with torch.autocast(capsules.device.type, enabled=False):
             votes = self.votes.factored(capsules) if self.training else self.votes(capsules)
-            poses = by_agreement.Routing(self.config.routing_iterations)(votes)
+            if self.config.couplings == "agreement":
+                poses = by_agreement.Routing(self.config.routing_iterations)(votes)
+            else:
+                poses = squash_exponential(by_agreement.weigh(votes, None))
             return Encoding(length(poses), poses)
+
+
+@dataclass(frozen=True)
+class PlainMatrixConfig(NetworkConfig):
+    """Sizes of convolutions in place of matrix capsules."""
+
+    stem: tuple[StemLayer, ...] = (Conv(32, 5), Conv(64, 3, 2))
+    primary_channels: int = 68
+    """As many as primary capsules have numbers: 17 for each type."""
+    conv_channels: tuple[int, ...] = (16, 16)
+    """Of the 3x3 convolutions, the first with stride 2."""
+
+
+class PlainMatrixNet(Network):
+    """Convolutions in place of the layers of matrix capsules, poses and activations at the end.
+
+    Each position of the last layer gives a pose of 16 numbers and a logit for each class by one
+    linear layer; they are averaged over positions.
+    """
+
+    config: PlainMatrixConfig
+
+    def __init__(self, config: PlainMatrixConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.stem = Stem(config.channels, config.stem, batch_norm=True)
+        initialise(self.stem)
+        sizes = (config.primary_channels, *config.conv_channels)
+        channels = out_channels(config.channels, config.stem)
+        layers: list[nn.Module] = []
+        for index, size in enumerate(sizes):
+            kernel, stride = (3, 2 if index == 1 else 1) if index else (1, 1)
+            layers += [nn.Conv2d(channels, size, kernel, stride), nn.BatchNorm2d(size), nn.ReLU()]
+            channels = size
+        self.layers_between = nn.Sequential(*layers)
+        self.classes = nn.Conv2d(channels, config.num_classes * (SIDE**2 + 1), 1)
+        assert self.classes.bias is not None
+        nn.init.constant_(self.classes.bias, 0.0)
+        self.classes.bias.data[:: SIDE**2 + 1] = _ABSENT_LOGIT
+        self.decoder = build_decoder(config)
+
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
+        """Encode images (N, C, H, W) in [0, 1]."""
+        self._check(images)
+        maps = self.classes(self.layers_between(self.stem(images))).float()
+        numbers = maps.mean(dim=(2, 3)).unflatten(1, (self.config.num_classes, -1))
+        return Encoding(numbers[..., 0].sigmoid(), numbers[..., 1:])
 
 
 def register() -> None:
@@ -118,6 +216,7 @@ def register() -> None:
     for name, config, network, offers in (
         ("head", HeadConfig, Head, frozenset[Offer]()),
         ("poses", PoseConfig, Head, decodes),
-        ("agreement", AgreementConfig, AgreementHead, decodes),
+        ("rerouted", ReroutedConfig, ReroutedCapsNet, decodes),
+        ("plain-matrix", PlainMatrixConfig, PlainMatrixNet, decodes),
     ):
         FAMILIES[name] = Family(name, name, "a control", config, network, offers=offers)

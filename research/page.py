@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from model.bundle import MANIFEST, Bundle, Manifest
-from research import adversarial, routing, sanity
-from research.compare import compare, describe, lines, of_row, score
+from research import adversarial, factors, routing, sanity
+from research.compare import STALE, compare, describe, is_stale, lines, of_row, score
+from research.findings import write_findings
+from research.matched import FAMILIES, SETS, VARIANTS, name_row
+from research.rows import Row, Table
 from research.run import Result
-from research.tables import ROWS, TABLES, Table
+from research.tables import ROWS, TABLES
 from training.card import write_card
 from training.manifest import update_manifest
 from training.provenance import reads_of, runs_of
@@ -30,14 +33,20 @@ def write(results: Sequence[Result], docs_dir: Path, bundles: Path) -> str:
     """The page's Markdown: what is said of the tables is in `research/results.md`."""
     measured = routing.read(docs_dir)
     reads = Counter(one.dataset for one in results if one.split == "test")
-    counts = " and ".join(f"`{name}` {count} times" for name, count in sorted(reads.items()))
+    times = [f"`{name}` {count} times" for name, count in sorted(reads.items())]
+    counts = " and ".join([", ".join(times[:-1]), times[-1]] if times[1:] else times)
     unlisted = sum(one.split == "test" and one.row not in ROWS for one in results)
     speeds = docs_dir / SPEEDS
-    tables = {name: "\n\n".join(_tables(table, results)) for name, table in TABLES.items()}
+    tables = {
+        name.replace("-", "_"): "\n\n".join(write_table(table, results))
+        for name, table in TABLES.items()
+    }
     return _TEXT.read_text().format(
-        **{name.replace("-", "_"): text or "Not run yet." for name, text in tables.items()},
-        finding=routing.finding(measured),
+        **tables,
+        matched=_summary(results),
+        findings=write_findings(TABLES, results, measured),
         routing=routing.table(measured),
+        factors=factors.table(factors.read(docs_dir)),
         speeds=_speeds(json.loads(speeds.read_text())) if speeds.exists() else "",
         novelty=_novelty(bundles),
         adversarial=adversarial.table(adversarial.read(docs_dir)),
@@ -87,27 +96,76 @@ def _add_seeds_and_reads(
     return replace(manifest, metrics=metrics, training=training)
 
 
-def _tables(table: Table, results: Sequence[Result]) -> Iterator[str]:
-    """The errors of the rows that have some, and the differences of those that are compared."""
+def write_table(table: Table, results: Sequence[Result]) -> Iterator[str]:
+    """Write the errors of rows, the differences of those compared, and the rows that have not run.
+
+    The first column has the name of the row, with which `python -m research run` trains it.
+    """
     rows = []
     for row in table.rows:
         if own := of_row(row, results):
             cells = [describe(own, test) for test in table.columns]
             paper = [table.paper.get(row.name, "")] * bool(table.paper)
             seeds = ", ".join(str(one.seed) for one in own)
-            rows.append((row.title, f"{row.images:,}", *paper, *cells, seeds))
+            seen = f"{row.images:,}"
+            rows.append((f"`{row.name}`", _title(row, own), seen, *paper, *cells, seeds))
     if rows:
         paper = ["paper"] * bool(table.paper)
-        yield lines(("network", "images seen", *paper, *table.columns.values(), "seeds"), rows)
-    differences = []
-    for names in table.compared:
-        first, second = (ROWS[name] for name in names)
-        for test, heading in table.columns.items():
-            if found := compare(of_row(first, results), of_row(second, results), test):
-                points = f"{found.points:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-                differences.append((f"**{first.title}** less **{second.title}**", heading, points))
-    if differences:
+        headings = ("row", "network", "images seen", *paper, *table.columns.values(), "seeds")
+        yield lines(headings, rows)
+    if differences := list(_differences(table, results)):
         yield lines(("difference", "of", "points"), differences)
+    if missing := list(_missing(table, results)):
+        yield f"Not run yet: {'; '.join(missing)}."
+
+
+def _title(row: Row, own: Sequence[Result]) -> str:
+    """A row's title; it says if its results are of another recipe."""
+    return f"{row.title} (**{STALE}**)" if any(is_stale(row, one) for one in own) else row.title
+
+
+def _differences(table: Table, results: Sequence[Result]) -> Iterator[tuple[str, str, str]]:
+    """Those of the rows that are compared, unless a recipe has changed since."""
+    known = {**ROWS, **{row.name: row for row in table.rows}}
+    for names in table.compared:
+        rows = [known[name] for name in names[:2]]
+        own = [of_row(row, results) for row in rows]
+        if any(is_stale(row, one) for row, few in zip(rows, own, strict=True) for one in few):
+            continue
+        for test, heading in table.columns.items():
+            if found := compare(*own, test):
+                titles = " less ".join(f"**{row.title}**" for row in rows)
+                yield titles, heading, str(found)
+
+
+def _missing(table: Table, results: Sequence[Result]) -> Iterator[str]:
+    """The rows of a table that have seeds without a result of today's recipe, by seeds."""
+    rows: dict[str, list[str]] = {}
+    for row in table.rows:
+        done = {one.seed for one in of_row(row, results) if not is_stale(row, one)}
+        if seeds := ", ".join(str(seed) for seed in row.seeds if seed not in done):
+            rows.setdefault(seeds, []).append(f"`{row.name}`")
+    for seeds, names in rows.items():
+        yield f"{', '.join(names)} ({'seeds' if ', ' in seeds else 'seed'} {seeds})"
+
+
+def _summary(results: Sequence[Result]) -> str:
+    """The first test set of every row of the matched tables, in one table."""
+    keys = dict.fromkeys(key for one in SETS.values() for key in one.recipes)
+    rows = []
+    for family, variant in sorted(keys, key=lambda key: list(FAMILIES).index(key[0])):
+        cells = [f"{FAMILIES[family]}, {VARIANTS[variant]}"]
+        for name, one in SETS.items():
+            row = ROWS.get(name_row(name, family, variant))
+            own = of_row(row, results) if row else []
+            if not row or not own or any(is_stale(row, result) for result in own):
+                cells.append("" if row is None else "not run")
+                continue
+            found = score(own, next(iter(one.columns)))
+            spread = "" if found.deviation is None else f" ± {found.deviation:.2f}"
+            cells.append(f"{found.percent:.2f}{spread}")
+        rows.append(cells)
+    return lines(("network", *(one.title for one in SETS.values())), rows)
 
 
 def _speeds(speeds: dict[str, Any]) -> str:
@@ -128,7 +186,9 @@ def _novelty(bundles: Path) -> str:
     rows = []
     for name, rule in rules.items():
         told = {
-            one["kind"]: f"{one['auc']:.4f}, {one['known_percent']:.1f} %" for one in rule.others
+            one["kind"]: f"{one['auc']:.4f}, " * ("typical" in one)
+            + f"{one['known_percent']:.1f} %"
+            for one in rule.others
         }
         alarms = rule.test_novel_percent
         cells = [f"`{name}`", "" if alarms is None else f"{alarms:.1f} %"]

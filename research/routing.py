@@ -8,7 +8,6 @@ class and, of networks that route in several layers, uniform couplings in all of
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,9 +49,6 @@ TITLES: dict[str, str] = {
     "uniform-everywhere": "uniform in all layers",
 }
 BATCH = 50
-DECIDES = 1 / 3
-"""Routing matters where the 95 % interval of the increase in error under uniform couplings lies
-above this share of the routed error."""
 
 Answers = dict[str, NDArray[np.int64]]
 """The classes (N, C) that are named, by couplings."""
@@ -96,8 +92,13 @@ def measure_all(
         (docs_dir / MEASURED).write_text(f"{json.dumps(ordered, indent=1)}\n")
 
 
-def measure(bundle: Bundle, data_dir: Path) -> dict[str, Any]:
+def measure(bundle: Bundle, data_dir: Path, *, record: Path | None = None) -> dict[str, Any]:
     """Errors of a bundle on its test split by couplings; the read goes on record.
+
+    Args:
+        bundle: a network whose couplings can be replaced.
+        data_dir: the data sets.
+        record: the folder of the record; by default that of the bundle.
 
     Raises:
         DatasetError: there is no test split, or its pairs are not the published ones.
@@ -126,7 +127,7 @@ def measure(bundle: Bundle, data_dir: Path) -> dict[str, Any]:
         errors=first["couplings"]["routed"]["errors"],
         protocol=f"couplings replaced: {', '.join(first['couplings'])}",
     )
-    record_read(bundle.path.parent, read)
+    record_read(record or bundle.path.parent, read)
     return {"version": manifest.version, "family": manifest.family, "tests": tests}
 
 
@@ -222,7 +223,7 @@ def _score(found: Answers, examples: Labelled, digits: NDArray[np.int64] | None)
 def table(measured: Mapping[str, Any]) -> str:
     """A line for each network and couplings."""
     rows = []
-    for name, test, scores in _tests(measured):
+    for name, test, scores in tests_of(measured):
         for couplings, one in scores["couplings"].items():
             told = [f"{100 * one['errors'] / scores['images']:.2f}", "", ""]
             if couplings != "routed":
@@ -234,49 +235,13 @@ def table(measured: Mapping[str, Any]) -> str:
     return lines(head, rows)
 
 
-def finding(measured: Mapping[str, Any]) -> str:
-    """The first finding of the page, whatever was measured: what uniform couplings change."""
-    decided: list[str] = []
-    others: dict[str, float] = {}
-    for name, test, scores in _tests(measured):
-        routed, uniform = (scores["couplings"][key] for key in ("routed", "uniform"))
-        points, low, high = uniform["difference"]
-        which = f"`{name}`" if test == SPLIT else f"`{name}` at {test}"
-        before, after = (100 * one["errors"] / scores["images"] for one in (routed, uniform))
-        if low > DECIDES * before:
-            change = f"{points:+.2f} points [{low:+.2f}, {high:+.2f}]"
-            said = f"{which} answers {after:.2f} % wrong, not {before:.2f} ({change})"
-            other = scores["couplings"].get("other-image")
-            if other and test != SPLIT:  # elsewhere those couplings tell the label
-                errors = 100 * other["errors"] / scores["images"]
-                said += f", and {errors:.1f} % with those of another pair of the same digits"
-            decided.append(said)
-        else:
-            others[which] = points
-    if not decided and not others:
-        return "**Does routing matter?** Not measured yet: `python -m research routing`."
-    head = "Routing hardly matters for any network that ships."
-    if decided:
-        names = _listed(list(dict.fromkeys(one.split()[0] for one in decided)))
-        head = f"Routing matters for {names}, and hardly for the others."
-    text = f"**{head}** The networks that ship answered their test splits with uniform couplings "
-    text += "in place of their own; nothing else was changed. "
-    if decided:
-        text += f"{'; '.join(decided)}. "
-    if others:
-        least, most = min(others.values()), max(others.values())
-        text += f"Errors of {_listed(list(others))} change by {least:+.2f} to {most:+.2f} points. "
-    text += "[More couplings](#does-routing-matter)."
-    return textwrap.fill(text, 97, subsequent_indent="   ", break_on_hyphens=False)
-
-
 def draw(measured: Mapping[str, Any], target: Path) -> None:
     """Draw the error of each network by couplings, with its interval."""
     if not measured:
         return
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 
-    tests = list(_tests(measured))
+    tests = list(tests_of(measured))
     figure = Figure((8, 0.55 * len(tests) + 1.4), dpi=100, layout="constrained")
     axes = figure.subplots()
     used = [key for key in TITLES if any(key in one["couplings"] for *_, one in tests)]
@@ -304,11 +269,8 @@ def draw(measured: Mapping[str, Any], target: Path) -> None:
     save(figure, target, 256)
 
 
-def _tests(measured: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def tests_of(measured: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What was measured, by bundle and test set."""
     for name, one in measured.items():
         for test, scores in one["tests"].items():
             yield name, test, scores
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]

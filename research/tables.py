@@ -7,134 +7,59 @@ The recipes are written out, so that a change of a preset does not change what a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from model.capsnet import NetworkConfig
-from model.capsnet.attention import AttentionConfig
-from model.capsnet.baseline import BaselineConfig
-from model.capsnet.dynamic import DynamicConfig
-from model.capsnet.matrix import MatrixConfig
 from model.capsnet.shared import SharedConfig
 from model.capsnet.stem import Conv
-from research.controls import AgreementConfig, HeadConfig, PoseConfig
+from research.controls import HeadConfig, PoseConfig, ReroutedConfig
+from research.faithful import FAITHFUL
+from research.matched import MATCHED
+from research.recipes import (
+    ATTENTION,
+    CNN,
+    DIGITS,
+    MATRIX,
+    PAIRS,
+    SHARED,
+    SMALL_EM,
+    STRIDED,
+)
+from research.rows import (
+    SIDE_BY_SIDE,
+    THREE,
+    Compared,
+    Row,
+    Table,
+    count_of,
+    iterations,
+    plain,
+    sizes,
+)
 from research.transforms import TRANSFORMS
 from training.recipes import PAPER_MSE_WEIGHT, PRESETS, Recipe
 
-SIDE_BY_SIDE = "side by side"
-THREE = (1, 2, 3)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One network that is trained with a fixed number of images and tested once for each seed."""
-
-    name: str
-    title: str
-    recipe: Recipe
-    """`make_plan` replaces its name and epochs."""
-    images: int
-    """The budget: images or pairs seen in training."""
-    seeds: tuple[int, ...] = (1,)
-    """The seeds that docs/results.md shows."""
-    tests: tuple[str, ...] = ("plain",)
-    """Names of test sets: see `research.run.make_test_sets`."""
-    training_images: int | None = None
-    """Distinct images to learn from, as many of each class; None for all."""
-    split: Literal["test", "validation"] = "test"
-    """What is tested on; `validation` is the last training images, which are then held out."""
-    hold_out: bool = False
-    """Whether those are held out in any case."""
-
-
-class Table(NamedTuple):
-    """Rows, and what is told of them."""
-
-    rows: tuple[Row, ...]
-    columns: dict[str, str] = {"plain": "error, %"}  # noqa: RUF012  read only
-    """Headings by test set."""
-    paper: dict[str, str] = {}  # noqa: RUF012  read only
-    """Errors that the paper reports, in percent, by row."""
-    compared: tuple[tuple[str, str], ...] = ()
-    """Names of rows whose difference is told."""
-
-
-_SMALL: dict[str, Any] = {"batch_size": 64, "warmup_steps": 300}
-_AVERAGED: dict[str, Any] = {**_SMALL, "average_decay": 0.999}
-STRIDED = DynamicConfig(stem=(Conv(64, 9, 2),), primary_types=8, primary_kernel=5, primary_stride=1)
-DIGITS = Recipe("", network=STRIDED, **_SMALL)
-ATTENTION = Recipe(
-    "", network=AttentionConfig(), learning_rate=2e-3, convolutions="bfloat16", **_AVERAGED
-)
-_PAIR_STEM = (Conv(32, 5), Conv(64, 3, 2), Conv(64, 3), Conv(128, 3, 2))
-PAIRS = replace(
-    ATTENTION,
-    task="pairs",
-    network=AttentionConfig(height=36, width=36, stem=_PAIR_STEM, primary="spatial"),
-    shift_px=4,
-    mse_weight=0.0005 * 36 * 36,
-)
-SHARED = Recipe("", network=SharedConfig(), absent_weight=0.25, **_AVERAGED)
-_SMALL_EM = MatrixConfig(
-    stem=(Conv(32, 5), Conv(64, 3, 2)),
-    primary_types=4,
-    conv_caps=(8, 8),
-    decoder_hidden=(256, 512),
-)
-MATRIX = Recipe(
-    "",
-    network=_SMALL_EM,
-    loss="spread",
-    spread_steps=400,
-    detach_poses=True,
-    learning_rate=3e-3,
-    shift_px=1,
-    **_AVERAGED,
-)
-
-
-def _plain(recipe: Recipe, network: NetworkConfig) -> Recipe:
-    return replace(recipe, network=network, loss="cross-entropy", mse_weight=0)
-
-
-def _sizes(recipe: Recipe, config: type[NetworkConfig], **changes: Any) -> Any:
-    """Another network with the sizes that a recipe's network has."""
-    kept = {one.name for one in fields(config)} & {one.name for one in fields(recipe.network)}
-    return config(**{name: getattr(recipe.network, name) for name in kept} | changes)
-
-
-def _iterations(recipe: Recipe, count: int, **changes: Any) -> Recipe:
-    network: Any = recipe.network
-    return replace(recipe, network=replace(network, routing_iterations=count), **changes)
-
-
-def count_of(number: int, noun: str) -> str:
-    """1 seed, 2 seeds."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-_CNN = _plain(DIGITS, BaselineConfig(convs=(8, 8, 8)))
-"""As many multiplications as STRIDED."""
+_CNN_NOTE = "the CNN has 8, 8 and 8 channels, no normalisation, and most weights in one layer"
 
 
 def _digits() -> Iterator[Row]:
     """The paper's comparison: a CNN, and CapsNets with and without routing and reconstruction."""
     tests = ("plain", *TRANSFORMS)
-    yield Row("digits-baseline", "baseline CNN", _CNN, 1_200_000, THREE, tests)
+    yield Row("digits-baseline", "baseline CNN", CNN, 1_200_000, THREE, tests)
     for count in (1, 3):
         for name, weight in (("none", 0.0), ("text", PAPER_MSE_WEIGHT)):
             title = f"CapsNet, {count_of(count, 'iteration')}, {'no ' * (not weight)}reconstruction"
-            recipe = _iterations(DIGITS, count, mse_weight=weight)
+            recipe = iterations(DIGITS, count, mse_weight=weight)
             yield Row(f"digits-r{count}-{name}", title, recipe, 1_200_000, THREE, tests)
 
 
 def _fewer() -> Iterator[Row]:
     """Fewer images to learn from, each of which is seen more often."""
     stem: dict[str, Any] = {"stem": (*STRIDED.stem, Conv(64, 5)), "batch_norm": False}
-    linear = _plain(DIGITS, _sizes(DIGITS, HeadConfig, **stem))
-    poses = replace(DIGITS, network=_sizes(DIGITS, PoseConfig, **stem))
+    linear = plain(DIGITS, sizes(DIGITS, HeadConfig, **stem))
+    poses = replace(DIGITS, network=sizes(DIGITS, PoseConfig, squash="sabour", **stem))
     for name, title, recipe in (
-        ("digits-baseline", "baseline CNN", _CNN),
+        ("digits-baseline", "baseline CNN", CNN),
         ("digits-r3-text", "CapsNet, 3 iterations, reconstruction", DIGITS),
         ("few-linear", "linear layer on its convolutions", linear),
         ("few-poses", "linear layer to poses", poses),
@@ -149,10 +74,10 @@ def _families(dataset: str, kind: str, **changes: Any) -> Iterator[Row]:
     """A network of each family at one budget, each by the recipe that its preset had."""
     shared = replace(SHARED, network=SharedConfig(decoder_hidden=(256, 512)))
     for title, recipe in (
-        ("baseline CNN", _CNN),
+        ("baseline CNN", CNN),
         ("dynamic", DIGITS),
         ("attention", ATTENTION),
-        ("linear layer on attention's convolutions", _plain(ATTENTION, HeadConfig())),
+        ("linear layer on attention's convolutions", plain(ATTENTION, HeadConfig())),
         ("shared", replace(shared, convolutions="bfloat16")),
         ("matrix", MATRIX),
     ):
@@ -166,14 +91,10 @@ def _pairs(name: str, images: int, *ends: str) -> Iterator[Row]:
     ours = {
         "attention": ("self-attention capsules", PAIRS),
         "agreement": (
-            "the same, routing by agreement",
-            replace(PAIRS, network=_sizes(PAIRS, AgreementConfig)),
+            "routing by agreement, without coupling bias",
+            replace(PAIRS, network=sizes(PAIRS, ReroutedConfig)),
         ),
-        "linear": ("linear layer", _plain(PAIRS, _sizes(PAIRS, HeadConfig, end="labels"))),
-        "poses": (
-            "linear layer to poses",
-            replace(PAIRS, network=_sizes(PAIRS, PoseConfig)),
-        ),
+        "linear": ("linear layer", plain(PAIRS, sizes(PAIRS, HeadConfig, end="labels"))),
     }
     for end in ends:
         title, recipe = ours[end]
@@ -183,19 +104,23 @@ def _pairs(name: str, images: int, *ends: str) -> Iterator[Row]:
 
 def _by_iterations(name: str, recipe: Recipe, **row: Any) -> Iterator[Row]:
     """One network with 1, 2 and 3 iterations of routing."""
+    of = "EM" if recipe.loss == "spread" else "shared weights"
     for count in THREE:
-        title = count_of(count, "iteration")
-        yield Row(f"{name}-{count}", title, _iterations(recipe, count), hold_out=True, **row)
+        title = f"{of}, {count_of(count, 'iteration')}"
+        yield Row(f"{name}-{count}", title, iterations(recipe, count), hold_out=True, **row)
 
 
 _BRIEF: dict[str, Any] = {"images": 30_000}
 _EM = replace(MATRIX, spread_steps=100, warmup_steps=100)
-_SUM = replace(_EM, network=replace(_SMALL_EM, log_p_divisor=1.0))
+_SUM = replace(_EM, network=replace(SMALL_EM, log_p_divisor=1.0))
 _TWO: dict[str, Any] = {"images": 120_000, "seeds": THREE, "tests": ("plain", SIDE_BY_SIDE)}
 _SINGLES = replace(SHARED, mse_weight=0)
-_POOLED = replace(_SINGLES, network=_sizes(SHARED, HeadConfig, batch_norm=False, end="pooled"))
+_HEAD: dict[str, Any] = {"batch_norm": False, "hidden": 128, "end": "labels"}
+_POOLED = replace(_SINGLES, network=sizes(SHARED, HeadConfig, gather="mean", **_HEAD))
+_SUMMED = replace(_SINGLES, network=sizes(SHARED, HeadConfig, gather="sum", **_HEAD))
 
 TABLES = {
+    **MATCHED,
     "families": Table(
         (
             *_families("mnist", "digits"),
@@ -208,25 +133,43 @@ TABLES = {
             "family-mnist-matrix": "0.44",
         },
         compared=tuple(
-            (f"family-{dataset}-attention", f"family-{dataset}-{other}")
+            Compared(f"family-{dataset}-{capsules}", f"family-{dataset}-{other}", note, finds)
             for dataset in ("mnist", "fashion-mnist")
-            for other in ("linear", "shared")
+            for capsules, other, note, finds in (
+                (
+                    "attention",
+                    "linear",
+                    "the linear layer has more parameters, another loss and no poses",
+                    True,
+                ),
+                ("dynamic", "baseline", _CNN_NOTE, True),
+                ("attention", "baseline", f"{_CNN_NOTE}, and a sixth of the multiplications", True),
+                ("attention", "shared", "", False),
+            )
         ),
     ),
     "side-by-side": Table(
         (
             *_by_iterations("two", _SINGLES, **_TWO),
-            Row("two-pooling", "CNN with pooling", _POOLED, hold_out=True, **_TWO),
+            Row("two-pooling", "CNN, mean over positions", _POOLED, hold_out=True, **_TWO),
+            Row("two-summing", "CNN, sum over positions", _SUMMED, hold_out=True, **_TWO),
         ),
         {"plain": "single digits wrong, %", SIDE_BY_SIDE: "pairs wrong, %"},
-        compared=(("two-3", "two-1"), ("two-3", "two-pooling")),
+        compared=(
+            Compared("two-3", "two-1"),
+            Compared("two-3", "two-pooling", "the CNN averages positions, capsules sum votes"),
+            Compared("two-3", "two-summing"),
+        ),
     ),
     "em-iterations": Table(
         (
             *_by_iterations("em-mean", _EM, **_BRIEF),
-            Row("em-sum-3", "3 iterations, ln p summed", _SUM, hold_out=True, **_BRIEF),
+            Row("em-sum-3", "EM, 3 iterations, ln p summed", _SUM, hold_out=True, **_BRIEF),
         ),
-        compared=(("em-mean-3", "em-mean-1"), ("em-mean-3", "em-sum-3")),
+        compared=(
+            Compared("em-mean-3", "em-mean-1", "after 30,000 images"),
+            Compared("em-mean-3", "em-sum-3", "", is_finding=False),
+        ),
     ),
     "shipped": Table(
         (Row("mnist-attention", "mnist-attention", PRESETS["mnist-attention"], 1_440_000, THREE),),
@@ -241,30 +184,58 @@ TABLES = {
             "digits-r3-none": "0.35 ± 0.036",
             "digits-r3-text": "0.25 ± 0.005",
         },
+        compared=(
+            Compared("digits-r3-text", "digits-baseline", _CNN_NOTE),
+            Compared("digits-r3-text", "digits-r1-text"),
+            Compared("digits-r3-none", "digits-r1-none"),
+        ),
     ),
     "multimnist": Table(
-        (
-            *_pairs("multimnist", 1_500_000, "attention", "agreement", "linear"),
-            *_pairs("pairs", 150_000, "attention", "linear", "poses"),
-        ),
+        (*_pairs("multimnist", 1_500_000, "attention", "agreement", "linear"),),
         {"shift 4": "pairs wrong, %", "shift 6": "shifted by up to 6 px"},
         compared=(
-            ("multimnist-attention", "multimnist-agreement"),
-            ("multimnist-attention", "multimnist-linear"),
-            ("pairs-attention", "pairs-linear"),
-            ("pairs-attention", "pairs-poses"),
+            Compared(
+                "multimnist-attention",
+                "multimnist-agreement",
+                "agreement also has another squash and no coupling bias",
+                is_finding=False,
+            ),
+            Compared(
+                "multimnist-attention",
+                "multimnist-linear",
+                "the linear layer has a sixteenth of the parameters, another loss and no "
+                "reconstruction",
+            ),
         ),
     ),
     "fewer-images": Table(
         tuple(_fewer()),
         compared=tuple(
-            (f"digits-r3-text-{count}", f"few-{end}-{count}")
-            for count in (100, 1000)
-            for end in ("linear", "poses")
+            Compared(f"digits-r3-text-{count}", f"{other}-{count}", note)
+            for count in (100, 1000, "all")
+            for other, note in (
+                ("digits-baseline", _CNN_NOTE),
+                ("few-linear", "the linear layer has another loss and no reconstruction"),
+                ("few-poses", ""),
+            )
         ),
     ),
+    "faithful": FAITHFUL,
     "transformed-digits": Table(
         tuple(_digits()), {"plain": "as they are", **{name: name for name in TRANSFORMS}}
     ),
 }
 ROWS = {row.name: row for table in TABLES.values() for row in table.rows}
+
+
+def add_table(name: str, table: Table) -> None:
+    """Declare a table of your own, for as long as the program runs: see `--file`.
+
+    Raises:
+        ValueError: there is a table or a row of such a name.
+    """
+    rows = {row.name: row for row in table.rows}
+    if taken := sorted({name} & TABLES.keys() | rows.keys() & ROWS.keys()):
+        raise ValueError(f"there is {taken[0]} already: choose another name")
+    TABLES[name] = table
+    ROWS.update(rows)

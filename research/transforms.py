@@ -47,6 +47,14 @@ TRANSFORMS = {
     "affine 100 %": Reach(200, 200, 200, move=2),
 }
 """One transformation at its full range (of moves: twice that of training); all at a share of it."""
+MOVED = Reach(move=12)
+"""Digits anywhere on a larger square: the ink stays whole."""
+AFFNIST = {
+    "moved anywhere": MOVED,
+    "as affNIST": Reach(200, 200, 200, move=8),
+}
+"""Test sets of the paper's section 5.2, of digits on 40x40 pixels: what is learnt, and affNIST's
+ranges."""
 _SEED = 2013
 _ONE = 1 << 16
 _UNIT_BITS = 17

@@ -24,7 +24,7 @@ from service.http.context import Context
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
-from service.http.pages import mounts, show_docs, show_openapi, show_page
+from service.http.pages import mounts, show_docs, show_lens, show_openapi, show_page
 from service.http.problems import PROBES
 from service.http.rate import RateLimit
 from service.http.route import Route
@@ -38,7 +38,8 @@ from service.telemetry.reports import Workers
 from service.telemetry.tracing import telemetry
 
 _DESCRIPTION = """\
-Send an image (PNG, JPEG, WebP, BMP, GIF) as a form's `file`, as the raw body, or as base64 in JSON:
+Send an image (PNG, JPEG, WebP, BMP, GIF, TIFF) as a form's `file`, as the raw body, or as
+base64 in JSON:
 
     curl -F file=@7.png localhost:8000/classify
     curl -H 'Content-Type: image/png' --data-binary @7.png localhost:8000/classify
@@ -126,6 +127,7 @@ def create_app(
     page = partial(Route, "GET", needs_models=False, include_in_schema=False)
     pages = [
         page("/", show_page, permission="public"),
+        page("/embed", show_lens, permission="public"),
         page("/docs", show_docs),
         page("/openapi.json", show_openapi),
         *mounts(),

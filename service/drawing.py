@@ -8,7 +8,7 @@ from service.pool.pool import ForkServer, Pool
 DRAW_CPU_S = 10.0
 """A drawing may take this much CPU time."""
 _IMPORTED = (*MODULES, "matplotlib.figure", "matplotlib.backends.backend_agg")
-MOST_WAITING = 8
+MAX_WAITING = 8
 """This many drawings may wait, each a fifth of a second. More are refused with `Retry-After`."""
 
 
@@ -21,4 +21,4 @@ def open_pool(memory_bytes: int = 500_000_000) -> Pool:
         memory_bytes: for a drawing, beyond that; the largest sweep has 21 megapixels.
     """
     fork_server = ForkServer(*_IMPORTED, memory_bytes=memory_bytes)
-    return Pool(fork_server, processes=1, limit=MOST_WAITING)
+    return Pool(fork_server, processes=1, limit=MAX_WAITING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ class Pipeline:
     admission: Admission
     decode_pools: DecodePools
     default_model: str
-    """The model of requests that name none."""
+    """The model of requests that name none, if it is loaded: see `Engine.default_model`."""
     max_cost: int
     """The most rows that a request to this route may cost."""
     drawing: Admission | None = None
@@ -86,10 +87,12 @@ class Pipeline:
             UnknownModel: it is not loaded.
             NotOffered: its network cannot do what is needed.
         """
-        name = model or self.default_model
+        name = model or self.engine.default_model(self.default_model)
         if name not in self.engine.manifests:
             known = ", ".join(sorted(self.engine.manifests))
-            raise UnknownModel(f"{name!r} is not loaded; loaded: {known}", parameter="model")
+            near = get_close_matches(name, self.engine.manifests, 1)
+            hint = "".join(f". Did you mean {one!r}?" for one in near)
+            raise UnknownModel(f"{name!r} is not loaded; loaded: {known}{hint}", parameter="model")
         manifest = self.engine.manifests[name]
         require(manifest, needs)
         return manifest

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Self
 
@@ -22,6 +23,9 @@ from model.runtime.cuda import ArenaGrowth, ConvSearch, CudaOptions, Precision
 _PREFIX = "CAPSNET_"
 _FOREIGN = frozenset({"CAPSNET_CLIENT_KEY", "CAPSNET_DATA_DIR", "CAPSNET_URL"})
 """Variables of the same prefix that belong to training and the client."""
+
+_FRAME_ANCESTOR = re.compile(r"\*|https?://(\*\.)?[A-Za-z0-9.-]+(:\d+)?")
+"""An origin in a content security policy."""
 
 _CUDA_OPTIONS = tuple(option.name for option in fields(CudaOptions))
 
@@ -80,6 +84,7 @@ class Settings(BaseSettings):
     admin_keys: tuple[SecretStr, ...] = ()
     admin_keys_file: Path | None = None
     cors_origins: tuple[str, ...] = ()
+    frame_ancestors: tuple[str, ...] = ()
     log_format: Literal["text", "json"] = "text"
     access_log: bool = True
     otel: bool = False
@@ -90,6 +95,15 @@ class Settings(BaseSettings):
     def _no_file(cls, value: object) -> object:
         """Treat an empty variable as unset. As a path it would be this folder."""
         return value or None
+
+    @field_validator("frame_ancestors")
+    @classmethod
+    def _are_sources(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what is no origin: it becomes part of a header."""
+        for origin in origins:
+            if not _FRAME_ANCESTOR.fullmatch(origin):
+                raise ValueError(f"{origin!r} is no origin such as https://example.org, nor '*'")
+        return origins
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -111,7 +125,7 @@ class Settings(BaseSettings):
         """
         known = {f"{_PREFIX}{name.upper()}" for name in cls.model_fields} | _FOREIGN
         if unknown := sorted({name for name in os.environ if name.startswith(_PREFIX)} - known):
-            raise SettingsError(f"unknown settings: {', '.join(unknown)}")
+            raise SettingsError(f"unknown settings: {', '.join(map(_suggest, unknown))}")
         try:
             return cls()  # type: ignore[call-arg]  # the environment has the arguments
         except ValidationError as error:
@@ -119,6 +133,13 @@ class Settings(BaseSettings):
             raise SettingsError("; ".join(_describe(fault) for fault in faults)) from None
         except ValueError as error:
             raise SettingsError(_describe_no_list(error)) from None
+
+
+def _suggest(unknown: str) -> str:
+    """Name a variable that does not exist, and one that is spelt alike."""
+    known = [f"{_PREFIX}{name.upper()}" for name in Settings.model_fields]
+    near = get_close_matches(unknown, known, 1, cutoff=0.8)
+    return unknown + "".join(f" (did you mean {one}?)" for one in near)
 
 
 def _describe(fault: ErrorDetails) -> str:

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,34 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 
 from model.bundle import Bundle, write_manifest
-from model.capsnet import Network, NetworkConfig, build
-from model.capsnet.attention import AttentionConfig
-from model.capsnet.dynamic import DynamicConfig
-from model.capsnet.families import FAMILIES
-from model.capsnet.stem import Conv
 from model.runtime import Runtime
 from service.pictures import SAMPLES
 from service.settings import Settings
-from tests.model.capsnet.networks import TINY
-from tests.neighbours import add_noise
 from tests.serving import serve
 from tests.store import Store
-from training.data.datasets import DIGITS, Examples
-from training.data.pairs import fixed_pairs
-from training.evaluate import choose_threshold
-from training.export import describe, export_bundle
-from training.graphs import round_weights
-from training.recipes import Recipe
-from training.state import Plan
-from training.trainer import Trainer
 
 ROOT = Path(__file__).parent.parent
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
+
+    from model.capsnet import Network
+    from training.data.datasets import Examples
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,7 +40,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """One thread here and in what tests start: the tests themselves run side by side."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +58,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def families() -> Iterator[None]:
     """The registered families, as they are again after the test."""
+    from model.capsnet.families import FAMILIES  # noqa: PLC0415  torch
+
     before = dict(FAMILIES)
     yield
     FAMILIES.clear()
@@ -88,7 +75,11 @@ def store(pytestconfig: pytest.Config) -> Store:
 @pytest.fixture(scope="session")
 def network() -> Network:
     """An untrained network, its weights rounded to what its bundle holds."""
-    network = _untrained(TINY["dynamic"])
+    from tests import exports  # noqa: PLC0415  torch
+    from tests.model.capsnet.networks import TINY  # noqa: PLC0415
+    from training.graphs import round_weights  # noqa: PLC0415
+
+    network = exports.make_untrained(TINY["dynamic"])
     round_weights(network)
     return network
 
@@ -96,8 +87,11 @@ def network() -> Network:
 @pytest.fixture(scope="session")
 def bundle_path(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The network's bundle, `mnist`, with training images. Tests that change it work on a copy."""
+    pytest.importorskip("torch", reason="torch exports the bundles of tests")
+    from tests.neighbours import add_noise  # noqa: PLC0415
+
     target = tmp_path_factory.mktemp("bundles") / "mnist"
-    store.copy("mnist", target, partial(_export, TINY["dynamic"]))
+    store.copy("mnist", target, partial(_export, "dynamic"))
     add_noise(target)
     return target
 
@@ -112,48 +106,42 @@ def family_bundles(
     manifest = Bundle.open(bundle_path).manifest
     renamed = replace(manifest, name="tiny-dynamic", dataset="tiny-dynamic")
     write_manifest(folder / "tiny-dynamic", renamed)
-    for family, config in TINY.items():
+    from tests.model.capsnet.networks import TINY  # noqa: PLC0415  torch
+
+    for family in TINY:
         if family != "dynamic":
             name = f"tiny-{family}"
-            store.copy(name, folder / name, partial(_export, config))
+            store.copy(name, folder / name, partial(_export, family))
     return folder
 
 
 @pytest.fixture(scope="session")
 def colour_bundle_path(bundle_path: Path, store: Store) -> Path:
     """The bundle `blocks`, beside `mnist`: untrained, colour photographs of 24x32 pixels."""
-    config = AttentionConfig(
-        channels=3,
-        height=24,
-        width=32,
-        num_classes=3,
-        stem=(Conv(8, 5, 2), Conv(16, 5, 2)),
-        primary="spatial",
-        decoder_hidden=(16, 16),
-    )
     facts = {"class_names": ("red", "green", "blue"), "preprocess": "crop"}
-    return store.copy("blocks", bundle_path.with_name("blocks"), partial(_export, config, **facts))
+    return store.copy(
+        "blocks", bundle_path.with_name("blocks"), partial(_export, "blocks", **facts)
+    )
 
 
-def _untrained(config: NetworkConfig) -> Network:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return build(config).eval()
+def _export(config: str, target: Path, **facts: Any) -> None:
+    from tests import exports  # noqa: PLC0415  torch
+    from tests.model.capsnet.networks import TINY  # noqa: PLC0415
+
+    exports.export(exports.BLOCKS if config == "blocks" else TINY[config], target, **facts)
 
 
-def _export(config: NetworkConfig, target: Path, **facts: Any) -> None:
-    """Write the bundle of an untrained network, its rounding measured on noise."""
-    noise = np.random.default_rng(0).integers(0, 256, (4, *config.image_shape), np.uint8)
-    name, validation = target.name, Examples(noise, np.zeros(4, np.int64))
-    facts = {"dataset": name, "class_names": DIGITS, "preprocess": "digit", **facts}
-    facts["training"] = {"recipe": Recipe(name, network=config).to_dict(), "runs": []}
-    network = _untrained(config)
-    export_bundle(network, describe(network, name=name, **facts), target, validation=validation)
+def _train(strokes: Examples, target: Path) -> None:
+    from tests import exports  # noqa: PLC0415  torch
+
+    exports.train(strokes, target)
 
 
 @pytest.fixture(scope="session")
 def strokes() -> Examples:
     """Three 28x28 images that cross: a horizontal, a vertical and a diagonal stroke."""
+    from training.data.datasets import Examples  # noqa: PLC0415  torch
+
     images = np.zeros((3, 1, 28, 28), np.uint8)
     images[0, 0, 12:16, 4:24] = 255
     images[1, 0, 4:24, 12:16] = 255
@@ -167,46 +155,6 @@ def strokes() -> Examples:
 def strokes_bundle_path(bundle_path: Path, strokes: Examples, store: Store) -> Path:
     """The bundle `strokes` of a network that takes pairs of strokes apart, beside `mnist`."""
     return store.copy("strokes", bundle_path.with_name("strokes"), partial(_train, strokes))
-
-
-def _train(strokes: Examples, target: Path) -> None:
-    """Train on pairs of strokes, and write the bundle."""
-    network = DynamicConfig(
-        height=36,
-        width=36,
-        stem=(Conv(8, 9, 2),),
-        primary_types=4,
-        primary_dim=4,
-        num_classes=3,
-        class_dim=8,
-        decoder_hidden=(32, 64),
-    )
-    recipe = Recipe(
-        "strokes",
-        dataset="strokes",
-        task="pairs",
-        network=network,
-        epochs=0.04,
-        batch_size=16,
-        learning_rate=5e-3,
-        mse_weight=12.96,
-    )
-    with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng():
-        plan = Plan(recipe, 1, strokes, None, Path(folder))
-        trainer = Trainer(plan, device=torch.device("cpu"))
-        for _ in range(trainer.total_steps):
-            trainer.step()
-    pairs = fixed_pairs(strokes, 50, size=36, shift_px=2, seed=1)
-    manifest = describe(
-        trainer.network,
-        name="strokes",
-        dataset="strokes",
-        class_names=("horizontal", "vertical", "diagonal"),
-        preprocess="pair",
-        mask_threshold=choose_threshold(trainer.network, pairs),
-        training={"recipe": recipe.to_dict(), "runs": []},
-    )
-    export_bundle(trainer.network, manifest, target, validation=pairs)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ _PACKAGES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch")
 _SOURCES = (
     *("model/bundle/*.py", "model/capsnet/**/*.py", "model/preprocess/*.py", "model/runtime/*.py"),
     *("model/outputs.py", "model/views/masks.py", "training/**/*.py"),
-    *("tests/conftest.py", "tests/model/capsnet/networks.py"),
+    *("tests/exports.py", "tests/model/capsnet/networks.py"),
 )
 
 

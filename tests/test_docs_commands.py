@@ -3,7 +3,8 @@
 `curl`, `capsnet`, Python and JavaScript ask a real service. `make` tells what it would do; commands
 of `python -m training` and `python -m research`, which may take hours, are read by the command line
 with their presets, settings and rows. The tutorial on own pictures is followed from its first line
-to its last, those on families and on views in test_families.py and test_add_view.py.
+to its last, those on families, on views and on routing in test_families.py, test_add_view.py and
+tests/research/test_own_routing.py.
 """
 
 from __future__ import annotations
@@ -32,17 +33,20 @@ from training.recipes import PRESETS, override
 
 ROOT = Path(__file__).parent.parent
 OWN_PICTURES, ADD_FAMILY = "docs/tutorial/own-pictures.md", "docs/tutorial/add-family.md"
-ADD_VIEW = "docs/tutorial/add-view.md"
+ADD_VIEW, OWN_ROUTING = "docs/tutorial/add-view.md", "docs/tutorial/own-routing.md"
 PAGES = sorted(
     page.relative_to(ROOT).as_posix()
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
     if page.name not in ("results.md", "log.md")
 )
-OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY, ADD_VIEW)]
+OTHERS = [page for page in PAGES if page not in (OWN_PICTURES, ADD_FAMILY, ADD_VIEW, OWN_ROUTING)]
 NOT_RUN = {
     "docker compose": "needs Docker; tests/docker reads the files",
     "kubectl ": "needs a cluster; tests/deploy renders what is applied",
-    "BUNDLES_DIR=bundles docker compose": "needs Docker",
+    "BUNDLES_DIR=": "needs Docker; tests/docker reads what Compose makes of it",
+    "export PICTURES_DIR=": "is for the commands of Docker after it",
+    "docker build": "needs Docker",
+    "docker push": "needs a registry",
     ".venv/bin/python -m pip install": "needs a package index",
     ". .venv/bin/activate": "changes the reader's shell",
     "pip install ./client": "needs a package index",
@@ -236,19 +240,22 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         (source,) = blocks(OWN_PICTURES, "python")
         exec(compile(source, OWN_PICTURES, "exec"), {})  # noqa: S102  our own page
-        train, export = (
+        train, export, score, *_ = (
             shlex.split(line.removeprefix(TRAINING)) for line in commands(OWN_PICTURES, TRAINING)
         )
         # 90 steps in place of 900; `make slow` trains for as long as people do
         CliRunner().invoke(app, [*train, "--set", "epochs=20"], catch_exceptions=False)
         exported = CliRunner().invoke(app, export, catch_exceptions=False)
         (folder / "export.txt").write_text(exported.output)
+        shutil.copytree("bundles", "exported")
+        scored = CliRunner().invoke(app, score, catch_exceptions=False)
+        (folder / "score.txt").write_text(scored.output)
     return folder
 
 
 def test_own_pictures_are_learnt(shapes: Path) -> None:
     """The tutorial's commands end with a bundle of its classes, which knows them, and samples."""
-    bundle = shapes / "bundles" / "shapes"
+    bundle = shapes / "exported" / "shapes"
     manifest = Bundle.open(bundle).manifest
     assert (("ring", "square"), (1, 32, 32)) == (manifest.class_names, manifest.image_shape)
     assert 8 == manifest.metrics["validation_images"]
@@ -256,6 +263,17 @@ def test_own_pictures_are_learnt(shapes: Path) -> None:
     assert "of 8 held-out images" in (bundle / "CARD.md").read_text()
     assert 8 == len(Bundle.open(bundle).samples)
     assert (shapes / "runs" / "shapes-1" / "preview.png").is_file()
+
+
+def test_own_pictures_are_tested_on_new_ones(shapes: Path) -> None:
+    """The score of those that training never saw is on the card, and there is a report."""
+    metrics = Bundle.open(shapes / "bundles" / "shapes").manifest.metrics
+    assert 70 == metrics["test_images"]
+    assert "Ten of the 80 new shapes" in read(OWN_PICTURES)
+    assert metrics["test_errors"] <= 8
+    assert {"ring", "square"} == {name for name, *_ in metrics["recalls"]}
+    assert "wrote report.html" in (shapes / "score.txt").read_text()
+    assert "Worst mistakes" in (shapes / "report.html").read_text()
 
 
 def test_export_says_the_score_and_what_to_type_next(shapes: Path) -> None:

@@ -23,11 +23,12 @@ from typer.testing import CliRunner
 
 from model.bundle import Bundle
 from model.capsnet import FAMILIES, load
+from model.capsnet.families import Family
 from service.settings import Settings
-from tests.model.capsnet.networks import SMALL, TINY, count_encoder
+from tests.model.capsnet.networks import SIZES, SMALL, TINY, count_encoder
 from tests.serving import serve
 from training.__main__ import app
-from training.recipes import PRESETS
+from training.recipes import PRESETS, Recipe
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -61,6 +62,8 @@ def page() -> Iterator[dict[str, Any]]:
     before = [dict(registry) for registry in registries]
     module = ModuleType("families_of_the_page")
     sys.modules[module.__name__] = module
+    of_the_files = {"FAMILIES": FAMILIES, "Family": Family, "PRESETS": PRESETS, "Recipe": Recipe}
+    module.__dict__.update(of_the_files, SIZES=SIZES, SMALL=SMALL, TINY=TINY)
     try:
         for source in blocks("python"):
             exec(compile(source, str(PAGE), "exec"), module.__dict__)  # noqa: S102  our own page
@@ -177,17 +180,16 @@ def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def add_code(file: Path, block: str) -> None:
-    """Make a module, or append to one all but the block's import, and import `Linear...` there."""
+    """Make a module, or append the block to one and import `Linear...` there."""
     if not file.exists():
         file.write_text(block)
         return
     before = "from model.capsnet.matrix import"
-    body = block.partition("\n\n")[2]
-    names = ", ".join(sorted(set(re.findall(r"\bLinear\w+", body))))
+    names = ", ".join(sorted(set(re.findall(r"\bLinear\w+", block))))
     lines = f"from model.capsnet.linear import {names}\n{before}"
     source = file.read_text()
     assert before in source
-    file.write_text(f"{source.replace(before, lines, 1)}\n{body}")
+    file.write_text(f"{source.replace(before, lines, 1)}\n{block}")
 
 
 def add_rows(file: Path, row: str) -> None:

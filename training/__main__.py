@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -18,7 +19,9 @@ from rich.table import Table
 from model import open_bundle
 from model.bundle import Bundle, BundleError
 from model.capsnet import build, family_of
-from training.data.datasets import DATASETS, Examples, load
+from training.advice import advise
+from training.answers import measure_presence, most_confused, recalls
+from training.data.datasets import DATASETS, load
 from training.data.folder import count_pictures
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
@@ -27,15 +30,30 @@ from training.growth import LARGEST_PX
 from training.pretrained import (
     PretrainedError,
     PublishedWeights,
+    check_size,
     find_weights,
     use_pretrained,
 )
 from training.provenance import ProvenanceError, runs_of, unseen_by
 from training.recipes import FOLDER, PRESETS, Recipe, SettingError, override, recipe_of
-from training.state import Plan, TrainingError, TrainingState, starting_point
+from training.state import (
+    CHECKPOINT,
+    Checkpoint,
+    Plan,
+    TrainingError,
+    seen_pictures,
+    starting_point,
+)
 from training.tasks import PREVIEW
 from training.trainer import Trainer
-from training.training_data import TrainingData, for_pictures, load_pictures, load_published
+from training.training_data import (
+    FolderSplit,
+    TrainingData,
+    dataset_name,
+    for_pictures,
+    load_pictures,
+    load_published,
+)
 
 EXPECTED = (
     *(TrainingError, DatasetError, DeviceError, DownloadError, BundleError, ProvenanceError),
@@ -53,7 +71,17 @@ console = Console()
 BundleName = Annotated[
     str, typer.Argument(help="A bundle that ships, by name, or a folder that `export` wrote.")
 ]
-DataFolder = Annotated[Path | None, typer.Option("--data", help="Folder of the training images.")]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option("--data", help="The folder of pictures that the network was trained on."),
+]
+TestFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="Folder of new pictures by class to score; with --validation, of the training images.",
+    ),
+]
 Preset = Annotated[str, typer.Argument(help="See `presets`.")]
 Settings = Annotated[
     list[str] | None,
@@ -64,14 +92,8 @@ DataDir = Annotated[
     Path, typer.Option(envvar="CAPSNET_DATA_DIR", help="Data sets; missing files are downloaded.")
 ]
 _DATA = Path("data")
-BARELY_LEARNT = 0.8
-"""Errors, as a share of those of a constant answer, from which a network has barely learnt."""
-_ADVICE = (
-    "that is hardly better than guessing ({guess:.0f} %). Look at preview.png: can you tell the "
-    "classes apart at this size? What helps, the surest first: more pictures of each class; "
-    "--channels 1, if colour does not tell the classes; a larger --size, if details do; more "
-    "epochs, --set epochs=..."
-)
+_WORST = 10
+"""The number of classes whose recalls end a training."""
 
 
 @app.command()
@@ -96,7 +118,12 @@ def train(
         ),
     ] = None,
     channels: Annotated[int | None, typer.Option(help="1 makes them grey, 3 coloured.")] = None,
-    run_dir: Annotated[Path | None, typer.Option(help="By default runs/<name>-<seed>.")] = None,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
+    ] = False,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="By default runs/<preset or folder>-<seed>.")
+    ] = None,
     data_dir: DataDir = _DATA,
     final: Annotated[
         bool, typer.Option("--final", help="Train on all training examples, without validation.")
@@ -127,47 +154,62 @@ def train(
     """
     if weights and transfer:
         raise typer.BadParameter("--weights and --transfer exclude each other")
-    if data is None and (size or channels or stem):
-        raise typer.BadParameter("--size, --channels and --stem are for --data")
+    if data is None and (size or channels or stem or skip_unreadable):
+        raise typer.BadParameter("--size, --channels, --stem and --skip-unreadable are for --data")
     sizes = [f"network.{side}={size}" for side in ("height", "width") if size]
     settings = sizes + (settings or [])
     published = find_weights(stem) if stem else None
     recipe = _recipe(preset, settings if data is None else [])
+    directory = run_dir or Path("runs") / f"{_run_name(preset, data)}-{seed}"
+    resumes = resume or (resume_or_begin and (directory / CHECKPOINT).exists())
+    source = None if resumes else weights or transfer
+    other = starting_point(source) if source else None
     torch_device = choose_device(device, threads=threads)
     with joined_processes(torch_device) as processes:
         with processes.leader_first():
             if data is None:
                 training_data = load_published(recipe, data_dir)
             else:
-                training_data = _load_own(recipe, settings, data, channels, published)
+                split = _split(data, directory if resumes else None, skip=skip_unreadable)
+                training_data = _load_own(
+                    recipe,
+                    settings,
+                    data,
+                    published=published,
+                    channels=channels,
+                    split=split,
+                    seen=seen_pictures(other, data) if other else (),
+                )
         recipe, validation = training_data.recipe, None if final else training_data.validation
         training = training_data.all if final else training_data.training
         name = recipe.name if data is None else training_data.dataset.name
-        directory = run_dir or Path("runs") / f"{name}-{seed}"
         pictures = training_data.pictures
+        if pictures and final:
+            pictures = replace(pictures, trained=(*pictures.trained, *pictures.held_out))
         plan = Plan(recipe, seed, training, validation, directory, pictures, published)
         with plan.locked() if processes.leads else nullcontext():
-            resumes = resume_or_begin and plan.checkpoint_path.exists()
             trainer = Trainer(
                 plan,
                 device=torch_device,
-                resume=resume or resumes,
+                resume=resumes,
                 processes=processes,
                 tensorboard=tensorboard,
             )
             say = Console(quiet=not processes.leads).print
-            if (source := weights or transfer) and not resumes:
-                other = starting_point(source)
+            if other:
                 loaded = trainer.state.start_from(other, fitting=transfer is not None)
                 initialised = [key for key in trainer.network.state_dict() if key not in loaded]
                 rest = ", ".join(initialised) or "nothing"
                 say(f"from {source}: {', '.join(loaded)}; anew: {rest}")
-            if training_data.pictures and not trainer.done_steps:
+            if pictures and not trainer.done_steps:
+                for notice in training_data.notices:
+                    say(notice, markup=False)
                 say(_describe(trainer))
             if trainer.run(max_minutes=max_minutes):
                 say(f"{name} is trained: {plan.checkpoint_path}")
-                for sentence in conclude(trainer.state, validation, trainer.error_percent):
-                    say(sentence)
+                names = pictures.class_names if pictures else ()
+                for sentence in conclude(trainer, names):
+                    say(sentence, markup=False)
             else:
                 say(f"stopped at step {trainer.done_steps}; --resume goes on")
 
@@ -209,16 +251,28 @@ def evaluate(
     bundle: BundleName,
     *,
     data_dir: DataDir = _DATA,
-    data: DataFolder = None,
+    data: TestFolder = None,
     validation: Annotated[
-        bool, typer.Option("--validation", help="Read held-out training images instead.")
+        bool,
+        typer.Option(
+            "--validation",
+            help="Read held-out training images instead; --data names their folder.",
+        ),
     ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="HTML file to write; with --data, report.html by default."),
+    ] = None,
     pairs: Annotated[
         int, typer.Option(min=PUBLISHED_PAIRS, help="Test pairs at each shift, if for pairs.")
     ] = TEST_PAIRS,
 ) -> None:
-    """Read the test split through the bundle, which goes on record, and print the scores."""
-    from training.evaluate import ScoredSplit  # noqa: PLC0415  training itself needs no onnx
+    """Read the test split through the bundle, which goes on record, and print the scores.
+
+    With --data, score a folder of pictures that training never saw, in a report.
+    """
+    from model.runtime import Runtime  # noqa: PLC0415  training itself needs no onnx
+    from training.evaluate import ScoredSplit  # noqa: PLC0415  as above
     from training.evaluate import evaluate as score  # noqa: PLC0415  as above
 
     opened = open_bundle(bundle)
@@ -226,6 +280,14 @@ def evaluate(
     scores = score(opened, data_dir, split=split, folder=data, pairs=pairs)
     console.print(f"{opened.manifest.name}: {scores.headline()}")
     console.print(scores.table)
+    for notice in scores.answers.notices if scores.answers else ():
+        console.print(notice, markup=False)
+    target = report or (Path("report.html") if data and not validation else None)
+    if target and scores.answers:
+        from training.report import write_report  # noqa: PLC0415  as above
+
+        write_report(Runtime(opened), scores, target)
+        console.print(f"wrote {target}")
 
 
 @app.command()
@@ -325,14 +387,26 @@ def _recipe(preset: str, settings: list[str]) -> Recipe:
         raise typer.BadParameter(str(error)) from error
 
 
+def _split(folder: Path, resumed: Path | None, *, skip: bool) -> FolderSplit | None:
+    """How a folder is divided: as before in the run that is resumed, or else as usual."""
+    if resumed:
+        return Checkpoint.load(resumed / CHECKPOINT).pictures
+    return FolderSplit(str(folder), (), 0, skip_unreadable=skip)
+
+
 def _load_own(
     recipe: Recipe,
     settings: list[str],
     folder: Path,
-    channels: int | None,
+    *,
     published: PublishedWeights | None,
+    **options: Any,
 ) -> TrainingData:
-    """The pictures of a folder, and the recipe that suits them, with other settings."""
+    """The pictures of a folder, and the recipe that suits them, with other settings.
+
+    Args:
+        options: of `load_pictures`.
+    """
     fixed = {"name", "dataset", "task", "channels", "num_classes"}
     if published:
         recipe = use_pretrained(recipe, published)
@@ -340,16 +414,22 @@ def _load_own(
     try:
         network = override(recipe, settings, fixed=fixed).network  # before the folder is read
         size = (network.height, network.width)
+        if published:
+            check_size(*size)
         asked = published or not names.isdisjoint({"height", "width"})
-        data = load_pictures(
-            for_pictures(recipe, count_pictures(folder)),
-            folder,
-            channels=channels,
-            size=size if asked else None,
-        )
+        suited = for_pictures(recipe, count_pictures(folder))
+        data = load_pictures(suited, folder, size=size if asked else None, **options)
         return data._replace(recipe=override(data.recipe, settings, fixed=fixed))
     except SettingError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def _run_name(preset: str, data: Path | None) -> str:
+    """The name of a run's folder: that of the folder of pictures, as it is spelt."""
+    if data is None:
+        return preset
+    folder = data.resolve().name
+    return dataset_name(data) if not folder or folder.lower() in DATASETS else folder
 
 
 def _describe(trainer: Trainer) -> str:
@@ -364,27 +444,34 @@ def _describe(trainer: Trainer) -> str:
     )
 
 
-def conclude(
-    state: TrainingState, validation: Examples | None, error_percent: float | None
-) -> Iterator[str]:
-    """The conclusion of a complete run, from its last error on held-out images, as sentences.
+def conclude(trainer: Trainer, class_names: Sequence[str] = ()) -> Iterator[str]:
+    """The conclusion of a complete run, from its answers to held-out images, as sentences.
 
-    They say which weights were kept and, of single images, what to do where the network has hardly
-    learnt anything.
+    They say which weights were kept and, of a folder's classes, how many images of each are
+    answered right, and what to do next.
     """
+    validation, error_percent = trainer.plan.validation, trainer.error_percent
     if validation is None or error_percent is None:
         return
-    if best := state.best:
-        error_percent = best.error_percent
+    if best := trainer.state.best:
         yield (
             f"kept are the weights of step {best.step:,}, the best on held-out images: "
-            f"{error_percent:.2f} % validation error"
+            f"{best.error_percent:.2f} % validation error"
         )
-    if state.run.task == "pairs":
+    if not class_names:
         return
-    guess = 100 * (1 - np.bincount(validation.labels).max() / len(validation.labels))
-    if error_percent >= BARELY_LEARNT * guess:
-        yield f"{error_percent:.2f} % validation error: {_ADVICE.format(guess=guess)}"
+    presence = measure_presence(trainer.state.kept_network(), validation.images, trainer.device)
+    found = recalls(validation.labels, presence, class_names)
+    worst = ", ".join(map(str, found[:_WORST])) + ", ..." * (len(found) > _WORST)
+    yield f"held-out images answered right, the worst class first: {worst}"
+    counts = np.bincount(trainer.plan.training.labels, minlength=len(class_names)).tolist()
+    yield from advise(
+        validation.labels,
+        found,
+        pictures=dict(zip(class_names, counts, strict=True)),
+        size_px=max(trainer.plan.recipe.network.image_shape[1:]),
+        confused=most_confused(validation.labels, presence, class_names),
+    )
 
 
 def conclude_export(bundle: Bundle) -> Iterator[str]:
@@ -402,6 +489,8 @@ def conclude_export(bundle: Bundle) -> Iterator[str]:
         yield f"next: {bundles} CAPSNET_DEFAULT_MODEL={manifest.name} python -m service"
     else:
         option = " --validation" if unseen_by(runs) else ""
+        if "pictures" in manifest.training:
+            option += " --data FOLDER"
         yield f"next: python -m training evaluate {shlex.quote(str(path))}{option}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -33,6 +33,17 @@ class WrongAnswers(NamedTuple):
     answers: NDArray[np.int64]
     presence: Floats
     """The presence (N, 2) of the least present class among the labels, then among the answers."""
+
+
+class Recall(NamedTuple):
+    """How many images of a class are answered with that class."""
+
+    class_name: str
+    right: int
+    images: int
+
+    def __str__(self) -> str:
+        return f"{self.class_name} {self.right:,} of {self.images:,}"
 
 
 def measure_presence(
@@ -106,6 +117,34 @@ def confusion(labels: Labels, answers: Labels, classes: int) -> NDArray[np.int64
     counts = np.zeros((classes, classes), np.int64)
     np.add.at(counts, (labels, answers), 1)
     return counts
+
+
+def recalls(labels: Labels, presence: Floats, class_names: Sequence[str]) -> tuple[Recall, ...]:
+    """The recall of each class that has images, the lowest first.
+
+    Args:
+        labels: (N,).
+        presence: (N, K).
+    """
+    counts = confusion(labels, most_present(presence, 1)[:, 0], len(class_names))
+    found = [
+        Recall(name, int(row[label]), int(row.sum()))
+        for label, (name, row) in enumerate(zip(class_names, counts, strict=True))
+        if row.any()
+    ]
+    return tuple(sorted(found, key=lambda recall: recall.right / recall.images))
+
+
+def most_confused(
+    labels: Labels, presence: Floats, class_names: Sequence[str]
+) -> tuple[str, str, int] | None:
+    """The most frequent mistake: class, answer, and how often; None where there is none twice."""
+    counts = confusion(labels, most_present(presence, 1)[:, 0], len(class_names))
+    np.fill_diagonal(counts, 0)
+    label, other = np.unravel_index(counts.argmax(), counts.shape)
+    if counts[label, other] < 2:
+        return None
+    return class_names[label], class_names[other], int(counts[label, other])
 
 
 def decode_each(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -15,7 +15,6 @@ from model.bundle.neighbours import NeighbourImages
 from model.capsnet import FAMILIES, build
 from training.card_sections import describe_confidence, describe_explained, describe_health
 from training.data.datasets import DATASETS
-from training.data.folder import SMALL_FOLDER
 from training.figures import MOST_WRONG
 from training.growth import fit_size
 from training.pretrained import PACKAGE, trained_from, use_pretrained
@@ -182,7 +181,7 @@ def _training(bundle: Bundle) -> Iterator[str]:
     recipe, training = recipe_of(bundle), bundle.manifest.training
     *before, own = runs = runs_of(training)
     examples = training["examples"]
-    count = training.get("pictures", {}).get("count", SMALL_FOLDER)
+    count = training.get("pictures", {}).get("count", training["examples"])
     yield f"    {_command(recipe, runs, count)}"
     planned = recipe.epochs
     epochs = min(own.images / examples, planned)
@@ -202,8 +201,18 @@ def _training(bundle: Bundle) -> Iterator[str]:
         f"{' and '.join(devices)}{_precision(own)}."
         + (f" Started from the weights of {start}." if start else "")
         + f" Kept are the weights of step {own.kept_step:,}." * (own.kept_step > 0)
+        + describe_origin(recipe)
         + f"{again} The whole recipe is in `manifest.json`, the log in `metrics.jsonl`."
     )
+
+
+def describe_origin(recipe: Recipe) -> str:
+    """The origin and licence of published weights, where the stem has some."""
+    if not recipe.pretrained:
+        return ""
+    slow = f"were trained with {recipe.pretrained_rate:g} times the rate of the others"
+    state = slow if recipe.pretrained_rate else "were not trained further"
+    return f" The stem's weights are published ({recipe.pretrained}) and {state}."
 
 
 def _precision(run: Run) -> str:
@@ -264,6 +273,8 @@ def _setting(value: Any) -> str:
 def _scores(manifest: Manifest) -> Iterator[str]:
     metrics, rounding = manifest.metrics, manifest.rounding
     yield f"{_sentence(describe_error(manifest))} {_sentence(metrics.get('protocol', ''))}".strip()
+    if (found := metrics.get("recalls")) and manifest.training.get("pictures"):
+        yield _recalls(found, manifest.training["pictures"], manifest.class_names)
     if shifts := metrics.get("shifts"):
         head = (
             "| shift | pairs wrong (95 % interval) | digits missed | squared error of a digit | "
@@ -293,6 +304,20 @@ def _scores(manifest: Manifest) -> Iterator[str]:
             f"last training images (wrong before {rounding['errors_before']}, after "
             f"{rounding['errors_after']}), which the network was {seen}trained on."
         )
+
+
+def _recalls(
+    found: Sequence[Sequence[Any]], pictures: Mapping[str, Any], class_names: Sequence[str]
+) -> str:
+    """A table of the recall of each class, the lowest first."""
+    counts = dict(zip(class_names, pictures.get("class_counts", ()), strict=False))
+    rows = [
+        f"| {name} | {100 * right / images:.0f} % ({right:,} of {images:,}) | "
+        f"{counts.get(name, 'not recorded')} |"
+        for name, right, images in found
+    ]
+    head = "| class, the worst first | answered right | training pictures |"
+    return "\n".join([head, "|---|---|---|", *rows])
 
 
 def _range(scores: Mapping[str, Any]) -> str:
@@ -348,16 +373,23 @@ rule was fitted on one half of {rule.images}, and the threshold on the other."""
     if not rule.others:
         return text
     rows = "\n".join(
-        f"| {kind['kind']} | {kind['images']:,} | {kind['auc']:.4f} | {kind['known_percent']:g} % |"
+        f"| {kind['kind']} | {kind['images']:,} | {_auc(kind)} | {kind['known_percent']:g} % |"
         for kind in rule.others
     )
-    figure = f"\n\n![ROC curves]({ROC})" if ROC in shown else ""
+    compared = "".join(dict.fromkeys(str(kind.get("typical", "")) for kind in rule.others))
+    compared = f" ROC curves compare them with {compared}." * bool(compared)
+    figure = f"\n\n![ROC curves]({ROC})" if compared and ROC in shown else ""
     return f"""{text} The rule was not fitted
-to the kinds below; its hyperparameters were chosen on noise and clothes.
+to the kinds below; its hyperparameters were chosen on noise and clothes.{compared}
 
 | images of another kind | images | area under the ROC curve | not novel |
 |---|---|---|---|
 {rows}{figure}"""
+
+
+def _auc(kind: Mapping[str, Any]) -> str:
+    """The area under the ROC curve, if typical images are known to be new to the network."""
+    return f"{kind['auc']:.4f}" if "typical" in kind else ""
 
 
 _NEIGHBOURS = """## Neighbours

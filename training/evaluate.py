@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from model.views.presence import most_present
 from model.views.segment import candidates, segment
 from training.answers import (
     BATCH,
+    Recall,
     WrongAnswers,
     confusion,
     decode_each,
@@ -28,8 +29,9 @@ from training.answers import (
     find_wrong,
     is_missed,
     pick_absent,
+    recalls,
 )
-from training.card import WRONG, write_card
+from training.card import ROC, WRONG, write_card
 from training.card_sections import CONFIDENCE
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import (
@@ -45,18 +47,31 @@ from training.data.pairs import (
     validation_pairs,
 )
 from training.data.source import DatasetError
-from training.figures import draw_confidence, draw_wrong
+from training.figures import draw_confidence, draw_roc, draw_wrong
 from training.kinds import draw_kinds, measure_kinds
 from training.manifest import update_manifest
-from training.novelty import novel_percent
+from training.novelty import score_novelty, separate
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
 from training.recipes import recipe_of
 from training.statistics import interval, mean_interval
 from training.training_data import FolderSplit, TrainingData, load_again
+from training.unseen import load_unseen
 
 ScoredSplit = Literal["test", "validation"]
 THRESHOLDS = [step / 50 for step in range(10, 26)]
 """The thresholds among which the best for masks is chosen, as shares of the ink."""
+
+
+class Answers(NamedTuple):
+    """The scored images, and a network's answers to them."""
+
+    examples: Examples
+    presence: Floats
+    """The presence (N, K) of each class."""
+    places: tuple[str, ...] = ()
+    """The file of each picture, where it has one."""
+    notices: tuple[str, ...] = ()
+    """What was left out, and why."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +93,12 @@ class Scores:
     shifts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The scores of pairs by the largest shift of their digits, the paper's first (`score_shift`).
     """
-    novel_percent: float | None = None
-    """The percentage of the images that are novel, if the bundle has a novelty rule."""
+    novelty: NDArray[np.float64] | None = None
+    """The novelty rule's lowest rank of each image, if the bundle has a rule."""
+    recalls: tuple[Recall, ...] = ()
+    """The recall of each class, the lowest first; none of pairs."""
+    answers: Answers | None = None
+    """The images and their answers; None of pairs."""
     confidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """How far probabilities and sets of labels hold, by kind of images, if the bundle has a
     calibration: see `training.reliability`."""
@@ -93,7 +112,9 @@ class Scores:
             "interval_percent": _rounded(self.interval_percent),
             "protocol": self.protocol,
         }
-        parts = {"shifts": dict(self.shifts), "confidence": dict(self.confidence)}
+        recalls = [list(recall) for recall in self.recalls]
+        parts: dict[str, Any] = {"shifts": dict(self.shifts), "recalls": recalls}
+        parts["confidence"] = dict(self.confidence)
         return metrics | {name: part for name, part in parts.items() if part}
 
     def headline(self) -> str:
@@ -121,7 +142,9 @@ def evaluate(
 
     Args:
         split: `validation` is the held-out training images.
-        folder: of the pictures by class, if the network was trained on such a folder.
+        folder: of pictures by class: with `validation`, where those are now that the network was
+            trained on; otherwise those that are to be scored in place of a published split. Their
+            score goes on record only where the network has no published test split.
         pairs: of test digits at each shift, if the network is for pairs; at least the published
             ones.
 
@@ -145,8 +168,18 @@ def evaluate(
         which = f"{len(examples.labels):,} held-out training images, which were not trained on"
         if runs[-1].kept_step:
             which += f", but chose the weights of step {runs[-1].kept_step:,}"
+    elif folder is not None:
+        runtime = Runtime(bundle)
+        scores = score_folder(runtime, folder)
+        if published is None:
+            _record(bundle, scores)
+            _keep(runtime, scores, data_dir)
+        return scores
     elif published is None:
-        raise DatasetError(f"{recipe.dataset} has no test split, but held-out images: --validation")
+        raise DatasetError(
+            f"{recipe.dataset} has no test split: score new pictures, --data TESTFOLDER, or "
+            "held-out ones, --validation"
+        )
     else:
         reads_of(bundle.path.parent, runs)  # a broken record is noticed before the read
         examples = load(published, "test", data_dir)
@@ -156,22 +189,11 @@ def evaluate(
         scores = score_pairs(runtime, examples, split=split, which=which, count=pairs)
     else:
         scores = score_single(runtime, examples, split=split, which=which)
-    if split == "test" and manifest.confidence:
-        kinds = draw_kinds(manifest, examples, data_dir)
-        scores = replace(scores, confidence=measure_kinds(runtime, manifest.confidence, kinds))
     if split == "test":
-        read = TestRead(
-            run=runs[-1].id,
-            version=manifest.version,
-            dataset=manifest.dataset,
-            split=split,
-            images=scores.images,
-            errors=scores.errors,
-            protocol=scores.protocol,
-        )
-        record_read(bundle.path.parent, read)
+        scores = replace(scores, confidence=_score_confidence(runtime, examples, data_dir))
+        _record(bundle, scores)
     if split == "test" or published is None:
-        _keep(bundle, scores)
+        _keep(runtime, scores, data_dir)
     return scores
 
 
@@ -198,7 +220,9 @@ def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = No
     if pictures:
         if not (folder or pictures.folder):
             name = bundle.manifest.name
-            raise DatasetError(f"{name} was trained on a folder of pictures: say where it is")
+            raise DatasetError(
+                f"{name} was trained on a folder of pictures: name the folder with --data FOLDER"
+            )
         pictures = replace(pictures, folder=str(folder or pictures.folder))
     return load_again(recipe_of(bundle), pictures, data_dir)
 
@@ -206,6 +230,33 @@ def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = No
 def seen_or_not(manifest: Manifest) -> str:
     """Return `trained on` or `not trained on` for the images that are held out by default."""
     return "not trained on" if unseen_by(runs_of(manifest.training)) else "trained on"
+
+
+def _score_confidence(
+    runtime: Runtime, examples: Examples, data_dir: Path
+) -> dict[str, dict[str, Any]]:
+    """How far the calibration holds, by kind of images; nothing if the bundle has none."""
+    manifest = runtime.bundle.manifest
+    if manifest.confidence is None:
+        return {}
+    return measure_kinds(runtime, manifest.confidence, draw_kinds(manifest, examples, data_dir))
+
+
+def score_folder(runtime: Runtime, folder: Path) -> Scores:
+    """Answer the pictures of a folder that training never saw.
+
+    Raises:
+        DatasetError: there are none, or a folder in it is no class of the bundle.
+    """
+    if recipe_of(runtime.bundle).task == "pairs":
+        raise DatasetError(f"{runtime.bundle.manifest.name} is for pairs of digits, not pictures")
+    pictures = load_unseen(runtime, folder)
+    which = f"{len(pictures.places):,} pictures of a folder"
+    which += ", none of which training saw" * pictures.unseen
+    scores = score_single(runtime, pictures.examples, split="test", which=which)
+    assert scores.answers
+    answers = scores.answers._replace(places=pictures.places, notices=pictures.notices)
+    return replace(scores, answers=answers)
 
 
 def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, which: str) -> Scores:
@@ -220,7 +271,7 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
         table.add_row(name, *(str(count) if count else "" for count in row))
     protocol = f"{which}, through this bundle; one view of each image, one network, float32"
     wrong = find_wrong(examples, presence)
-    novel = novel_percent(runtime, scale(examples.images))
+    rule = runtime.bundle.manifest.novelty
     errors = len(wrong.images)
     return Scores(
         split=split,
@@ -230,7 +281,9 @@ def score_single(runtime: Runtime, examples: Examples, *, split: ScoredSplit, wh
         interval_percent=interval(errors, len(presence)),
         wrong=wrong,
         table=table,
-        novel_percent=novel,
+        recalls=recalls(examples.labels, presence, names),
+        answers=Answers(examples, presence),
+        novelty=score_novelty(runtime, scale(examples.images), rule) if rule else None,
     )
 
 
@@ -399,15 +452,41 @@ def _are_counted(runtime: Runtime, images: Floats, labels: NDArray[np.int64]) ->
     return np.array(right)
 
 
-def _keep(bundle: Bundle, scores: Scores) -> None:
-    """Write scores into manifest and card, and draw the wrong answers."""
+def _record(bundle: Bundle, scores: Scores) -> None:
+    """Put the read of a test split on record."""
+    manifest = bundle.manifest
+    read = TestRead(
+        run=runs_of(manifest.training)[-1].id,
+        version=manifest.version,
+        dataset=manifest.dataset,
+        split=scores.split,
+        images=scores.images,
+        errors=scores.errors,
+        protocol=scores.protocol,
+    )
+    record_read(bundle.path.parent, read)
+
+
+def _keep(runtime: Runtime, scores: Scores, data_dir: Path) -> None:
+    """Write scores into manifest and card, and draw the wrong answers.
+
+    Images of other kinds are compared with test images, which no network has learnt.
+    """
+    bundle = runtime.bundle
+    rule = compared = bundle.manifest.novelty
+    if rule and scores.novelty is not None and scores.split == "test":
+        described = f"{scores.images:,} test images"
+        found = separate(runtime, rule, data_dir, typical=scores.novelty, described=described)
+        draw_roc(found.curves, bundle.path / ROC)
+        percent = round(100 * float(np.mean(scores.novelty < rule.threshold)), 2)
+        compared = replace(rule, test_novel_percent=percent, others=found.others)
 
     def add(manifest: Manifest) -> Manifest:
-        training, novelty = manifest.training, manifest.novelty
+        training = manifest.training
+        novelty = compared if manifest.novelty == rule else manifest.novelty
         if scores.split == "test":
             reads = reads_of(bundle.path.parent, runs_of(training))
             training = {**training, "test_reads": [asdict(read) for read in reads]}
-            novelty = novelty and replace(novelty, test_novel_percent=scores.novel_percent)
         seeds = {key: value for key, value in manifest.metrics.items() if key == "seeds"}
         metrics = scores.metrics() | seeds  # of networks that differ in their seed
         return replace(manifest, metrics=metrics, training=training, novelty=novelty)

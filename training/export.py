@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from model.bundle import NAME, WEIGHTS, Bundle, Manifest, digest, write_manifest
 from model.bundle.files import version_of
@@ -99,8 +101,9 @@ def publish(run_dir: Path, bundles: Path, *, name: str | None, data_dir: Path) -
         if pictures:
             seen = seen_or_not(manifest)
             source = f"folder {recipe.dataset}, {seen}"
-            names = manifest.class_names
-            write_samples(data.validation, names, folder / SAMPLES, source=source)
+            if manifest.channels in (1, 3):  # samples are PNGs
+                names = manifest.class_names
+                write_samples(data.validation, names, folder / SAMPLES, source=source)
             if unseen_by(runs):
                 evaluate(bundle, data_dir, split="validation", folder=where)
     return Bundle.open(target)
@@ -142,7 +145,9 @@ def export_bundle(
             cannot capture, or the exported network does not compute what the trained one does.
     """
     network = network.cpu().eval()
+    trained = deepcopy(network)
     fold_norms(network)
+    _compare_networks(trained, network)
     rounding = round_measured(network, validation)
     with replacing_folder(target) as folder:
         write_graphs(network, folder)
@@ -249,9 +254,7 @@ def check_parity(network: Network, runtime: Runtime) -> None:
             and votes may be).
     """
     offers = runtime.bundle.manifest.offers
-    generator = torch.Generator().manual_seed(0)
-    images = torch.rand(max(PARITY_BATCHES), *network.config.image_shape, generator=generator)
-    images = images * (torch.rand(images.shape, generator=generator) < 0.2)
+    images = _sparse_noise(network)
     with torch.inference_mode():
         encoding = network(images)
         expected = [("encoder", output) for output in encoding]
@@ -281,6 +284,24 @@ def check_parity(network: Network, runtime: Runtime) -> None:
         _compare("an image alone and in a batch", single, batched[:1], BATCH_TOLERANCE)
 
 
+def _compare_networks(trained: Network, folded: Network) -> None:
+    """Refuse a network whose folded normalisations changed what the trained one computes.
+
+    The decoder and the routing are compared by `check_parity`, with the folded network.
+    """
+    images = _sparse_noise(trained)
+    with torch.inference_mode():
+        for expected, output in zip(trained(images), folded(images), strict=True):
+            _compare("folded normalisation, encoder", output, expected, PARITY_TOLERANCE)
+
+
+def _sparse_noise(network: Network) -> Tensor:
+    """The images on which networks and graphs are compared."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(max(PARITY_BATCHES), *network.config.image_shape, generator=generator)
+    return images * (torch.rand(images.shape, generator=generator) < 0.2)
+
+
 def _count_changes(
     before: NDArray[np.float32], after: NDArray[np.float32], labels: NDArray[np.integer]
 ) -> int:
@@ -292,6 +313,7 @@ def _compare(what: str, actual: Any, expected: Any, tolerance: float) -> None:
     """Refuse what is off by more than the tolerance, of the largest number where that is over 1."""
     if actual.shape != expected.shape:
         raise ExportError(f"{what}: {actual.shape} in place of {expected.shape}")
+    actual, expected = np.asarray(actual), np.asarray(expected)
     difference = float(np.abs(actual - expected).max(initial=0))
     bound = tolerance * max(1.0, float(np.abs(expected).max(initial=0)))
     if not difference <= bound:

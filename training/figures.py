@@ -67,11 +67,11 @@ def draw_routing(changes: Mapping[str, Floats], target: Path, *, title: str) -> 
 def draw_roc(
     curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]], target: Path
 ) -> None:
-    """Draw ROC curves by kind: shares of the others and of the training images, (T,) each."""
+    """Draw ROC curves by kind: shares of the others and of typical images, (T,) each."""
     figure, axes = make_axes(1, 1, title="images that are not novel, by threshold")
-    for kind, (others, training) in curves.items():
-        axes[0, 0].plot(others, training, label=kind)
-    axes[0, 0].set(xlabel="share of others", ylabel="share of training images")
+    for kind, (others, typical) in curves.items():
+        axes[0, 0].plot(others, typical, label=kind)
+    axes[0, 0].set(xlabel="share of others", ylabel="share of typical images")
     axes[0, 0].legend()
     save(figure, target)
 

@@ -43,50 +43,62 @@ class ExportError(BundleError):
 
 @torch.no_grad()
 def fold_norms(network: Network) -> None:
-    """Fold batch normalisation into the convolution right before it, in place.
+    """Fold the scale of batch normalisation into the convolution right before it, in place.
 
-    The normalisation stays, and changes nothing in evaluation: its statistics become those of what
-    the convolution now gives, so that weights still fit the network and learn as before.
+    The normalisation stays, and only adds to each channel in evaluation: its statistics become
+    those of what the convolution now gives, so that weights still fit the network and learn as
+    before. Graphs add the same with the convolution's bias.
     """
     for conv, norm in _normalised(network):
         assert norm.running_mean is not None
         assert norm.running_var is not None
-        assert conv.bias is not None
-        scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+        weight = norm.weight if norm.affine else torch.ones_like(norm.running_var)
+        scale = weight / (norm.running_var + norm.eps).sqrt()
         conv.weight.mul_(scale[:, None, None, None])
-        conv.bias.copy_((conv.bias - norm.running_mean) * scale + norm.bias)
-        norm.running_mean.copy_(norm.bias)
-        norm.running_var.copy_((norm.weight.square() - norm.eps).clamp_min(0))
-        norm.weight.copy_((norm.running_var + norm.eps).sqrt())
+        if conv.bias is not None:
+            conv.bias.mul_(scale)
+        norm.running_mean.mul_(scale)
+        norm.running_var.copy_((weight.square() - norm.eps).clamp_min(0))
+        if norm.affine:
+            norm.weight.copy_((norm.running_var + norm.eps).sqrt())
 
 
 def _normalised(network: Network) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-    """Convolutions with the normalisation right after each.
+    """Convolutions with the normalisation right after each, if it has statistics.
 
     A module lists its children in the order in which it uses them.
     """
     for module in network.modules():
         for conv, norm in pairwise(module.children()):
-            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+            pair = isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d)
+            if pair and norm.track_running_stats:
                 yield conv, norm
 
 
-def _is_folded(norm: nn.BatchNorm2d) -> bool:
-    """Return whether the layer is an identity in evaluation."""
-    mean, var = norm.running_mean, norm.running_var
-    if mean is None or var is None:
-        return False
-    return torch.equal(norm.bias, mean) and torch.equal(norm.weight, (var + norm.eps).sqrt())
+def _shift(norm: nn.BatchNorm2d) -> Tensor | None:
+    """What the layer adds to each channel in evaluation; None if it also multiplies."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    deviation = (norm.running_var + norm.eps).sqrt()
+    weight = norm.weight if norm.affine else torch.ones_like(deviation)
+    if not torch.allclose(weight, deviation, rtol=1e-6, atol=0):
+        return None
+    return norm.bias - norm.running_mean if norm.affine else -norm.running_mean
 
 
+@torch.no_grad()
 def _without_folded(network: Network) -> Network:
-    """A copy without the normalisations that change nothing, which graphs leave out."""
+    """A copy in which biases of convolutions replace the normalisations that only add."""
     copy = deepcopy(network)
-    folded = {norm for _, norm in _normalised(copy) if _is_folded(norm)}
+    folded = {}
+    for conv, norm in _normalised(copy):
+        if (shift := _shift(norm)) is not None:
+            conv.bias = nn.Parameter(shift if conv.bias is None else conv.bias + shift)
+            folded[norm] = nn.Identity()
     for module in copy.modules():
         for name, child in module.named_children():
             if child in folded:
-                setattr(module, name, nn.Identity())
+                setattr(module, name, folded[child])
     return copy
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from model.capsnet.decoder import decoder_channels_for
 from model.capsnet.network import NetworkConfig
 from model.capsnet.stem import Conv, Pretrained, StemLayer, Whiten
 from training.recipes import Recipe
@@ -15,6 +16,13 @@ LARGEST_PX = 224
 _ROOM = 1.25
 """A stem takes pictures of so many times the size it was designed for, before it grows."""
 _CHANNELS = 32
+_WIDEST = (64,)
+"""The channels of the coarse grid where up-convolutions replace fully connected layers."""
+_DRAWN_PX, _FEW = 64, 8
+"""Stages that draw more pixels along the longer side have so few channels."""
+_WHOLE_PX, _LEAST_SHARE = 96, 0.25
+"""Of images with more pixels along the longer side, a smaller share of each batch is reconstructed,
+though at least this one, unless the recipe says less."""
 _LENGTHS_PX = ("shift_px", "erase_px", "cutout_px")
 
 
@@ -22,8 +30,10 @@ def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
     """Fit the recipe to images of another size, number of channels and number of classes.
 
     The stem grows until its later layers see about as many cells as they were designed for, so that
-    the grid of primary capsules, their votes and the time of a step stay within bounds. Shifts and
-    erased squares stay the same share of an image.
+    the grid of primary capsules, their votes and the time of a step stay within bounds. A decoder
+    of up-convolutions gets the stages that the size needs; a fully connected one, whose weights
+    grow with the pixels, becomes one. A smaller share of large images is reconstructed. Shifts
+    and erased squares stay the same share of an image.
 
     Raises:
         ValueError: the network's layers do not fit such images.
@@ -34,9 +44,33 @@ def fit_size(recipe: Recipe, sizes: NetworkConfig) -> Recipe:
     own: dict[str, Any] = {name: getattr(sizes, name) for name in names}
     if stem := getattr(recipe.network, "stem", None):
         own["stem"] = grow_stem(stem, longest, designed=designed)
+    if recipe.network.decoder_channels or longest > _ROOM * designed:
+        widest = (recipe.network.decoder_channels or _WIDEST)[0]
+        own["decoder_channels"] = _decoder_channels(sizes.height, sizes.width, widest=widest)
+        own["decoder_hidden"] = recipe.network.decoder_hidden[:1]
+    share = max(_LEAST_SHARE, recipe.reconstruction_share * min(1, (_WHOLE_PX / longest) ** 2))
     lengths = {name: round(getattr(recipe, name) * longest / designed) for name in _LENGTHS_PX}
     elastic_px = recipe.elastic_px * longest / designed
-    return replace(recipe, network=replace(recipe.network, **own), elastic_px=elastic_px, **lengths)
+    return replace(
+        recipe,
+        network=replace(recipe.network, **own),
+        reconstruction_share=min(recipe.reconstruction_share, round(share, 2)),
+        elastic_px=elastic_px,
+        **lengths,
+    )
+
+
+def _decoder_channels(height: int, width: int, *, widest: int) -> tuple[int, ...]:
+    """Channels as usual, and few in the stages that draw more than _DRAWN_PX pixels.
+
+    The time of a stage grows with its pixels, so that the last ones take the most.
+    """
+    channels = decoder_channels_for(height, width, widest=widest)
+    longest, last = max(height, width), len(channels) - 1
+    return tuple(
+        min(count, _FEW) if longest / 2 ** (last - stage) > _DRAWN_PX else count
+        for stage, count in enumerate(channels)
+    )
 
 
 def grow_stem(stem: Sequence[StemLayer], longest: int, *, designed: int) -> tuple[StemLayer, ...]:

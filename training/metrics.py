@@ -24,6 +24,8 @@ STEPS = "steps"
 LOSS = "_loss"
 """The suffix of mean losses in the names of metrics."""
 VALIDATION_ERROR = "validation_error_percent"
+CLASS_ERROR = "validation_class_error_percent"
+"""The mean over classes of the percentage of wrong answers, where classes count evenly."""
 
 
 class Meter:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,12 +96,50 @@ def find_features(runtime: Runtime, images: Floats, gaussians: PoseGaussians | N
     return measure_features(presence, poses, images, decoded, gaussians)
 
 
-def novel_percent(runtime: Runtime, images: Floats) -> float | None:
-    """Return the percentage of images (N, C, H, W) that are novel; None without a novelty rule."""
-    if not (rule := runtime.bundle.manifest.novelty):
-        return None
-    ranks = rank(rule, find_features(runtime, images, rule.gaussians))
-    return round(100 * float(np.mean(ranks.lowest < rule.threshold)), 2)
+def score_novelty(runtime: Runtime, images: Floats, rule: NoveltyRule) -> Scores:
+    """Return the lowest rank (N,) of images (N, C, H, W): novel ones are below the threshold."""
+    features = find_features(runtime, images, rule.gaussians)
+    return np.asarray(rank(rule, features).lowest, np.float64)
+
+
+class Separation(NamedTuple):
+    """How well a rule separates images of other kinds from typical ones."""
+
+    others: tuple[dict[str, Any], ...]
+    """For `NoveltyRule.others`."""
+    curves: dict[str, tuple[Scores, Scores]]
+    """The ROC curve of each kind: see `roc`."""
+
+
+def separate(
+    runtime: Runtime, rule: NoveltyRule, data_dir: Path, *, typical: Scores | None, described: str
+) -> Separation:
+    """Score images of other kinds.
+
+    Args:
+        typical: the lowest ranks of images that the network has not learnt; None where there are
+            none, so that nothing is compared.
+        described: what these are, for the manifest.
+    """
+    scores = {
+        kind: score_novelty(runtime, images, rule)
+        for kind, images in draw_others(runtime.bundle.manifest, data_dir).items()
+    }
+    others = [
+        {
+            "kind": kind,
+            "images": len(few),
+            "known_percent": round(100 * float(np.mean(few >= rule.threshold)), 2),
+        }
+        for kind, few in scores.items()
+    ]
+    if typical is None:
+        return Separation(tuple(others), {})
+    compared = [
+        {**one, "auc": round(auc(typical, few), 4), "typical": described}
+        for one, few in zip(others, scores.values(), strict=True)
+    ]
+    return Separation(tuple(compared), {kind: roc(typical, few) for kind, few in scores.items()})
 
 
 def _answer(runtime: Runtime, images: Floats) -> list[Floats]:
@@ -116,16 +154,6 @@ def _answer(runtime: Runtime, images: Floats) -> list[Floats]:
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
-def summarise_kind(rule: NoveltyRule, typical: Scores, kind: str, others: Scores) -> dict[str, Any]:
-    """Measure how well scores separate other images from typical ones, for `NoveltyRule.others`."""
-    return {
-        "kind": kind,
-        "images": len(others),
-        "auc": round(auc(typical, others), 4),
-        "known_percent": round(100 * float(np.mean(others >= rule.threshold)), 2),
-    }
-
-
 def auc(higher: Scores, lower: Scores) -> float:
     """Compute the area under the ROC curve: the chance that one of `higher` exceeds one of `lower`.
 
@@ -135,7 +163,7 @@ def auc(higher: Scores, lower: Scores) -> float:
 
 
 def roc(typical: Scores, others: Scores) -> tuple[Scores, Scores]:
-    """Compute the shares (T,) of the others and of the training images that are not novel.
+    """Compute the shares (T,) of the others and of typical images that are not novel.
 
     Those whose score reaches each threshold, from the highest down.
     """

@@ -92,6 +92,18 @@ def use_pretrained(recipe: Recipe, weights: PublishedWeights) -> Recipe:
     )
 
 
+def check_size(height: int, width: int) -> None:
+    """Refuse images whose features would have fewer than 3x3 cells.
+
+    Raises:
+        PretrainedError: they are too small.
+    """
+    if min(height, width) < LEAST_PX:
+        raise PretrainedError(
+            f"a pretrained stem needs images of at least {LEAST_PX} pixels, not {width}x{height}"
+        )
+
+
 def trained_from(recipe: Recipe) -> PublishedWeights:
     """The published weights that a recipe with a pretrained stem started from, without their file.
 

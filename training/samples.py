@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from model.bundle.samples import INDEX, MOST_SAMPLES
+from model.bundle.samples import INDEX, MAX_SAMPLES
 from model.canvas import enlarge, png
 from model.preprocess import scale
 from training.data.datasets import Examples
@@ -44,4 +44,4 @@ def _choose(examples: Examples) -> list[int]:
     labels = examples.labels
     by_class = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
     turns = [row for rows in zip_longest(*by_class) for row in rows if row is not None]
-    return sorted(turns[:MOST_SAMPLES], key=lambda row: (examples.labels[row], row))
+    return sorted(turns[:MAX_SAMPLES], key=lambda row: (examples.labels[row], row))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import pickle
 import secrets
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from torch import nn
+from torch import Tensor, nn
 
 from model import find
 from model.bundle import MANIFEST, Bundle, BundleError
@@ -29,12 +28,13 @@ from model.capsnet.votes import Votes
 from model.capsnet.weights import read
 from model.preprocess import WHITE
 from training.data.datasets import Examples
+from training.data.folder import digest_names
 from training.device import convolution_precision, device_name
 from training.muon import Muon, matrices_of
 from training.pretrained import PublishedWeights, load_weights
 from training.provenance import Run, runs_of
 from training.recipes import Recipe, recipe_of
-from training.training_data import FolderSplit, same_split
+from training.training_data import FolderSplit, dataset_name, same_split
 
 CHECKPOINT = "checkpoint.pt"
 """The checkpoint's name in the folder of a run."""
@@ -45,6 +45,8 @@ _UNREADABLE = (
 )
 """The exceptions of reading a file that is no checkpoint."""
 LOCK = ".lock"
+_FITTED_AT_ONCE = 256
+"""The number of images of one forward pass that fits statistics."""
 _WHITENED = 1000
 """The number of training images that fit a whitening layer."""
 
@@ -64,6 +66,14 @@ class Best:
     error_percent: float
     step: int
     weights: dict[str, Any]
+    class_error_percent: float | None = None
+    """The mean over classes, which decides where it is measured."""
+
+    @property
+    def rank(self) -> float:
+        """What decides: the lower, the better."""
+        own = self.class_error_percent
+        return self.error_percent if own is None else own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +156,7 @@ def starting_point(source: Path) -> Checkpoint:
         pictures = training.get("pictures")
         return Checkpoint(
             recipe=recipe_of(bundle),
-            pictures=FolderSplit.from_dict(pictures) if pictures else None,
+            pictures=pictures and FolderSplit.from_dict(pictures),
             examples=training["examples"],
             runs=tuple(runs_of(training)),
             network=read(bundle),
@@ -155,6 +165,26 @@ def starting_point(source: Path) -> Checkpoint:
         )
     except (BundleError, LookupError, ValueError, TypeError) as error:
         raise CheckpointError(f"no weights can be taken from {source}: {error}") from error
+
+
+def seen_pictures(other: Checkpoint, folder: Path) -> tuple[str, ...]:
+    """Fingerprints of the pictures that weights have learnt from.
+
+    Raises:
+        CheckpointError: an older version trained them on this folder, which has changed since, so
+            that nothing tells which of its pictures they have learnt from.
+    """
+    pictures = other.pictures
+    if pictures is None:
+        return ()
+    own = other.run.dataset == dataset_name(folder)
+    if own and not pictures.trained and pictures.names != digest_names(folder):
+        raise CheckpointError(
+            f"{folder} has changed since an older version trained {other.run} on it, which did not "
+            "record its pictures: some could be held out that the weights have learnt from. Train "
+            "without these weights"
+        )
+    return pictures.trained
 
 
 @dataclass(frozen=True)
@@ -272,6 +302,17 @@ class TrainingState:
         """The network that is validated and exported: the trained one, or its running average."""
         return self.network if self._average is None else self._average.network
 
+    def fit_statistics(self, images: Tensor) -> None:
+        """Fit the statistics of the averaged weights to images (N, C, H, W) of the training.
+
+        Without an average this does nothing: the network has statistics of its own.
+        """
+        if self._average is not None:
+            fixed = {
+                name for name, module in self.network.named_modules() if module in self._frozen
+            }
+            self._average.fit_statistics(images, fixed)
+
     def begin_step(self, rate: float) -> None:
         """Prepare a step: set the learning rates, seed dropout, set training mode.
 
@@ -307,13 +348,24 @@ class TrainingState:
             convolutions=tuple(dict.fromkeys((*run.convolutions, self._precision))),
         )
 
-    def keep_if_best(self, error_percent: float) -> None:
-        """Keep the result as the best, if the recipe says so and it has the fewest errors."""
-        least = math.inf if self.best is None else self.best.error_percent
-        if self._plan.recipe.keep == "best" and error_percent <= least:
+    def keep_if_best(self, error_percent: float, class_error_percent: float | None = None) -> None:
+        """Keep the result as the best, if the recipe says so and it has the fewest errors.
+
+        Args:
+            class_error_percent: the mean over classes, which decides where it is given.
+        """
+        found = Best(error_percent, self.run.steps, {}, class_error_percent)
+        if self._plan.recipe.keep == "best" and (not self.best or found.rank <= self.best.rank):
             weights = self.result.state_dict()
             copies = {name: weight.to("cpu", copy=True) for name, weight in weights.items()}
-            self.best = Best(error_percent, self.run.steps, copies)
+            self.best = replace(found, weights=copies)
+
+    def kept_network(self) -> Network:
+        """A copy of the network that a complete run exports: the best one, or the result."""
+        network = deepcopy(self.result)
+        if self.best:
+            network.load_state_dict(self.best.weights)
+        return network
 
     def start_from(self, other: Checkpoint, *, fitting: bool = False) -> tuple[str, ...]:
         """Start from the weights of another run, with this one's recipe and steps.
@@ -441,6 +493,30 @@ class RunningAverage:
             average.lerp_(weight, share)
         for copy, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
             copy.copy_(buffer)
+
+    @torch.no_grad()
+    def fit_statistics(self, images: Tensor, frozen: Collection[str] = ()) -> None:
+        """Replace the copied statistics of batch normalisation, which belong to other weights.
+
+        Args:
+            images: (N, C, H, W) as in training.
+            frozen: names of modules that keep their statistics.
+        """
+        norms = [
+            module
+            for name, module in self.network.named_modules()
+            if isinstance(module, nn.BatchNorm2d) and name not in frozen
+        ]
+        usual = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # the mean over all batches
+            norm.train()
+        for batch in images.split(_FITTED_AT_ONCE) if norms else ():
+            self.network(batch)
+        for norm, momentum in zip(norms, usual, strict=True):
+            norm.momentum = momentum
+            norm.eval()
 
 
 def freeze(network: Network, parts: tuple[str, ...]) -> list[nn.Module]:

@@ -14,7 +14,7 @@ from model.bundle.atomic_file import replacing
 from model.canvas import enlarge, png
 from model.capsnet import Network, family_of
 from model.preprocess import scale
-from training.answers import error_percent, evaluating, is_missed, measure_presence
+from training.answers import evaluating, is_missed, is_wrong, measure_presence
 from training.data.augment import BatchStream, RowStream
 from training.data.datasets import Examples
 from training.data.pairs import PairStream, validation_pairs
@@ -106,9 +106,18 @@ class Single(Task):
     """The task of classifying one object, and reconstructing it from its class capsule."""
 
     def errors(self, network: Network, validation: Examples) -> dict[str, float]:
-        """Return the percentage of images whose most present class is not the label."""
-        error = error_percent(network, validation, self._device)
-        return {"validation_error_percent": error}
+        """Return the percentage of images whose most present class is not the label.
+
+        Where classes are drawn evenly, the mean over classes of their percentages, too.
+        """
+        wrong = is_wrong(
+            measure_presence(network, validation.images, self._device), validation.labels
+        )
+        errors = {"validation_error_percent": 100 * float(wrong.mean())}
+        if self._recipe.even_classes:
+            shares = [wrong[validation.labels == label].mean() for label in set(validation.labels)]
+            errors["validation_class_error_percent"] = 100 * float(np.mean(shares))
+        return errors
 
     def draw(self, network: Network, validation: Examples | None, target: Path) -> None:
         """Draw images, held out if there are some, and below each its reconstruction."""

@@ -16,13 +16,15 @@ from torch import Tensor
 from model.capsnet import Network
 from training.device import Processes
 from training.losses import Losses, total_loss
-from training.metrics import VALIDATION_ERROR, Meter, RunLog
+from training.metrics import CLASS_ERROR, VALIDATION_ERROR, Meter, RunLog
 from training.recipes import Recipe
 from training.state import Plan, TrainingError, TrainingState
 from training.tasks import PREVIEW, TASKS
 
 LEAST_STEPS = 25
 """The fewest steps between validations where the best weights are kept: epochs may have fewer."""
+FITTED, FITTED_AT_END = 256, 2048
+"""About the number of images to which the statistics of averaged weights are fitted."""
 _ALONE = Processes()
 
 
@@ -75,6 +77,7 @@ class Trainer:
         self._meter: Meter | None = None
         self.error_percent: float | None = None
         """The error on held-out images at the last validation, in percent."""
+        self._stop_percent: float | None = None
         kind = TASKS[plan.recipe.task]
         self.task = kind(plan.recipe, plan.training, seed=plan.seed, device=device)
 
@@ -97,8 +100,10 @@ class Trainer:
 
     @property
     def complete(self) -> bool:
-        """Whether all epochs are done."""
-        return self.done_steps >= self.total_steps
+        """Whether all epochs are done, or the error is reached at which training stops."""
+        error, stop = self.error_percent, self._stop_percent
+        reached = error is not None and stop is not None and error <= stop
+        return reached or self.done_steps >= self.total_steps
 
     def run(
         self,
@@ -106,6 +111,7 @@ class Trainer:
         max_minutes: float = math.inf,
         log_every: int = 100,
         validate_every: int | None = None,
+        stop_percent: float | None = None,
         save_every_s: float = 120,
         clock: Callable[[], float] = time.monotonic,
     ) -> bool:
@@ -116,6 +122,8 @@ class Trainer:
         Args:
             log_every: steps from one line of metrics to the next.
             validate_every: steps from one validation to the next; an epoch's by default.
+            stop_percent: the recipe counts as completed once the error on held-out images is no
+                larger; None never stops it.
             clock: seconds; looked at once in the beginning and once a step.
 
         Returns:
@@ -130,6 +138,9 @@ class Trainer:
         name, done = self.plan.recipe.name, self.done_steps
         shown = self._log.shown(name, total=self.total_steps, done=done)
         with stop_signals() as stopped, shown:
+            self._stop_percent = stop_percent
+            if stop_percent is not None and done:
+                self._validate(1)
             while not self.complete:
                 meter.add(self.step())
                 logged = self.done_steps % log_every == 0 or self.complete
@@ -180,6 +191,7 @@ class Trainer:
                 f"a weight is not finite at step {self.done_steps}; the last checkpoint is kept"
             )
         if self.processes.leads:
+            self._fit_statistics()
             self.state.save(examples=len(self.task.batches), complete=self.complete)
 
     def _descend(self, rows: Tensor, step: Tensor) -> Losses:
@@ -210,6 +222,14 @@ class Trainer:
             seconds=self.state.run.seconds,
         )
 
+    def _fit_statistics(self) -> None:
+        """Fit the statistics of averaged weights to the latest images; to more when complete."""
+        batches, count = self.task.batches, FITTED_AT_END if self.complete else FITTED
+        steps = min(self.done_steps, math.ceil(count / self.plan.recipe.batch_size))
+        if steps:
+            rows = [batches.rows(self.done_steps - 1 - step) for step in range(steps)]
+            self.state.fit_statistics(batches.make(torch.cat(rows)).images)
+
     def _validate(self, every: int | None) -> None:
         """Measure the error on what is held out, where that is due and this process leads."""
         validation = self.plan.validation
@@ -219,11 +239,12 @@ class Trainer:
         due = self.done_steps % every == 0 or self.complete
         if not due or not self.processes.leads:
             return
+        self._fit_statistics()
         if validation:
             errors = self.task.errors(self.state.result, validation)
             self.error_percent = errors[VALIDATION_ERROR]
             self._log.add(step=self.done_steps, epoch=self._epoch, **errors)
-            self.state.keep_if_best(self.error_percent)
+            self.state.keep_if_best(self.error_percent, errors.get(CLASS_ERROR))
         self.task.draw(self.state.result, validation, self.plan.directory / PREVIEW)
 
 

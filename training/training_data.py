@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -11,13 +12,15 @@ import numpy as np
 
 from model.capsnet.network import NetworkConfig
 from training.data.datasets import DATASETS, Dataset, Examples, load, split_last
-from training.data.folder import SMALL_FOLDER, digest_names, load_folder
+from training.data.folder import digest_names, load_folder, name_of
+from training.data.picture_files import content_of
 from training.data.source import DatasetError
 from training.growth import fit_size
 from training.recipes import FOLDER, Recipe
 
-_FEW_BATCH, _FEW_STEPS = 16, 1000
-_FEW_RECONSTRUCTION = 4.0
+LEAST_BATCH, LEAST_STEPS = 16, 1000
+"""The smallest batch of a folder, and the fewest steps."""
+_RECONSTRUCTION = 4.0
 """The least weight of the reconstruction.
 
 A lower one draws much the same blob for all images of a class, a higher one (40) lowers accuracy.
@@ -42,23 +45,49 @@ class FolderSplit:
     names: str | None = None
     """The SHA-256 of the sorted relative names of the files, which decide what is held out; None in
     older bundles and checkpoints."""
+    trained: tuple[str, ...] = field(default=(), compare=False)
+    """Fingerprints of the pictures that the weights have learnt from, in this run or an earlier one
+    whose weights it took; none in older bundles and checkpoints."""
+    held_out: tuple[str, ...] = ()
+    """Fingerprints of the pictures that are held out, likewise."""
+    skip_unreadable: bool = False
+    """Whether unreadable files are left out."""
+    class_counts: tuple[int, ...] = field(default=(), compare=False)
+    """The number of training pictures of each class; none in older bundles and checkpoints."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         values = asdict(self)
-        return values | {"held_out": values.pop("held_out_share")}
+        prints = {
+            "trained_pictures": " ".join(values.pop("trained")),
+            "held_out_pictures": " ".join(values.pop("held_out")),
+        }
+        return values | {"held_out": values.pop("held_out_share")} | prints
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
         values = {**values, "class_names": tuple(values["class_names"])}
-        return cls(held_out_share=values.pop("held_out"), **values)
+        share = values.pop("held_out")
+        trained = tuple(values.pop("trained_pictures", "").split())
+        held_out = tuple(values.pop("held_out_pictures", "").split())
+        counts = tuple(values.pop("class_counts", ()))
+        return cls(
+            held_out_share=share, trained=trained, held_out=held_out, class_counts=counts, **values
+        )
+
+    def uses(self) -> dict[str, str]:
+        """What training did with pictures, by the hash of their content; none in older bundles."""
+        held_out = dict.fromkeys(map(content_of, self.held_out), "held out")
+        return held_out | dict.fromkeys(map(content_of, self.trained), "learnt from")
 
 
 def same_split(one: FolderSplit | None, other: FolderSplit | None) -> bool:
-    """Return whether both hold the same images out; names count where both have them."""
+    """Return whether both hold the same images out, as far as both know their pictures."""
     if one and other and not (one.names and other.names):
         other = replace(other, names=one.names)
+    if one and other and not (one.held_out and other.held_out):
+        other = replace(other, held_out=one.held_out)
     return one == other
 
 
@@ -72,6 +101,8 @@ class TrainingData(NamedTuple):
     """The last ones, or in a folder those of each class that a seed chose."""
     pictures: FolderSplit | None = None
     """The folder of images; None where the data set is published."""
+    notices: tuple[str, ...] = ()
+    """What the folder's owner should know before the training."""
 
     @property
     def all(self) -> Examples:
@@ -119,32 +150,44 @@ def load_published(recipe: Recipe, data_dir: Path) -> TrainingData:
 def for_pictures(recipe: Recipe, count: int) -> Recipe:
     """Fit the recipe to a folder of so many images of any kind: not bent, not padded with black.
 
-    Few are learnt in smaller batches for at least _FEW_STEPS steps, less the share that is held
-    out; warm-up and averaging of weights shorten with the run by themselves. The best weights
-    on held-out images are kept. Pictures are turned and scaled a little rather than mirrored, as
-    letters may not be.
+    A batch has sqrt(2 count) images, at least LEAST_BATCH and at most the recipe's. There are as
+    many steps as the recipe's epochs take in its own batches, at least LEAST_STEPS. So the passes
+    over the images fall smoothly as images become more, from many to the recipe's own. Warm-up and
+    averaging of weights shorten with the run by themselves. At least LEAST_BATCH images of a batch
+    are reconstructed, because a decoder that sees four of them learns to draw too slowly.
+
+    Classes are drawn equally often. The best weights on held-out images are kept. Pictures are
+    turned and scaled a little. They are not mirrored, as letters and arrows may not be: `--set
+    flip=true`.
 
     Raises:
         DatasetError: it is for pairs of digits.
     """
     if recipe.task != "single":
         raise DatasetError(f"{recipe.name} learns {recipe.task}, not single pictures of a folder")
-    suited = replace(recipe, flip=True, pad="reflect", affine=0.0, elastic_px=0.0)
-    if count >= SMALL_FOLDER:
-        return suited
-    batch_size = min(_FEW_BATCH, recipe.batch_size)
-    steps = max(_FEW_STEPS, recipe.epochs * count / recipe.batch_size)
-    weight = recipe.mse_weight
+    batch_size = min(max(LEAST_BATCH, round(math.sqrt(2 * count))), recipe.batch_size)
+    steps = max(LEAST_STEPS, recipe.epochs * count / recipe.batch_size)
+    share, weight = min(1.0, round(LEAST_BATCH / batch_size, 2)), recipe.mse_weight
     return replace(
-        suited,
+        recipe,
         flip=False,
+        pad="reflect",
         affine=0.5,
+        elastic_px=0.0,
+        even_classes=True,
         batch_size=batch_size,
         epochs=round(steps * batch_size / count, 1),
         spread_steps=min(recipe.spread_steps, math.ceil(steps / 10)),
-        mse_weight=weight and max(weight, _FEW_RECONSTRUCTION),
+        mse_weight=weight and max(weight, _RECONSTRUCTION),
+        reconstruction_share=max(recipe.reconstruction_share, share),
         keep="best",
     )
+
+
+def dataset_name(folder: Path) -> str:
+    """A folder's name as that of its data set, which no published one has."""
+    name = name_of(folder)
+    return f"{name}-folder" if name in DATASETS else name
 
 
 def load_pictures(
@@ -153,6 +196,8 @@ def load_pictures(
     *,
     channels: int | None = None,
     size: tuple[int, int] | None = None,
+    seen: Collection[str] = (),
+    split: FolderSplit | None = None,
 ) -> TrainingData:
     """Load a folder of images by class, and fit the recipe's network to it.
 
@@ -160,21 +205,25 @@ def load_pictures(
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
         size: the height and width that pictures are brought to, in pixels; None lets the pictures
             decide (`training.data.picture_size`).
+        seen: fingerprints of pictures that the weights have learnt from, which are not held out.
+        split: an earlier one of this folder, which is used again, or only its share, its seed and
+            whether unreadable files are skipped.
 
     Raises:
         DatasetError: nothing can be learnt from the folder, or not by this network.
     """
-    split = FolderSplit("", (), 0)
+    split = split or FolderSplit("", (), 0)
     loaded = load_folder(
         folder,
         size=size,
         seed=split.seed,
         channels=channels,
         held_out_share=split.held_out_share,
+        seen=seen,
+        held_out=split.held_out,
+        skip_unreadable=split.skip_unreadable,
     )
-    dataset = loaded.dataset
-    if dataset.name in DATASETS:
-        dataset = replace(dataset, name=f"{dataset.name}-folder")
+    dataset = replace(loaded.dataset, name=dataset_name(folder))
     names, (channels, height, width) = dataset.class_names, dataset.image_shape
     sizes = NetworkConfig(channels, height, width, num_classes=len(names))
     try:
@@ -188,8 +237,27 @@ def load_pictures(
         class_names=names,
         count=count,
         names=digest_names(folder),
+        trained=tuple(dict.fromkeys((*loaded.trained, *seen, *split.trained))),
+        held_out=loaded.held_out,
+        class_counts=tuple(np.bincount(loaded.training.labels, minlength=len(names)).tolist()),
     )
-    return TrainingData(fitting, dataset, loaded.training, loaded.validation, pictures)
+    notices = (*loaded.notices, *_uneven(loaded.training, names))
+    return TrainingData(fitting, dataset, loaded.training, loaded.validation, pictures, notices)
+
+
+def _uneven(training: Examples, names: tuple[str, ...]) -> list[str]:
+    """A warning where some class has less than half as many images as the largest one."""
+    counts = np.bincount(training.labels, minlength=len(names)).tolist()
+    rare = sorted((count, name) for count, name in zip(counts, names, strict=True))
+    listed = ", ".join(f"{name} {count:,}" for count, name in rare if 2 * count < max(counts))
+    if not listed:
+        return []
+    most, largest = rare[-1]
+    warning = (
+        f"uneven classes: {listed}, but {largest} {most:,} training pictures. All classes are "
+        "shown equally often; more pictures of the rare ones help most"
+    )
+    return [warning]
 
 
 def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> TrainingData:
@@ -200,13 +268,12 @@ def load_again(recipe: Recipe, pictures: FolderSplit | None, data_dir: Path) -> 
     """
     if pictures is None:
         return load_published(recipe, data_dir)
-    network = recipe.network
-    data = load_pictures(
-        recipe,
-        Path(pictures.folder),
-        channels=network.channels,
-        size=(network.height, network.width),
-    )
-    if not same_split(data.pictures, pictures):
+    network, folder = recipe.network, Path(pictures.folder)
+    size = (network.height, network.width)
+    data = load_pictures(recipe, folder, channels=network.channels, size=size, split=pictures)
+    found = data.pictures
+    assert found is not None
+    unknown = set(found.trained) - {*pictures.trained, *pictures.held_out}
+    if not same_split(found, pictures) or (pictures.trained and unknown):
         raise DatasetError(f"{pictures.folder} has changed since the network was trained on it")
-    return data._replace(recipe=recipe)
+    return data._replace(recipe=recipe, pictures=pictures)

@@ -661,7 +661,7 @@ class ModelSummary(Answer):
     dataset: str
     class_names: list[str]
     channels: int
-    """Of the network's images: 1 for grey, 3 for colour."""
+    """Of the network's images: 1 for grey, 3 for colour, others for arrays."""
     height: int
     """Of the network's images, in pixels."""
     width: int
@@ -1115,12 +1115,13 @@ class CapsNetMethods:
     ) -> RoutingOffAnswer:
         """Ask again with routing switched off.
 
-        Presence from the same votes with uniform couplings, after one iteration, and without the
-        coupling bias, where the network has iterations and a bias. Only the last layer's routing
-        is
-        switched off. The network was trained with it: an answer that changes needed routing as
-        it was
-        learnt; it does not say that a network trained without would be wrong.
+        The presence is computed from the same votes with uniform couplings, after one iteration,
+        and
+        without the coupling bias, if the network has iterations and a bias. Only the routing of
+        the
+        last layer is switched off. An answer that changes needed the routing that the network
+        was
+        trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1161,7 +1162,7 @@ class CapsNetMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network the length stays and the pose changes.
+        In an equivariant network, the length stays and the pose changes with the image.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1213,22 +1214,23 @@ class CapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> OcclusionAnswer:
-        """Hide the image patch by patch and encode each.
+        """Hide one patch of the image at a time and encode each result.
 
-        The ground is black where strokes are light, and the mean colour of a photograph. A patch
-        makes
-        edges that no training image had, and ink that is seen twice may be hidden without a
-        change:
-        the map shows what this network loses, not what the class is made of.
+        For strokes the patch is black, and for photographs it has their mean colour. The map
+        shows what
+        this network loses. It does not show what the class consists of: a patch makes edges that
+        no
+        training image had, and hiding one of two strokes that give the same evidence may change
+        nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: side of the patch, pixels of the network's image; by default a fifth of its
-                shorter side.
-            stride: pixels from place to place, at most `patch`; by default a third of it. There
-                are at most 256 places.
-            dim: the pose dimension that is watched, below D; by default the presence.
+            patch: the side of the patch, in pixels of the network's image. The default is a
+                fifth of the image's shorter side.
+            stride: the pixels from one place to the next, at most `patch`. The default is a
+                third of `patch`. There are at most 256 places.
+            dim: the pose dimension to watch, below D. The default is the presence.
             target: a label; by default the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -1310,11 +1312,12 @@ class CapsNetMethods:
     ) -> TrajectoryAnswer:
         """Follow the pose while the image turns, shifts or grows.
 
-        The path lies in the plane of the two directions along which the pose varies most in
-        these
-        steps: planes of other images or transforms are others. Straight is not right: it says
-        that the
-        transform is one direction of the pose, not that the presence stays.
+        The path lies in the plane of the two directions in which the pose varies most. Other
+        images and
+        other transforms have other planes. A straight path means that the transform moves the
+        pose in
+        one direction. It does not mean that the prediction is correct, or that the presence
+        stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1363,13 +1366,13 @@ class CapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> RivalsAnswer:
-        """Decode every class's own capsule of one image.
+        """Decode the capsule of every class of one image.
 
-        Each from the votes of this image. The decoder has learnt poses of classes that are
-        there: what
-        it draws of a short capsule is faint, and its error says how little the class explains,
-        not how
-        near it came.
+        A high error means that the class cannot explain the image. It does not measure how close
+        the
+        class came to winning. The decoder was trained on classes that are present, so it draws a
+        short
+        capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1406,12 +1409,13 @@ class CapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> MorphAnswer:
-        """Draw what lies between the poses of two images of one class.
+        """Turn the pose of one image into the pose of another image of its class.
 
-        The direction of the pose goes along the great circle, its length linearly. Each frame is
-        encoded again: where the presence falls, the decoder draws what the encoder does not take
-        for
-        the class. No image is known to lie on the way.
+        The direction of the pose follows the great circle, and its length changes linearly. Each
+        frame
+        is encoded again. If its presence is low, the encoder does not recognise what the decoder
+        draws.
+        No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1456,11 +1460,13 @@ class CapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> NeighboursAnswer:
-        """Find the training images whose pose is nearest.
+        """Find the training images of a class with the nearest poses.
 
-        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
-        from
-        them: the network does not compare images. Prototypes are medoids of the class's poses.
+        Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
+        the
+        answer, because the network compares no images. Prototypes are the images of the class
+        with the
+        smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1992,12 +1998,13 @@ class AsyncCapsNetMethods:
     ) -> RoutingOffAnswer:
         """Ask again with routing switched off.
 
-        Presence from the same votes with uniform couplings, after one iteration, and without the
-        coupling bias, where the network has iterations and a bias. Only the last layer's routing
-        is
-        switched off. The network was trained with it: an answer that changes needed routing as
-        it was
-        learnt; it does not say that a network trained without would be wrong.
+        The presence is computed from the same votes with uniform couplings, after one iteration,
+        and
+        without the coupling bias, if the network has iterations and a bias. Only the routing of
+        the
+        last layer is switched off. An answer that changes needed the routing that the network
+        was
+        trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2038,7 +2045,7 @@ class AsyncCapsNetMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network the length stays and the pose changes.
+        In an equivariant network, the length stays and the pose changes with the image.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2090,22 +2097,23 @@ class AsyncCapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> OcclusionAnswer:
-        """Hide the image patch by patch and encode each.
+        """Hide one patch of the image at a time and encode each result.
 
-        The ground is black where strokes are light, and the mean colour of a photograph. A patch
-        makes
-        edges that no training image had, and ink that is seen twice may be hidden without a
-        change:
-        the map shows what this network loses, not what the class is made of.
+        For strokes the patch is black, and for photographs it has their mean colour. The map
+        shows what
+        this network loses. It does not show what the class consists of: a patch makes edges that
+        no
+        training image had, and hiding one of two strokes that give the same evidence may change
+        nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: side of the patch, pixels of the network's image; by default a fifth of its
-                shorter side.
-            stride: pixels from place to place, at most `patch`; by default a third of it. There
-                are at most 256 places.
-            dim: the pose dimension that is watched, below D; by default the presence.
+            patch: the side of the patch, in pixels of the network's image. The default is a
+                fifth of the image's shorter side.
+            stride: the pixels from one place to the next, at most `patch`. The default is a
+                third of `patch`. There are at most 256 places.
+            dim: the pose dimension to watch, below D. The default is the presence.
             target: a label; by default the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -2187,11 +2195,12 @@ class AsyncCapsNetMethods:
     ) -> TrajectoryAnswer:
         """Follow the pose while the image turns, shifts or grows.
 
-        The path lies in the plane of the two directions along which the pose varies most in
-        these
-        steps: planes of other images or transforms are others. Straight is not right: it says
-        that the
-        transform is one direction of the pose, not that the presence stays.
+        The path lies in the plane of the two directions in which the pose varies most. Other
+        images and
+        other transforms have other planes. A straight path means that the transform moves the
+        pose in
+        one direction. It does not mean that the prediction is correct, or that the presence
+        stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2240,13 +2249,13 @@ class AsyncCapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> RivalsAnswer:
-        """Decode every class's own capsule of one image.
+        """Decode the capsule of every class of one image.
 
-        Each from the votes of this image. The decoder has learnt poses of classes that are
-        there: what
-        it draws of a short capsule is faint, and its error says how little the class explains,
-        not how
-        near it came.
+        A high error means that the class cannot explain the image. It does not measure how close
+        the
+        class came to winning. The decoder was trained on classes that are present, so it draws a
+        short
+        capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2283,12 +2292,13 @@ class AsyncCapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> MorphAnswer:
-        """Draw what lies between the poses of two images of one class.
+        """Turn the pose of one image into the pose of another image of its class.
 
-        The direction of the pose goes along the great circle, its length linearly. Each frame is
-        encoded again: where the presence falls, the decoder draws what the encoder does not take
-        for
-        the class. No image is known to lie on the way.
+        The direction of the pose follows the great circle, and its length changes linearly. Each
+        frame
+        is encoded again. If its presence is low, the encoder does not recognise what the decoder
+        draws.
+        No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2333,11 +2343,13 @@ class AsyncCapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> NeighboursAnswer:
-        """Find the training images whose pose is nearest.
+        """Find the training images of a class with the nearest poses.
 
-        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
-        from
-        them: the network does not compare images. Prototypes are medoids of the class's poses.
+        Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
+        the
+        answer, because the network compares no images. Prototypes are the images of the class
+        with the
+        smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2737,12 +2749,13 @@ class DrawingsMethods:
     ) -> Image.Image:
         """Ask again with routing switched off.
 
-        Presence from the same votes with uniform couplings, after one iteration, and without the
-        coupling bias, where the network has iterations and a bias. Only the last layer's routing
-        is
-        switched off. The network was trained with it: an answer that changes needed routing as
-        it was
-        learnt; it does not say that a network trained without would be wrong.
+        The presence is computed from the same votes with uniform couplings, after one iteration,
+        and
+        without the coupling bias, if the network has iterations and a bias. Only the routing of
+        the
+        last layer is switched off. An answer that changes needed the routing that the network
+        was
+        trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2783,7 +2796,7 @@ class DrawingsMethods:
     ) -> Image.Image:
         """Transform an image step by step and encode each.
 
-        In an equivariant network the length stays and the pose changes.
+        In an equivariant network, the length stays and the pose changes with the image.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2835,22 +2848,23 @@ class DrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Hide the image patch by patch and encode each.
+        """Hide one patch of the image at a time and encode each result.
 
-        The ground is black where strokes are light, and the mean colour of a photograph. A patch
-        makes
-        edges that no training image had, and ink that is seen twice may be hidden without a
-        change:
-        the map shows what this network loses, not what the class is made of.
+        For strokes the patch is black, and for photographs it has their mean colour. The map
+        shows what
+        this network loses. It does not show what the class consists of: a patch makes edges that
+        no
+        training image had, and hiding one of two strokes that give the same evidence may change
+        nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: side of the patch, pixels of the network's image; by default a fifth of its
-                shorter side.
-            stride: pixels from place to place, at most `patch`; by default a third of it. There
-                are at most 256 places.
-            dim: the pose dimension that is watched, below D; by default the presence.
+            patch: the side of the patch, in pixels of the network's image. The default is a
+                fifth of the image's shorter side.
+            stride: the pixels from one place to the next, at most `patch`. The default is a
+                third of `patch`. There are at most 256 places.
+            dim: the pose dimension to watch, below D. The default is the presence.
             target: a label; by default the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -2932,11 +2946,12 @@ class DrawingsMethods:
     ) -> Image.Image:
         """Follow the pose while the image turns, shifts or grows.
 
-        The path lies in the plane of the two directions along which the pose varies most in
-        these
-        steps: planes of other images or transforms are others. Straight is not right: it says
-        that the
-        transform is one direction of the pose, not that the presence stays.
+        The path lies in the plane of the two directions in which the pose varies most. Other
+        images and
+        other transforms have other planes. A straight path means that the transform moves the
+        pose in
+        one direction. It does not mean that the prediction is correct, or that the presence
+        stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2985,13 +3000,13 @@ class DrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Decode every class's own capsule of one image.
+        """Decode the capsule of every class of one image.
 
-        Each from the votes of this image. The decoder has learnt poses of classes that are
-        there: what
-        it draws of a short capsule is faint, and its error says how little the class explains,
-        not how
-        near it came.
+        A high error means that the class cannot explain the image. It does not measure how close
+        the
+        class came to winning. The decoder was trained on classes that are present, so it draws a
+        short
+        capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3028,12 +3043,13 @@ class DrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Draw what lies between the poses of two images of one class.
+        """Turn the pose of one image into the pose of another image of its class.
 
-        The direction of the pose goes along the great circle, its length linearly. Each frame is
-        encoded again: where the presence falls, the decoder draws what the encoder does not take
-        for
-        the class. No image is known to lie on the way.
+        The direction of the pose follows the great circle, and its length changes linearly. Each
+        frame
+        is encoded again. If its presence is low, the encoder does not recognise what the decoder
+        draws.
+        No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3078,11 +3094,13 @@ class DrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Find the training images whose pose is nearest.
+        """Find the training images of a class with the nearest poses.
 
-        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
-        from
-        them: the network does not compare images. Prototypes are medoids of the class's poses.
+        Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
+        the
+        answer, because the network compares no images. Prototypes are the images of the class
+        with the
+        smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3354,12 +3372,13 @@ class AsyncDrawingsMethods:
     ) -> Image.Image:
         """Ask again with routing switched off.
 
-        Presence from the same votes with uniform couplings, after one iteration, and without the
-        coupling bias, where the network has iterations and a bias. Only the last layer's routing
-        is
-        switched off. The network was trained with it: an answer that changes needed routing as
-        it was
-        learnt; it does not say that a network trained without would be wrong.
+        The presence is computed from the same votes with uniform couplings, after one iteration,
+        and
+        without the coupling bias, if the network has iterations and a bias. Only the routing of
+        the
+        last layer is switched off. An answer that changes needed the routing that the network
+        was
+        trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3400,7 +3419,7 @@ class AsyncDrawingsMethods:
     ) -> Image.Image:
         """Transform an image step by step and encode each.
 
-        In an equivariant network the length stays and the pose changes.
+        In an equivariant network, the length stays and the pose changes with the image.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3452,22 +3471,23 @@ class AsyncDrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Hide the image patch by patch and encode each.
+        """Hide one patch of the image at a time and encode each result.
 
-        The ground is black where strokes are light, and the mean colour of a photograph. A patch
-        makes
-        edges that no training image had, and ink that is seen twice may be hidden without a
-        change:
-        the map shows what this network loses, not what the class is made of.
+        For strokes the patch is black, and for photographs it has their mean colour. The map
+        shows what
+        this network loses. It does not show what the class consists of: a patch makes edges that
+        no
+        training image had, and hiding one of two strokes that give the same evidence may change
+        nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            patch: side of the patch, pixels of the network's image; by default a fifth of its
-                shorter side.
-            stride: pixels from place to place, at most `patch`; by default a third of it. There
-                are at most 256 places.
-            dim: the pose dimension that is watched, below D; by default the presence.
+            patch: the side of the patch, in pixels of the network's image. The default is a
+                fifth of the image's shorter side.
+            stride: the pixels from one place to the next, at most `patch`. The default is a
+                third of `patch`. There are at most 256 places.
+            dim: the pose dimension to watch, below D. The default is the presence.
             target: a label; by default the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
@@ -3549,11 +3569,12 @@ class AsyncDrawingsMethods:
     ) -> Image.Image:
         """Follow the pose while the image turns, shifts or grows.
 
-        The path lies in the plane of the two directions along which the pose varies most in
-        these
-        steps: planes of other images or transforms are others. Straight is not right: it says
-        that the
-        transform is one direction of the pose, not that the presence stays.
+        The path lies in the plane of the two directions in which the pose varies most. Other
+        images and
+        other transforms have other planes. A straight path means that the transform moves the
+        pose in
+        one direction. It does not mean that the prediction is correct, or that the presence
+        stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3602,13 +3623,13 @@ class AsyncDrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Decode every class's own capsule of one image.
+        """Decode the capsule of every class of one image.
 
-        Each from the votes of this image. The decoder has learnt poses of classes that are
-        there: what
-        it draws of a short capsule is faint, and its error says how little the class explains,
-        not how
-        near it came.
+        A high error means that the class cannot explain the image. It does not measure how close
+        the
+        class came to winning. The decoder was trained on classes that are present, so it draws a
+        short
+        capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3645,12 +3666,13 @@ class AsyncDrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Draw what lies between the poses of two images of one class.
+        """Turn the pose of one image into the pose of another image of its class.
 
-        The direction of the pose goes along the great circle, its length linearly. Each frame is
-        encoded again: where the presence falls, the decoder draws what the encoder does not take
-        for
-        the class. No image is known to lie on the way.
+        The direction of the pose follows the great circle, and its length changes linearly. Each
+        frame
+        is encoded again. If its presence is low, the encoder does not recognise what the decoder
+        draws.
+        No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3695,11 +3717,13 @@ class AsyncDrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Find the training images whose pose is nearest.
+        """Find the training images of a class with the nearest poses.
 
-        Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow
-        from
-        them: the network does not compare images. Prototypes are medoids of the class's poses.
+        Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
+        the
+        answer, because the network compares no images. Prototypes are the images of the class
+        with the
+        smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),

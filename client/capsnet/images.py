@@ -16,6 +16,7 @@ ImageLike: TypeAlias = (
     str | PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Image.Image | NDArray[Any]
 )
 """A path, the bytes of an image file, an open binary file, a Pillow image or an array."""
+_MANY_CHANNELS = frozenset({2, *range(5, 17)})
 _PNG_MODES = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I;16"})
 
 
@@ -30,7 +31,9 @@ def read_image(image: ImageLike) -> bytes:
     """The bytes of an image file; Pillow images and arrays become a PNG.
 
     Args:
-        image: an array is (H, W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
+        image: an array is (H, W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1]. With
+            2, or 5 to 16, channels last it becomes a `.npy` file, and uint16 is allowed. For 4
+            channels that are no RGBA, save a `.npy` file and pass its path.
 
     Raises:
         OSError: the file cannot be read.
@@ -44,13 +47,25 @@ def read_image(image: ImageLike) -> bytes:
     if isinstance(image, Image.Image):
         return _to_png(ImageOps.exif_transpose(image))
     if isinstance(image, np.ndarray) or hasattr(image, "__array__"):
-        return _to_png(_from_array(np.asarray(image)))
+        array = np.asarray(image)
+        return _to_npy(array) if _has_many_channels(array) else _to_png(_from_array(array))
     if hasattr(image, "read"):
         content = image.read()
         if not isinstance(content, bytes):
             raise TypeError("open the file in binary mode: open(path, 'rb')")
         return content
     raise TypeError(f"an image is a path, bytes, a file or an array, not {type(image).__name__}")
+
+
+def _has_many_channels(array: NDArray[Any]) -> bool:
+    """Whether the array's last axis has channels that no image file has."""
+    return array.ndim == 3 and array.shape[0] not in (1, 3) and array.shape[2] in _MANY_CHANNELS
+
+
+def _to_npy(array: NDArray[Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
 
 
 def _to_png(image: Image.Image) -> bytes:

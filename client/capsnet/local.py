@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -81,8 +82,11 @@ def _bundle_settings(bundle: str) -> dict[str, str]:
     if not folder.is_dir():
         shipped = _shipped()
         if shipped and bundle not in shipped:
+            near = "".join(
+                f" Did you mean {one!r}?" for one in get_close_matches(bundle, shipped, 1)
+            )
             raise NoLocalService(
-                f"{bundle!r} is no folder, and no bundle that ships: {', '.join(shipped)}"
+                f"{bundle!r} is no folder, and no bundle that ships: {', '.join(shipped)}.{near}"
             )
         return {**own, "CAPSNET_MODELS": json.dumps([bundle]), "CAPSNET_DEFAULT_MODEL": bundle}
     try:

@@ -30,7 +30,7 @@ from model.views import NAMES, find_view
 JOB = "_job.json"
 DONE = "_done"
 """A folder of the output: the paths of the rows that have been written."""
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 _ROWS = 1000
 """Of an output file; what is lost at most for each actor if the job is killed."""
 _BATCH_ROWS = 32

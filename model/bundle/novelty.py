@@ -77,7 +77,9 @@ class NoveltyRule:
     images: str
     """The images that the rule was fitted on, in words."""
     others: tuple[dict[str, float | int | str], ...] = ()
-    """The scores of images of other kinds: kind, images, auc, known_percent."""
+    """The scores of images of other kinds: kind, images and known_percent; and auc, compared with
+    `typical` images that the network has not learnt. Older bundles have an auc of learnt images,
+    without `typical`."""
     test_novel_percent: float | None = None
     """The percentage of the data set's own test images that are novel: false alarms."""
     distance: tuple[float, ...] = ()

@@ -12,7 +12,7 @@ from typing import Any
 
 SAMPLES = "samples"
 INDEX = "samples.json"
-MOST_SAMPLES = 10
+MAX_SAMPLES = 10
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -46,8 +46,8 @@ def read_samples(folder: Path, num_classes: int) -> tuple[Sample, ...]:
         return ()
     except (OSError, RecursionError, ValueError) as error:
         raise ValueError(f"{INDEX} cannot be read: {error}") from error
-    if not isinstance(values, list) or len(values) > MOST_SAMPLES:
-        raise ValueError(f"{INDEX} is no list of at most {MOST_SAMPLES} samples")
+    if not isinstance(values, list) or len(values) > MAX_SAMPLES:
+        raise ValueError(f"{INDEX} is no list of at most {MAX_SAMPLES} samples")
     return tuple(_read_sample(folder, entry, num_classes) for entry in values)
 
 

@@ -30,7 +30,7 @@ from model.runtime.sessions import DTYPES, Array, PlainSession, Session, create_
 PROVIDER = "CPUExecutionProvider"
 QUICK_S = 0.002
 """An inference of one row that takes less on one thread is not divided among several."""
-MOST_ROW_S = 60.0
+MAX_ROW_S = 60.0
 """A graph whose trial takes longer is refused: it may loop forever."""
 _REMEMBERED, _TRY_EVERY = 5, 32
 """Runs of each session that are compared, and runs between two trials of the slower one."""
@@ -144,7 +144,7 @@ def _share_memory() -> None:
 def _seconds_of_a_row(graph: Path, session: InferenceSession) -> float:
     """Measure the seconds that one row takes, undisturbed."""
     options = RunOptions()
-    overdue = Timer(MOST_ROW_S, setattr, (options, "terminate", True))
+    overdue = Timer(MAX_ROW_S, setattr, (options, "terminate", True))
     overdue.daemon = True
     seconds = []
     overdue.start()

@@ -19,7 +19,7 @@ from model.bundle import Bundle
 from model.bundle.manifest import ANY_SIZE, GraphRole
 from model.errors import NotOffered
 from model.outputs import Encoding, Trace
-from model.preprocess import Fit, Floats, Polarity, prepare
+from model.preprocess import Fit, Floats, Polarity, prepare, read_array
 from model.runtime.cpu import CpuDevice, open_session
 from model.runtime.cuda import CudaDevice, CudaOptions, DeviceError
 from model.runtime.sessions import Array, PlainSession, Session
@@ -137,19 +137,23 @@ class Runtime:
 
     def prepare(
         self,
-        picture: Image.Image | Path | str,
+        picture: Image.Image | Floats | Path | str,
         *,
         fit: Fit = "auto",
         polarity: Polarity = "auto",
     ) -> Floats:
         """A picture of any size and mode, or its file, as a batch of one image, (1, C, H, W).
 
+        An array (H, W, C) in [0, 1], or a `.npy` file, is for networks with as many channels.
+
         Raises:
             model.preprocess.PreprocessError: it cannot be fitted in the way that was asked for.
         """
         manifest = self.bundle.manifest
-        if not isinstance(picture, Image.Image):
-            picture = Image.open(picture)
+        if isinstance(picture, (str, Path)):
+            file = Path(picture)
+            array = file.suffix.lower() == ".npy"
+            picture = read_array(file.read_bytes()) if array else Image.open(file)
         prepared = prepare(
             picture,
             manifest.image_shape,

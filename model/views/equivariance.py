@@ -210,7 +210,7 @@ class EquivarianceAnswer(CapsuleAnswer):
 async def equivariance(net: Net, query: EquivarianceQuery, picture: Prepared) -> EquivarianceAnswer:
     """Transform an image step by step and encode each.
 
-    In an equivariant network the length stays and the pose changes.
+    In an equivariant network, the length stays and the pose changes with the image.
     """
     walk = query.walk()
     capsule = (await encode_picture(net, picture)).capsule(query.target)

@@ -70,7 +70,7 @@ class LocalNet:
 def ask(
     runtime: Runtime,
     view: View[Q, A],
-    pictures: Sequence[Image.Image | Problem],
+    pictures: Sequence[Image.Image | Floats | Problem],
     parameters: Mapping[str, object],
     *,
     alone: bool = True,
@@ -124,7 +124,9 @@ def _read(kind: type[Q], parameters: Mapping[str, object]) -> Q:
         raise describe_fault(error) from error
 
 
-def _fit(picture: Image.Image | Problem, manifest: Manifest, query: object) -> Prepared | Problem:
+def _fit(
+    picture: Image.Image | Floats | Problem, manifest: Manifest, query: object
+) -> Prepared | Problem:
     """Fit a picture to the network's images, as a service does."""
     if isinstance(picture, Problem):
         return picture

@@ -123,11 +123,11 @@ class MorphAnswer(CapsuleAnswer):
 
 
 async def morph(net: Net, query: MorphQuery, first: Prepared, second: Prepared) -> MorphAnswer:
-    """Draw what lies between the poses of two images of one class.
+    """Turn the pose of one image into the pose of another image of its class.
 
-    The direction of the pose goes along the great circle, its length linearly. Each frame is
-    encoded again: where the presence falls, the decoder draws what the encoder does not take for
-    the class. No image is known to lie on the way.
+    The direction of the pose follows the great circle, and its length changes linearly. Each frame
+    is encoded again. If its presence is low, the encoder does not recognise what the decoder draws.
+    No training image is known to lie on the way.
     """
     rows = map(unwrap, await net.encode([first.image, second.image]))
     images = [Encoded(picture, *row) for picture, row in zip((first, second), rows, strict=True)]

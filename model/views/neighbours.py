@@ -187,10 +187,11 @@ class _Found(NamedTuple):
 
 
 async def neighbours(net: Net, query: NeighboursQuery, picture: Prepared) -> NeighboursAnswer:
-    """Find the training images whose pose is nearest.
+    """Find the training images of a class with the nearest poses.
 
-    Among those of the class alone: the nearest 3 of an 8 is a 3. The answer does not follow from
-    them: the network does not compare images. Prototypes are medoids of the class's poses.
+    Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain the
+    answer, because the network compares no images. Prototypes are the images of the class with the
+    smallest distances to the others.
     """
     described = net.manifest.neighbours
     assert described

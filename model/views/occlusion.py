@@ -35,6 +35,10 @@ _FALLS, _RISES = "#d65400", "#0969da"
 _STROKE = 0.45
 """The brightness of the image under the map."""
 _PANEL_PX = 320
+FULL_CHANGE = 0.25
+"""The change at which a colour is full, in every drawing."""
+NO_CHANGE = 0.005
+"""Smaller changes are rounded to 0.00: nothing changes."""
 
 
 @dataclass(frozen=True)
@@ -132,18 +136,20 @@ class OcclusionQuery(TargetQuery):
         None,
         ge=1,
         le=MAX_SIDE,
-        description="Side of the patch, pixels of the network's image; by default a fifth of its "
-        "shorter side.",
+        description="The side of the patch, in pixels of the network's image. The default is a "
+        "fifth of the image's shorter side.",
+        json_schema_extra={"x-unit": "px"},
     )
     stride: int | None = Field(
         None,
         ge=1,
         le=MAX_SIDE,
-        description="Pixels from place to place, at most `patch`; by default a third of it. There "
-        f"are at most {MAX_PATCHES} places.",
+        description="The pixels from one place to the next, at most `patch`. The default is a "
+        f"third of `patch`. There are at most {MAX_PATCHES} places.",
+        json_schema_extra={"x-unit": "px"},
     )
     dim: Index | None = Field(
-        None, description="The pose dimension that is watched, below D; by default the presence."
+        None, description="The pose dimension to watch, below D. The default is the presence."
     )
 
     max_rows = MAX_PATCHES
@@ -199,11 +205,12 @@ class OcclusionAnswer(CapsuleAnswer):
 
 
 async def occlusion(net: Net, query: OcclusionQuery, picture: Prepared) -> OcclusionAnswer:
-    """Hide the image patch by patch and encode each.
+    """Hide one patch of the image at a time and encode each result.
 
-    The ground is black where strokes are light, and the mean colour of a photograph. A patch makes
-    edges that no training image had, and ink that is seen twice may be hidden without a change:
-    the map shows what this network loses, not what the class is made of.
+    For strokes the patch is black, and for photographs it has their mean colour. The map shows what
+    this network loses. It does not show what the class consists of: a patch makes edges that no
+    training image had, and hiding one of two strokes that give the same evidence may change
+    nothing.
     """
     manifest, plan, image = net.manifest, query.plan(net.manifest), picture.image
     images = await net.aside(_hide, manifest, plan, image)
@@ -239,11 +246,10 @@ def _hide(manifest: Manifest, plan: Occlusion, image: Floats) -> Floats:
 def draw(answer: OcclusionAnswer, query: OcclusionQuery) -> bytes:  # noqa: ARG001
     """The image with the patch in its corner, and the map over it.
 
-    It is orange where the value falls, blue where it rises.
+    It is orange where the value falls and blue where it rises, in the same scale for every image.
     """
     image, change = answer.image, answer.map
     dark = image if answer.fit.polarity else 1 - image
-    largest = float(np.abs(change).max()) or 1.0
 
     def fill(figure: Figure) -> None:
         from matplotlib.colors import ListedColormap  # noqa: PLC0415  matplotlib is slow
@@ -258,11 +264,16 @@ def draw(answer: OcclusionAnswer, query: OcclusionQuery) -> bytes:  # noqa: ARG0
         title = f"{answer.watched} of {answer.class_name}: {answer.value:.2f}"
         left.set_title(title, loc="left", fontsize=9)
         right.imshow(enlarge(1 - _STROKE * dark, 1).convert("RGB"), interpolation="nearest")
-        colours, shares = ListedColormap([_FALLS, _RISES]), np.abs(change) / largest
+        colours = ListedColormap([_FALLS, _RISES])
+        shares = np.sqrt((np.abs(change) / FULL_CHANGE).clip(0, 1))
         right.imshow(change > 0, cmap=colours, vmin=0, vmax=1, alpha=0.9 * shares)
-        ends = f"orange: it falls, to {change.min():+.2f}; blue: it rises, to {change.max():+.2f}"
+        ends = f"orange: falls, to {change.min():+.2f}; blue: rises, to {change.max():+.2f}"
+        if np.abs(change).max() < NO_CHANGE:
+            ends = "nothing changes by 0.005 or more"
         right.set_title(
-            f"mean change where the patch hides a pixel\n{ends}", loc="left", fontsize=9
+            f"mean change where the patch hides a pixel\n{ends} (full colour: {FULL_CHANGE})",
+            loc="left",
+            fontsize=9,
         )
         for axes in (left, right):
             axes.set(xticks=[], yticks=[])

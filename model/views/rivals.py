@@ -83,11 +83,11 @@ class RivalsAnswer(CapsuleAnswer):
 
 
 async def rivals(net: Net, query: RivalsQuery, picture: Prepared) -> RivalsAnswer:
-    """Decode every class's own capsule of one image.
+    """Decode the capsule of every class of one image.
 
-    Each from the votes of this image. The decoder has learnt poses of classes that are there: what
-    it draws of a short capsule is faint, and its error says how little the class explains, not how
-    near it came.
+    A high error means that the class cannot explain the image. It does not measure how close the
+    class came to winning. The decoder was trained on classes that are present, so it draws a short
+    capsule faintly.
     """
     encoded = await encode_picture(net, picture)
     labels = (-encoded.presence).argsort(kind="stable")[: query.rows(net.manifest)]

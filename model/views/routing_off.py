@@ -158,10 +158,10 @@ class RoutingOffAnswer(CapsuleAnswer):
 async def routing_off(net: Net, query: RoutingOffQuery, picture: Prepared) -> RoutingOffAnswer:
     """Ask again with routing switched off.
 
-    Presence from the same votes with uniform couplings, after one iteration, and without the
-    coupling bias, where the network has iterations and a bias. Only the last layer's routing is
-    switched off. The network was trained with it: an answer that changes needed routing as it was
-    learnt; it does not say that a network trained without would be wrong.
+    The presence is computed from the same votes with uniform couplings, after one iteration, and
+    without the coupling bias, if the network has iterations and a bias. Only the routing of the
+    last layer is switched off. An answer that changes needed the routing that the network was
+    trained with. A network that is trained without routing may still be correct.
     """
     trace = (await net.trace(picture.image)).classes
     variants = await net.aside(_find_variants, net.manifest, trace)

@@ -75,9 +75,9 @@ class TrajectoryAnswer(CapsuleAnswer):
 async def trajectory(net: Net, query: TrajectoryQuery, picture: Prepared) -> TrajectoryAnswer:
     """Follow the pose while the image turns, shifts or grows.
 
-    The path lies in the plane of the two directions along which the pose varies most in these
-    steps: planes of other images or transforms are others. Straight is not right: it says that the
-    transform is one direction of the pose, not that the presence stays.
+    The path lies in the plane of the two directions in which the pose varies most. Other images and
+    other transforms have other planes. A straight path means that the transform moves the pose in
+    one direction. It does not mean that the prediction is correct, or that the presence stays.
     """
     walk = query.walk()
     capsule = (await encode_picture(net, picture)).capsule(query.target)

@@ -30,7 +30,9 @@ class ModelSummary(BaseModel):
     family_title: str = Field(description="What that is called, in a few words.")
     dataset: str
     class_names: list[str]
-    channels: int = Field(description="Of the network's images: 1 for grey, 3 for colour.")
+    channels: int = Field(
+        description="Of the network's images: 1 for grey, 3 for colour, others for arrays."
+    )
     height: int = Field(description="Of the network's images, in pixels.")
     width: int
     any_size: bool = Field(description="Whether /classify also takes larger images, `fit=none`.")
@@ -148,6 +150,7 @@ async def refuse_reload() -> None:
 
 def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
     """Describe the loaded models."""
+    default = engine.default_model(settings.default_model)
     models = [
         ModelSummary.model_validate(
             {
@@ -155,7 +158,7 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
                 "any_size": manifest.any_size,
                 "calibrated": manifest.confidence is not None,
                 "family_title": manifest.family_title or manifest.family,
-                "default": name == settings.default_model,
+                "default": name == default,
             }
         )
         for name, manifest in sorted(engine.manifests.items())

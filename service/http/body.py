@@ -10,7 +10,7 @@ from service.errors import Busy, TooLarge, UploadTimeout
 from service.http.budget import NO_ROOM, Share
 from service.settings import Settings
 
-LEAST_BYTES, WINDOW_S = 10_000, 10.0
+MIN_BYTES, WINDOW_S = 10_000, 10.0
 """At least this many bytes of an unfinished body must arrive in this many seconds, else 408."""
 ARRIVES_WHOLE = "capsnet.arrives_whole"
 """The extension (ASGI) of a request whose body is seen only once all of it is there."""
@@ -107,7 +107,7 @@ class Body:
         if message is None or share.refused:
             raise Busy(NO_ROOM, retry_after_s=1)
         self._in_window += len(message.get("body", b""))
-        if self._in_window >= LEAST_BYTES:
+        if self._in_window >= MIN_BYTES:
             self._in_window, self._window_ends = 0, self._loop.time() + WINDOW_S
         return message
 
@@ -128,7 +128,7 @@ class Body:
     def _slowness(self) -> str:
         if self._loop.time() >= self._deadline:
             return f"the body did not arrive within {self._settings.upload_timeout_s:g} s"
-        return f"fewer than {LEAST_BYTES:,} bytes of the body arrived within {WINDOW_S:g} s"
+        return f"fewer than {MIN_BYTES:,} bytes of the body arrived within {WINDOW_S:g} s"
 
     def _check(self, size: int) -> None:
         if size > self._settings.max_body_bytes:

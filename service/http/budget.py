@@ -20,7 +20,7 @@ from service.errors import Busy, Problem, Unavailable
 NO_ROOM = "too many bytes of requests and answers in memory"
 _TRIM: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """glibc's call that returns freed memory to the system; None elsewhere."""
-_LARGE_BYTES = 50_000_000
+_TRIM_BYTES = 50_000_000
 _TRIM_PAUSE_S = 1.0
 
 
@@ -37,7 +37,7 @@ class MemoryTrimmer:
     def add(self, size: int) -> None:
         """Count bytes that are about to be freed."""
         self._bytes += size
-        if _TRIM and self._bytes >= _LARGE_BYTES and self._timer is None:
+        if _TRIM and self._bytes >= _TRIM_BYTES and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_TRIM_PAUSE_S, self._trim)
 
     def _trim(self) -> None:

@@ -11,7 +11,7 @@ JSON = "application/json"
 PNG = "image/png"
 _QUALITY = re.compile(r"0(\.\d*)?|1(\.0*)?")
 """A malformed one counts as 0."""
-_LONGEST = 1_000
+_MAX_ACCEPT_CHARS = 1_000
 """A header of this many characters is read and cached. Browsers send 200."""
 
 
@@ -21,8 +21,8 @@ def choose_media_type(accept: str | None, media_types: tuple[str, ...]) -> str:
     Raises:
         NotAcceptable: the client takes none of them, or says so at excessive length.
     """
-    if accept and len(accept) > _LONGEST:
-        raise NotAcceptable(f"Accept is longer than {_LONGEST:,} characters")
+    if accept and len(accept) > _MAX_ACCEPT_CHARS:
+        raise NotAcceptable(f"Accept is longer than {_MAX_ACCEPT_CHARS:,} characters")
     return _choose(accept, media_types)
 
 

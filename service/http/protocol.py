@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from service.errors import Busy
-from service.http.budget import Budget
+from service.http.budget import Budget, Share
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES = 65_536
@@ -30,7 +30,7 @@ _LONG_TARGET = "the path and query are too long"
 _LONG_HEAD = "the head of the request is too long"
 _PIECE_BYTES = 16_384
 """The parser gets this many bytes at once, which bounds the pipelined requests that wait."""
-_MOST_ADDRESSES_BYTES = 500
+_MAX_ADDRESSES_BYTES = 500
 _MOMENT_S = 0.2
 """A client that has just connected may take this long to send its request while the server ends."""
 
@@ -64,7 +64,8 @@ class Http1(HttpToolsProtocol):
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
-        self._budget, self._share = budget, None
+        self._budget = budget
+        self._share: Share | None = None
         self._upload_timeout_s = upload_timeout_s
         self._timer: asyncio.TimerHandle | None = None
         """Runs until a request is complete."""
@@ -298,7 +299,7 @@ class Http1(HttpToolsProtocol):
 def _are_addresses(value: bytes) -> bool:
     """Whether a short header is a list of IP addresses."""
     try:
-        return len(value) < _MOST_ADDRESSES_BYTES and all(
+        return len(value) < _MAX_ADDRESSES_BYTES and all(
             ip_address(part.strip().decode("latin-1")) for part in value.split(b",")
         )
     except ValueError:

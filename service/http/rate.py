@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 
 from service.errors import RateLimited
 
-MOST_CALLERS = 10_000
+MAX_CALLERS = 10_000
 """This many clients are remembered. Beyond them, the one that was silent longest starts anew."""
 
 
@@ -53,5 +53,5 @@ class RateLimit:
             raise RateLimited(text, retry_after_s=wait_s)
         self._full_at.pop(caller, None)
         self._full_at[caller] = full_at + (max(rows, 1) - paid) / self._rows_per_s
-        if len(self._full_at) > MOST_CALLERS:
+        if len(self._full_at) > MAX_CALLERS:
             del self._full_at[next(iter(self._full_at))]

@@ -42,7 +42,7 @@ from service.inference.job import Job
 from service.pipeline import Pipeline
 from service.pool.pool import Crashed
 
-_MOST_PARAMETERS = 100
+_MAX_PARAMETERS = 100
 Answer = TypeVar("Answer", bound=BaseModel)
 Handler = Callable[..., Awaitable[Any]]
 
@@ -305,8 +305,8 @@ def _read(model: type[Query], request: Request) -> Query:
     Raises:
         InvalidParameter: a parameter is missing, unknown or wrong.
     """
-    if request.scope["query_string"].count(b"&") >= _MOST_PARAMETERS:
-        raise InvalidParameter(f"a query has at most {_MOST_PARAMETERS} parameters")
+    if request.scope["query_string"].count(b"&") >= _MAX_PARAMETERS:
+        raise InvalidParameter(f"a query has at most {_MAX_PARAMETERS} parameters")
     query = request.query_params
     known = (model.model_fields.keys() | model.former.keys()) - request.path_params.keys()
     for name in query.keys() - (known - model.of_path):

@@ -21,9 +21,9 @@ from service.http.form import Part, read_form
 from service.pictures import Upload
 
 FILE_FIELD = "file"
-_LARGE = 100_000
+_MAX_INLINE_BYTES = 100_000
 """A body of more bytes is parsed off the event loop: a megabyte takes milliseconds."""
-_MORE_FIELDS = 16
+_MAX_OTHER_FIELDS = 16
 """A form may have this many parts beside its pictures. They are refused by name; beyond this
 number, without.
 """
@@ -49,7 +49,7 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
     if kind in _READERS:
         header, body = request.headers["content-type"], await request.body()
         read = partial(_READERS[kind], header, body, max_pictures)
-        uploads = await asyncio.to_thread(read) if len(body) > _LARGE else read()
+        uploads = await asyncio.to_thread(read) if len(body) > _MAX_INLINE_BYTES else read()
     elif kind.startswith("image/") or kind == "application/octet-stream":
         uploads = [await request.body()]
     else:
@@ -80,7 +80,7 @@ async def read_picture(request: Request) -> bytes:
 
 def _read_form(header: str, body: bytes, max_pictures: int) -> list[Upload]:
     """The pictures of a form."""
-    parts = read_form(header, body, max_parts=max_pictures + _MORE_FIELDS)
+    parts = read_form(header, body, max_parts=max_pictures + _MAX_OTHER_FIELDS)
     names = {part.name for part in parts}
     if names != {FILE_FIELD}:
         fields = ", ".join(sorted(map(repr, names))) or "none"

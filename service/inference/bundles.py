@@ -46,7 +46,8 @@ def load_runtimes(
         folder: where a copy of the folder of the settings is. Errors name the original.
 
     Raises:
-        NothingToServe: the default bundle is not among the loaded ones.
+        NothingToServe: nothing is loaded, or not the default bundle. The only bundle is the default
+            one if the settings name none.
         ReloadRefused: one is broken, if `strict`.
         model.runtime.DeviceError: the device that was asked for does not work.
     """
@@ -60,7 +61,8 @@ def load_runtimes(
 
     runtimes: dict[str, Runtime] = {}
     threads = settings.threads or cpu_quota()
-    for path in find_bundles(folder, settings.models):
+    paths = find_bundles(folder, settings.models)
+    for path in paths:
         try:
             runtime = Runtime(
                 Bundle.open(path),
@@ -78,10 +80,14 @@ def load_runtimes(
             refuse(f"{path}: its name is already taken by {other.bundle.path}")
     if not settings.bundles.is_dir():
         raise NothingToServe(f"there is no folder of bundles {settings.bundles}")
-    if settings.default_model not in runtimes:
+    is_named = "default_model" in settings.model_fields_set
+    if settings.default_model not in runtimes and (is_named or len(paths) != 1 or not runtimes):
+        known = ", ".join(sorted(runtimes))
         raise NothingToServe(
             f"the default model {settings.default_model!r} is not among the loaded bundles "
-            f"({', '.join(sorted(runtimes)) or 'none'}) of {settings.bundles}"
+            f"({known or 'none'}) of {settings.bundles}"
+            + f": set CAPSNET_DEFAULT_MODEL to one of {known}"
+            * bool(known)
         )
     return runtimes
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-LONGEST_RETRY_S = 30.0
+MAX_RETRY_S = 30.0
 _UNKNOWN_S = 1.0
 """`Retry-After` before any rate is measured."""
 _JITTER = 1.5
@@ -99,7 +99,7 @@ class Admission:
         wait_s = self.waiting / self.rate if self.rate else 0.0
         exceeds_deadline = wait_s >= job.deadline - self._clock()
         if exceeds_deadline or self.waiting + job.cost > self.limit:
-            wait_s = min(wait_s or _UNKNOWN_S, LONGEST_RETRY_S / _JITTER)
+            wait_s = min(wait_s or _UNKNOWN_S, MAX_RETRY_S / _JITTER)
             raise QueueFull(wait_s * random.uniform(1, _JITTER))  # noqa: S311
 
     def record_completed(self, job: Job, rows: int) -> None:

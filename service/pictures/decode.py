@@ -15,10 +15,12 @@ from service.pictures.header import ARRAY, check_parts, check_size, read_header
 
 _AMPLE_PIXELS = 640
 """A reduced image keeps at least this many pixels along its longer side."""
-_LARGE = 4_000_000
+_MAX_WHOLE_PIXELS = 4_000_000
 """An image with more pixels is reduced, whatever its format."""
 _STRIP = 1_000_000
 """This many pixels are reduced at once."""
+_FLOATS = "F"
+"""The mode of a TIFF of floats."""
 _MAX_TEXT_BYTES = 8_000_000
 """All texts of a PNG may have this many bytes together, decompressed."""
 _BROKEN = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
@@ -66,6 +68,8 @@ def decode(content: bytes, *, max_pixels: int) -> Decoded:
         raise UnreadablePicture(f"the picture is truncated or corrupt: {error}") from error
     if picture.mode == "P" and picture.palette is None:
         raise UnreadablePicture("the picture's palette is missing")
+    if picture.mode == _FLOATS:
+        raise UnreadablePicture("a TIFF of floats has no white: send it as 16 bits, or as an array")
     smaller = _reduce(picture)
     return Decoded(smaller, longest / max(smaller.size))
 
@@ -81,7 +85,7 @@ def _reduce(picture: Image.Image) -> Image.Image:
     """A large picture smaller by a whole factor, made strip by strip to need little memory."""
     width, height = picture.size
     factor = max(width, height) // _AMPLE_PIXELS
-    if width * height <= _LARGE or factor < 2:
+    if width * height <= _MAX_WHOLE_PIXELS or factor < 2:
         return picture
     rows = factor * max(1, _STRIP // (width * factor))
     smaller = None

@@ -15,15 +15,15 @@ from service.pictures.header import check_size, read_header
 from service.pictures.spec import ImageSpec, Upload, decode_and_fit, is_quick
 from service.pool.pool import Crashed, ForkServer, Pool
 
-_LARGE = 1_000_000
+_LARGE_PIXELS = 1_000_000
 """Files with more pixels, or bytes, have processes of their own, so that others need not wait."""
-_LEAST = 20_000
+_MIN_PIXELS = 20_000
 """This many pixels take as long as the way to a process and back."""
-_MOST_WAITING = 64
+_MAX_WAITING = 64
 """Each of the two pools may have this many waiting files of the largest size."""
-_MOST_TOGETHER = 16
+_MAX_TOGETHER = 16
 """One request may have this many files of the largest size: a body has room for ten photographs."""
-_FEW = 4
+_HEADERS_AT_ONCE = 4
 """The headers of this many files are read at once; each may take half a millisecond."""
 _CPU_S, _CPU_S_PER_PIXEL = 0.25, 2e-7
 """The CPU time for a file: ten times what a photograph takes."""
@@ -40,14 +40,14 @@ class DecodePools:
 
     def __init__(self, *, max_pixels: int, processes: int) -> None:
         self._max_pixels = max_pixels
-        self._largest = max(max_pixels, _LARGE)
+        self._largest = max(max_pixels, _LARGE_PIXELS)
         self._processes = processes
         self._weighing = asyncio.Lock()
         memory_bytes = _MEMORY_BYTES + _MEMORY_BYTES_PER_PIXEL * max_pixels
         self.fork_server = ForkServer("service.pictures.spec", memory_bytes=memory_bytes)
-        large, limit = max(1, processes // 2), _MOST_WAITING * self._largest
+        large, limit = max(1, processes // 2), _MAX_WAITING * self._largest
         self.large = Pool(self.fork_server, processes=large, limit=limit)
-        small, limit = max(1, processes - large), _MOST_WAITING * _LARGE
+        small, limit = max(1, processes - large), _MAX_WAITING * _LARGE_PIXELS
         self.small = Pool(self.fork_server, processes=small, limit=limit)
 
     def start(self) -> None:
@@ -82,8 +82,11 @@ class DecodePools:
         weights = await self._weigh_all(uploads, spec)
         if weights == [0]:
             return [await self._prepare(uploads[0], spec, 0)]
-        most = _MOST_TOGETHER * self._largest
-        if sum(weight for weight in weights if isinstance(weight, int) and weight > _LARGE) > most:
+        most = _MAX_TOGETHER * self._largest
+        if (
+            sum(weight for weight in weights if isinstance(weight, int) and weight > _LARGE_PIXELS)
+            > most
+        ):
             raise TooLarge(f"the large pictures of a request may have {most:,} pixels together")
         turns = asyncio.Semaphore(self._processes)
 
@@ -119,16 +122,19 @@ class DecodePools:
         """Return the pool that decodes a file of this weight; None if the event loop does."""
         if not weight:
             return None
-        return self.large if weight > _LARGE else self.small
+        return self.large if weight > _LARGE_PIXELS else self.small
 
     async def _weigh_all(self, uploads: Sequence[Upload], spec: ImageSpec) -> list[int | Problem]:
         """Weigh the files, in parts. Requests of several parts take turns, and others go first."""
-        if len(uploads) <= _FEW:
+        if len(uploads) <= _HEADERS_AT_ONCE:
             return [self._weigh(upload, spec) for upload in uploads]
         weights: list[int | Problem] = []
-        for start in range(0, len(uploads), _FEW):
+        for start in range(0, len(uploads), _HEADERS_AT_ONCE):
             async with self._weighing:
-                weights += [self._weigh(upload, spec) for upload in uploads[start : start + _FEW]]
+                weights += [
+                    self._weigh(upload, spec)
+                    for upload in uploads[start : start + _HEADERS_AT_ONCE]
+                ]
                 await asyncio.sleep(0)
         return weights
 
@@ -143,7 +149,7 @@ class DecodePools:
             check_size(width, height, max_pixels=self._max_pixels)
         except Problem as problem:
             return problem.with_traceback(None)
-        return min(max(width * height, len(upload), _LEAST), self._largest)
+        return min(max(width * height, len(upload), _MIN_PIXELS), self._largest)
 
     async def _prepare(
         self, upload: Upload, spec: ImageSpec, weight: int | Problem

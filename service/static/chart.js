@@ -10,19 +10,19 @@ const EDGE = 12;
 
 /**
  * @param {{title: string, values: number[], heights: number[], top: number, unit: string,
- *   label: (value: number) => string, marked?: boolean[]}} curve `top` is the end of the vertical axis,
- *   which starts at 0; points that are `marked` have a ring
+ *   low?: number, label: (value: number) => string, marked?: boolean[]}} curve `low` and `top` are the ends of the vertical
+ *   axis; points that are `marked` have a ring
  * @returns {Element} a figure
  */
-export function chart({ title, values, heights, top, label, unit, marked = [] }) {
+export function chart({ title, values, heights, top, low = 0, label, unit, marked = [] }) {
   const [first, last] = [values[0], values[values.length - 1]];
   const x = (value) => LEFT + ((value - first) / (last - first)) * (WIDTH - LEFT - EDGE);
-  const y = (height) => HEIGHT - BOTTOM - (height / top) * (HEIGHT - BOTTOM - EDGE);
+  const y = (height) => HEIGHT - BOTTOM - ((height - low) / (top - low)) * (HEIGHT - BOTTOM - EDGE);
   const points = values.map((value, place) => `${x(value).toFixed(1)},${y(heights[place]).toFixed(1)}`);
   const summary = `${title}: ${number(Math.min(...heights))}${unit} to ${number(Math.max(...heights))}${unit}, `
     + `from ${label(first)} to ${label(last)}`;
   const drawing = makeSvg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": summary });
-  for (const height of [0, top / 2, top]) {
+  for (const height of [low, (low + top) / 2, top]) {
     drawing.append(line(LEFT, y(height), WIDTH - EDGE, y(height), "rule"));
     drawing.append(text(LEFT - 8, y(height) + 4, "end", `${number(height)}${unit}`));
   }

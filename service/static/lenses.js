@@ -10,8 +10,9 @@ import { drawRouting } from "./routing.js";
 import { drawSweep } from "./sweep.js";
 import { tabs } from "./tabs.js";
 import { drawView, panelId, panelOf } from "./views.js";
-import { drawWalk } from "./walk.js";
 
+/** Names of panels in links of earlier releases. */
+const FORMER = { walk: "view-equivariance", "view-trajectory": "view-equivariance" };
 
 export class Lenses {
   /**
@@ -26,7 +27,6 @@ export class Lenses {
       pose: { show: showEnds }, // its sliders come with every scene
       sweep: lens(find("sweep"), drawSweep),
       routing: lens(find("routing"), drawRouting),
-      walk: lens(find("walk"), drawWalk),
       compare: lens(find("compare"), (shown, wanted) => drawCompare(shown, others(shown.model), wanted)),
     };
     this.tabs = tabs(document.querySelector(".lenses [role=tablist]"), (panel, picked) => {
@@ -43,7 +43,7 @@ export class Lenses {
 
   /** Open the panel of that name, if there is one. */
   open(name) {
-    this.tabs.open(name);
+    this.tabs.open(FORMER[name] ?? name);
   }
 
   /** Hide the tabs of what a network does not offer. */

@@ -30,7 +30,7 @@ async function start() {
   tasks.offer((panel) => found[panel].length);
   tasks.open(recall("tab"));
   await offerModels(found.digit, views);
-  return found.pair;
+  return found;
 }
 
 async function startUntilItWorks() {

@@ -4,6 +4,7 @@ import { make, show } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { takeDrops } from "./handover.js";
 import { fetchSample } from "./samples.js";
+import { shrink } from "./shrink.js";
 import { read, write } from "./strokes.js";
 
 const DRAWN = "d.";
@@ -70,9 +71,10 @@ export class Pad extends EventTarget {
     return this.paper.matches(":hover, :focus-within");
   }
 
-  /** @returns {Promise<Blob>} the picture, as the service gets it */
+  /** @returns {Promise<Blob>} the picture, as the service gets it: a file that is too large is shrunk */
   async picture() {
-    return this.file ?? this.drawing.toBlob();
+    if (!this.file) return this.drawing.toBlob();
+    return this.sample ? this.file : shrink(this.file);
   }
 
   /** Take a picture file instead of a drawing. */
@@ -179,7 +181,7 @@ export class Pad extends EventTarget {
   #tools(name) {
     const chooser = make("input", {
       type: "file",
-      accept: "image/*",
+      accept: "image/*,.npy",
       class: "unseen",
       tabindex: "-1",
       "aria-hidden": "true",

@@ -4,6 +4,7 @@ import { recall, recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { paint } from "./colour.js";
 import { make, pixels, show } from "./dom.js";
+import { explained } from "./explained.js";
 import { latest } from "./latest.js";
 import { calm } from "./notice.js";
 import { Pad } from "./pad.js";
@@ -11,16 +12,18 @@ import { DIGITS } from "./samples.js";
 import { routingSwitch } from "./switch.js";
 
 const OPENING = ["mnist-3", "mnist-5"];
+const ORDINALS = ["first", "second"];
 
 /**
  * @param {HTMLElement} panel
- * @param {{models: Promise<any[]>, fail: (error: unknown) => void}} options the networks for pairs
+ * @param {{models: Promise<{pair: any[], digit: any[]}>, fail: (error: unknown) => void}} options the networks for pairs,
+ *   and those for single digits, of which one reads each pad alone
  * @returns {{pads: Pad[], restorePair: () => void, showPair: () => void}} `showPair` is called when the panel is seen
  */
 export function pairPads(panel, { models, fail }) {
   const places = [make("div"), make("div")];
   const pads = places.map((place, index) => new Pad(place, { name: ["First digit", "Second digit"][index], fail }));
-  const [right, down] = [distance("right", "moved right"), distance("down", "moved down")];
+  const [right, down] = [distance("right", "second digit, moved right"), distance("down", "second digit, moved down")];
   const told = () => ({ first: pads[0].source, second: pads[1].source, right: right.input.value, down: down.input.value });
   const image = make("img", { class: "pixels", alt: "", hidden: true });
   const hint = make("p", { class: "hint" }, "needs two digits");
@@ -29,26 +32,31 @@ export function pairPads(panel, { models, fail }) {
   const message = make("p", { class: "lead" }, "Two overlapping digits: which strokes belong to which?");
 
   const segment = latest(async (_, wanted) => {
-    const [model] = (await models) ?? [];
+    const { pair: [model], digit } = (await models) ?? { pair: [], digit: [] };
     hint.hidden = !pads.some((pad) => pad.empty);
     if (!model || !hint.hidden) return clear();
     try {
-      await takeApart(model, wanted);
+      await takeApart(model, readerFor(model, digit), wanted);
     } catch (error) {
       clear();
       throw error;
     }
   }, fail);
 
-  async function takeApart(model, wanted) {
+  async function takeApart(model, reader, wanted) {
     const query = { dx: right.input.value, dy: down.input.value };
     const pictures = await Promise.all(pads.map((pad) => pad.picture()));
     const overlay = await ask("/overlay", { query, body: upload(...pictures), accept: "image/png", wanted });
     URL.revokeObjectURL(image.src);
     show(image, URL.createObjectURL(overlay), "both digits in one picture");
-    const answer = await ask("/segment", { query: { model: model.name }, body: upload(overlay), wanted });
+    const [answer, alone] = await Promise.all([
+      ask("/segment", { query: { model: model.name }, body: upload(overlay), wanted }),
+      reader ? ask("/classify", { query: { model: reader.name }, body: upload(...pictures), wanted }) : { predictions: [] },
+    ]);
     calm();
-    result.replaceChildren(...(await apart(answer)));
+    const names = alone.predictions.map((one) => one.class_name);
+    const twice = names.length && names[0] === names[1] ? [make("p", { class: "lead finding" }, sameTwice(names[0]))] : [];
+    result.replaceChildren(...twice, ...(await apart(inOrder(answer, names), names)));
     routing.replaceChildren(routingSwitch(model, overlay));
   }
 
@@ -68,7 +76,7 @@ export function pairPads(panel, { models, fail }) {
   };
   const showPair = () => due && update();
   async function restorePair() {
-    if (!(await models)?.length) return;
+    if (!(await models)?.pair.length) return;
     const before = JSON.stringify(told());
     for (const one of [right, down]) one.put(recallNumber(one.input.id));
     try {
@@ -91,14 +99,14 @@ export function pairPads(panel, { models, fail }) {
       update();
     });
   }
-  const [first, second] = places.map((place, index) => titled(["First", "Second"][index], place));
-  const both = titled("Both", make("div", { class: "paper" }, image, hint), right.row, down.row);
+  const [first, second] = places.map((place, index) => titled(["First digit", "Second digit"][index], place));
+  const both = titled("Both digits", make("div", { class: "paper" }, image, hint), right.row, down.row);
   const parts = make("div", { class: "pair-parts" }, make("div", { class: "story pair" }, first, second, both), result);
-  panel.append(message, parts, routing);
+  panel.append(message, parts, routing, explained("segment"));
   models.then((found) => {
-    if (!found?.length) return;
+    if (!found?.pair.length) return;
     for (const pad of pads) pad.offer(DIGITS);
-    message.append(` The network ${found[0].name} separates them.`);
+    message.append(` ${found.pair[0].name} finds two different ones.`);
   });
   restorePair();
   return { pads, restorePair, showPair };
@@ -122,23 +130,43 @@ function distance(id, name) {
   return { input, put, row: make("div", { class: "slider" }, make("label", { for: id }, name), value, input) };
 }
 
-async function apart({ segments, explained_ink: explained }) {
+/** A network for single digits that knows the classes of the one for pairs; the default one if it can. */
+function readerFor(model, singles) {
+  const able = singles.filter((one) => `${one.class_names}` === `${model.class_names}`);
+  return able.find((one) => one.default) ?? able[0];
+}
+
+/** The answer with the digits in the order of the pads, as far as they are what the pads show alone. */
+function inOrder(answer, names) {
+  const [one, other] = answer.segments;
+  const swapped = other && (one.class_name === names[1] || other.class_name === names[0]) && names[0] !== names[1];
+  return { ...answer, segments: swapped ? [other, one] : answer.segments };
+}
+
+function sameTwice(name) {
+  return `Both pictures show a ${name}, but the network has one capsule for ${name}. It cannot find the same digit twice: the other result is its next best class, which may explain the strokes well and still be wrong.`;
+}
+
+async function apart({ segments, explained_ink: covered }, names) {
   const pictures = await Promise.all(segments.map((one, place) => paint([one.reconstruction], place)));
   const both = await paint(segments.map((one) => one.reconstruction), 0);
   both.setAttribute("aria-label", "both digits, each in its colour");
-  const facts = `Together the digits cover ${Math.round(100 * explained)} % of the strokes; shared strokes count for both.`;
+  const facts = `Together the digits cover ${Math.round(100 * covered)} % of the strokes; shared strokes count for both.`;
   return [
-    figure(both, "separated", facts),
+    figure(both, "separated", [facts]),
     ...segments.map((one, place) => {
       pictures[place].setAttribute("aria-label", `the ${one.class_name}, reconstructed`);
-      const share = `length ${one.length.toFixed(2)}, ${Math.round(100 * one.ink_share)} % of the strokes`;
-      return figure(pictures[place], make("strong", {}, one.class_name), share, one.mask);
+      const found = names[place] === one.class_name ? [`the ${ORDINALS[place]} digit`] : names.length ? ["in neither picture alone"] : [];
+      const shares = [`length ${one.length.toFixed(2)}`, `${Math.round(100 * one.ink_share)} % of the strokes`];
+      return figure(pictures[place], make("strong", {}, one.class_name), [...found, ...shares], one);
     }),
   ];
 }
 
-function figure(canvas, title, facts, mask) {
-  const inset = mask ? [make("div", { class: "paper inset" }, pixels(mask, "its pixels"))] : [];
-  const caption = make("figcaption", {}, title, make("span", { class: "quiet" }, facts));
-  return make("figure", {}, make("div", { class: "night" }, canvas), caption, ...inset);
+function figure(canvas, title, facts, segment) {
+  const lines = facts.map((fact) => make("span", { class: "quiet" }, fact));
+  const mask = segment
+    ? [make("div", { class: "mask" }, make("div", { class: "paper" }, pixels(segment.mask)), make("span", { class: "quiet" }, `strokes of the ${segment.class_name}`))]
+    : [];
+  return make("figure", {}, make("div", { class: "night" }, canvas), make("figcaption", {}, title, ...lines), ...mask);
 }

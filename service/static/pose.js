@@ -3,6 +3,7 @@
 import { recall, remember } from "./address.js";
 import { ask } from "./api.js";
 import { find, make, NOTHING_YET, show } from "./dom.js";
+import { explained } from "./explained.js";
 import { latest } from "./latest.js";
 import { complain } from "./notice.js";
 
@@ -10,18 +11,23 @@ const REACH = 0.5; // of a slider, each way; the paper goes to 0.25
 /** Pictures that one request decodes. */
 const MOST = 256;
 const panel = find("pose");
-const mini = make("img", { class: "pixels", alt: "", hidden: true });
+const preview = make("img", { class: "pixels", alt: "", hidden: true });
+const preamble = make("p", { class: "quiet" });
 const grid = make("div", { class: "sliders" });
 const reset = make("button", { type: "button", disabled: true, onclick: () => resetPose() }, "Reset");
 panel.append(
   make(
     "div",
-    { class: "lead" },
-    make("p", {}, "Each slider changes one dimension of the pose. The line below says what moving right does, and the share of the change that this explains. No name? See the pictures at both ends."),
-    reset,
+    { class: "bench" },
+    make(
+      "div",
+      { class: "reading" },
+      make("p", { class: "lead" }, "Each slider changes one dimension of the pose, and the decoder draws the result. The pictures show both ends of a slider. A percentage is the share of the change that the name explains."),
+      explained("pose"),
+    ),
+    make("div", { class: "preview" }, make("div", { class: "paper" }, preview), make("div", {}, preamble, reset)),
+    grid,
   ),
-  make("div", { class: "paper mini" }, mini),
-  grid,
 );
 
 /** @type {{draw: (pose: number[], moved: boolean) => void, pose: number[], inputs: HTMLInputElement[]}} */
@@ -54,7 +60,7 @@ function isNamed(meaning) {
   return Boolean(meaning) && meaning.name !== "none";
 }
 
-/** Show what dimensions without a direction do: the picture at both ends of their sliders. */
+/** Show what each dimension does: the picture at both ends of its slider. */
 export const showEnds = latest(async (scene, wanted) => {
   const ends = [...grid.querySelectorAll("img[data-dim][hidden]")].slice(0, MOST);
   if (!scene?.decoded || !ends.length) return;
@@ -75,15 +81,16 @@ function writeMoved() {
   return pairs.filter(([, hundredths]) => hundredths).map((pair) => pair.join("_")).join(".");
 }
 
-/** The picture as it is now, beside the sliders where the large one is out of sight. */
-export function showMini(image) {
-  show(mini, image);
+/** Show the picture as it is now next to the sliders: the large one may be out of sight. */
+export function showPreview(image) {
+  show(preview, image);
 }
 
 /** No picture, no sliders. */
 export function hidePose() {
   current = null;
   reset.disabled = true;
+  preamble.textContent = "";
   grid.replaceChildren(make("p", { class: "quiet" }, NOTHING_YET));
 }
 
@@ -98,8 +105,7 @@ function slider(dim, meaning, moved) {
   const [low, high] = [-REACH, REACH].map((end) =>
     make("img", { class: "pixels", alt: "", hidden: true, "data-dim": dim, "data-end": end }),
   );
-  const track = meaning?.sign ? input : make("div", { class: "ends" }, low, input, high);
-  return make("div", { class: "slider" }, name, value, track, effect);
+  return make("div", { class: "slider" }, name, value, make("div", { class: "ends" }, low, input, high), effect);
 }
 
 /** What the picture does as the dimension grows, and how much of the change that explains; or nothing. */
@@ -107,10 +113,10 @@ function tellEffect(meaning) {
   return meaning?.effect ? `+ ${meaning.effect}, ${Math.round(100 * meaning.strength)} %` : "";
 }
 
-/** What a dimension was found to do, if anything, and its number. */
+/** What a dimension was found to do, if anything, and its number: several may do the same. */
 export function title(meaning, dim) {
-  const name = { none: "dimension" }[meaning?.name ?? "none"] ?? meaning.name;
-  return [make("span", {}, name), make("span", { class: "number" }, String(dim))];
+  if (!isNamed(meaning)) return [make("span", {}, "dimension"), " ", make("span", { class: "number" }, String(dim))];
+  return [make("span", {}, meaning.name), " ", make("span", { class: "number" }, make("span", {}, "dim "), String(dim))];
 }
 
 function move() {
@@ -127,6 +133,7 @@ function update() {
     input.setAttribute("aria-valuetext", text);
   }
   reset.disabled = deltas().every((delta) => delta === 0);
+  preamble.textContent = reset.disabled ? "reconstruction" : "reconstruction from the moved pose";
 }
 
 function resetPose() {

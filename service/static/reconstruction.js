@@ -1,7 +1,7 @@
 /** The third panel: what is decoded, and how far it is from the network's input. */
 
 import { find, show } from "./dom.js";
-import { showMini } from "./pose.js";
+import { showPreview } from "./pose.js";
 
 const reconstruction = /** @type {HTMLImageElement} */ (find("reconstruction"));
 const fitted = /** @type {HTMLImageElement} */ (find("fitted"));
@@ -26,5 +26,5 @@ export function tellError(decoded) {
 
 function showReconstruction(image, alt) {
   show(reconstruction, image, alt);
-  showMini(image);
+  showPreview(image);
 }

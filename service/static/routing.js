@@ -3,6 +3,7 @@
 import { recallNumber, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
+import { explained } from "./explained.js";
 import { routingSwitch } from "./switch.js";
 
 /** @returns {Promise<Node[]>} */
@@ -15,11 +16,11 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
   const maps = routing.heat_maps[everywhere ? "types" : "grid"]; // [iteration][class][type], or [row][column]
   const strongest = Math.max(...maps.flat(3).map(Math.abs)) || 1;
   const map = () => (everywhere ? new CapsuleMap(layer, strongest) : new HeatMap(model, input, strongest));
+  const last = routing.iterations.length - 1;
   const large = map();
   const small = model.class_names.map(map);
-  const facts = routing.iterations.map((one, step) => row(step + 1, one, target));
+  const facts = routing.iterations.map((one, step) => row(step, one, target, last && model.family === "dynamic"));
   const hidden = routing.layers.map((layer) => new HiddenLayer(layer));
-  const last = routing.iterations.length - 1;
 
   function show(step) {
     large.paint(maps[step][target]);
@@ -51,27 +52,28 @@ export async function drawRouting({ model, picture, target, input }, wanted) {
   ];
   return [
     make("p", { class: "lead" }, lead(everywhere, layer)),
+    explained("routing"),
     make(
       "div",
       { class: everywhere ? "routing everywhere" : "routing" },
       make("div", { class: "focus" }, large.figure(`support for ${routing.class_name}`), ...steps, key()),
       make("div", {}, ...overview),
     ),
-    routingSwitch(model, picture),
+    routingSwitch(model, picture, last + 1),
   ];
 }
 
 function lead(everywhere, { types }) {
   const voters = everywhere ? `Each of ${types} capsules sees the whole picture and` : "Each place in the picture";
   const shown = everywhere ? "capsules" : "places";
-  return `${voters} votes for the classes; votes that agree get more weight. The map shows which ${shown} support the class and which oppose it.`;
+  return `${voters} votes for the classes. Votes that agree get more weight. The map shows which ${shown} support the class and which oppose it.`;
 }
 
 function explain({ entropy }) {
   const agreement =
-    "Agreement: how far the weighted votes point the same way, from −1 to 1; small, as votes from empty places cancel out.";
+    "Agreement: how far the weighted votes point the same way, from −1 to 1. It is small because votes from empty places cancel out.";
   if (entropy === null) return agreement;
-  return `${agreement} Entropy: how evenly capsules divide their votes among the classes, from 0 (each serves one) to 1.`;
+  return `${agreement} Entropy: how evenly capsules divide their votes among the classes, from 0 (all to one class) to 1 (evenly).`;
 }
 
 function table(rows, presence, { entropy }) {
@@ -80,10 +82,11 @@ function table(rows, presence, { entropy }) {
   return make("table", { class: "facts" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
-function row(step, { agreement, lengths, entropy }, target) {
+function row(step, { agreement, lengths, entropy }, target, isUniform) {
   const values = [agreement[target], lengths[target], ...(entropy === null ? [] : [entropy])];
   const figures = values.map((value) => make("td", {}, value.toFixed(3)));
-  return make("tr", {}, make("th", { scope: "row" }, String(step)), ...figures);
+  const uniform = isUniform && step === 0 ? [make("span", {}, " (uniform couplings)")] : [];
+  return make("tr", {}, make("th", { scope: "row" }, String(step + 1), ...uniform), ...figures);
 }
 
 function key() {

@@ -2,6 +2,7 @@
 
 import { ask, upload } from "./api.js";
 import { make, pixels } from "./dom.js";
+import { explained } from "./explained.js";
 import { signed, title } from "./pose.js";
 
 /** Of larger poses the usual steps would be more pictures than the service draws. */
@@ -9,8 +10,8 @@ const MOST_DIMENSIONS = 23;
 
 /** @returns {Promise<Node[]>} */
 export async function drawSweep(scene, wanted) {
-  const lead = "Each row changes one dimension of the pose.";
-  return [make("p", { class: "lead" }, lead), await sweepTable(scene, wanted)];
+  const lead = "Each row changes one dimension of the pose step by step. The outlined column is unchanged.";
+  return [make("p", { class: "lead" }, lead), explained("sweep"), await sweepTable(scene, wanted)];
 }
 
 /** @returns {Promise<HTMLElement>} */

@@ -8,40 +8,39 @@ const STEPS = [
   {
     at: ".between",
     title: "Lengths",
-    text: "Each bar is one class capsule. Its length shows how sure the network is that the class is in the picture. "
-      + "Lengths do not have to sum to one: two capsules can be long, or none.",
+    text: "Each bar is one class capsule: a group of numbers for one class. Its length shows how sure the network is "
+      + "that the class is in the picture. The lengths need not add up to one: two capsules can be long, or none.",
     act: takeSample("#pad", 5),
     needs: "tab-digit",
   },
   {
     at: "#reconstructed",
     title: "Reconstruction",
-    text: "The decoder draws this from the pose of one capsule. If a detail is missing, the pose may not contain it. "
-      + "Choose another bar to reconstruct the same picture as that class.",
+    text: "The decoder draws this picture from the pose of one capsule. A detail that is missing here may be missing "
+      + "in the pose. Choose another bar to reconstruct the same picture as another class.",
     needs: "reconstructed",
   },
   {
     at: "#pose",
     title: "Pose dimensions",
-    text: "A pose is a vector. Move one of its dimensions and watch the reconstruction. Dimensions that change one "
-      + "property, such as thickness or slant, are named after it and come first.",
+    text: "A pose is a vector. Move a slider to change one of its dimensions, and watch the reconstruction. "
+      + "Dimensions that change one property, such as thickness or slant, have its name and come first.",
     act: click("#tab-pose"),
     needs: "tab-pose",
   },
   {
     at: "#routing",
     title: "Routing",
-    text: "Capsules vote for classes, and votes that agree get more weight. If there is a slider, move it back to "
-      + "iteration 1 to see how the weights change. Orange supports the class, blue opposes it.",
+    text: "Capsules vote for classes, and votes that agree get more weight. If there is a slider, move it to "
+      + "iteration 1 to see the weights change. Orange supports the class, and blue opposes it.",
     act: click("#tab-routing"),
-    needs: "tab-routing",
     needs: "tab-routing",
   },
   {
     at: "#pair",
     title: "Two digits",
     text: "Two overlapping digits make two capsules long. Each digit is reconstructed in its own colour, which shows "
-      + "which strokes belong to it.",
+      + "which strokes belong to it. One capsule cannot hold the same digit twice.",
     act: () => {
       find("tab-pair").click();
       takeSample("#pair section:nth-of-type(1)", 3)();
@@ -63,7 +62,7 @@ function takeSample(pad, label) {
   };
 }
 
-/** Offer the tour to who has neither seen nor dismissed it. */
+/** Offer the tour to visitors who have neither seen nor dismissed it. */
 export function offerTour() {
   if (stored()) return;
   const text = "A few steps show what to look for.";

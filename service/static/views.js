@@ -1,23 +1,42 @@
-/** Lenses for the views that have none of their own, made from the OpenAPI document: a control for each parameter. */
+/** Lenses for the views, made from the OpenAPI document: a control for each parameter, and what the answer holds. */
 
 import { recall, remember } from "./address.js";
+import { renderAnswer } from "./answer.js";
 import { ask, Problem, upload } from "./api.js";
-import { make, show } from "./dom.js";
+import { control } from "./controls.js";
+import { make } from "./dom.js";
+import { explained } from "./explained.js";
 import { latest } from "./latest.js";
 import { offers } from "./models.js";
-import { complain } from "./notice.js";
+import { calm, complain } from "./notice.js";
+import { drawOcclusion } from "./occlusion.js";
 import { fetchSample } from "./samples.js";
+import { drawWalk, usedByWalk } from "./walk.js";
 
 /** What the page shows in another way. */
-const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "routing_off", "equivariance", "segment_image"]);
+const SHOWN = new Set(["classify", "reconstruct", "perturb", "decode", "sweep", "routing", "routing_off", "trajectory", "segment_image"]);
 /** What the page chooses itself. */
 const CHOSEN = new Set(["model", "target", "fit", "polarity", "scale"]);
-const SLIDER_STEPS = 100;
-const LARGEST_SCALE = 8;
+/** Views whose answer is drawn by hand, and which values it took for empty fields. */
+const DRAWN = {
+  equivariance: { draw: drawWalk, used: usedByWalk },
+  occlusion: { draw: drawOcclusion },
+};
+/** What else is to be said of an answer; it may be nothing. */
+const NOTES = {
+  morph: ({ lengths, class_name: name }, { presence }) =>
+    Math.max(...lengths) < 0.5
+      ? `In no frame does the ${presence} reach 0.5. This decoder draws images that its encoder does not recognise as ${name}. `
+        + "Read the frames as pictures of poses, not as images that the network accepts."
+      : "",
+  rivals: ({ classes, best_drawn: best }) => `The reconstruction with the smallest error is that of ${classes.find(({ label }) => label === best).class_name}.`,
+};
+/** What a note says already. */
+const NOTED = { rivals: ["best_drawn"] };
 
 /** @returns {Promise<any[]>} a view for each route that takes pictures and draws: name, title, text, what it needs, parameters */
 export async function loadViews() {
-  const { paths } = await ask("/openapi.json");
+  const { paths, components } = await ask("/openapi.json");
   return Object.entries(paths)
     .filter(([, { post }]) => post && draws(post) && pictures(post) && !SHOWN.has(post.operationId))
     .map(([path, { post }]) => ({
@@ -28,8 +47,13 @@ export async function loadViews() {
       more: post.description ?? "",
       pictures: pictures(post),
       needs: post["x-needs"],
+      answer: resolve(post.responses["200"].content["application/json"].schema, components),
       parameters: (post.parameters ?? []).filter((one) => one.in === "query"),
     }));
+}
+
+function resolve(schema, { schemas }) {
+  return schema.$ref ? schemas[schema.$ref.split("/").at(-1)] : schema;
 }
 
 function draws({ responses }) {
@@ -65,31 +89,46 @@ export function panelId(name) {
  * @returns {Promise<Node[]>}
  */
 export async function drawView(view, scene, wanted) {
-  const image = make("img", { class: "drawn", hidden: true, alt: "" });
-  const refusal = make("p", { class: "quiet" });
-  const result = make("div", {}, image, refusal);
-  const controls = view.parameters.filter(({ name }) => !CHOSEN.has(name)).map((one) => control(view, one, scene.model, redraw));
+  const result = make("div", { class: "result" });
+  const names = (name) => ({ key: `${view.name}.${name}`, id: `${panelId(view.name)}-${name}` });
+  const controls = view.parameters
+    .filter(({ name }) => !CHOSEN.has(name))
+    .map((one) => control(names(one.name), one, scene, redraw));
   const other = view.pictures === 2 ? await secondPicture(view, scene, wanted, redraw) : null;
   const fill = latest(async (_, newest) => {
     result.setAttribute("aria-busy", "true");
     try {
-      const blob = await ask(view.path, {
-        query: query(view, scene, controls),
-        body: upload(scene.picture, ...(other ? [await other.picture()] : [])),
-        accept: "image/png",
-        wanted: () => wanted() && newest(),
-      });
-      URL.revokeObjectURL(image.src);
-      refusal.textContent = "";
-      show(image, URL.createObjectURL(blob), `${view.title}: ${view.lead}`);
+      const options = { query: query(view, scene, controls), wanted: () => wanted() && newest() };
+      const body = upload(scene.picture, ...(other ? [await other.picture()] : []));
+      const answer = await ask(view.path, { ...options, body });
+      const shown = await show(view, answer, scene, options);
+      for (const one of controls) one.refuse("");
+      calm();
+      result.replaceChildren(...shown);
     } catch (error) {
       if (!(error instanceof Problem) || ![409, 422].includes(error.status)) throw error;
-      show(image, null);
-      refusal.textContent = error.detail ?? error.title;
+      refuse(error);
     } finally {
       result.removeAttribute("aria-busy");
     }
   }, complain);
+
+  /** Say what is wrong: at the field that is to blame, or in place of the result. */
+  function refuse({ parameter, detail, title }) {
+    const blamed = controls.find(({ name }) => name === parameter);
+    if (blamed) blamed.refuse(detail ?? title);
+    result.replaceChildren(...(blamed ? [] : [make("p", { class: "quiet" }, detail ?? title)]));
+  }
+
+  async function show({ name, answer: schema }, answer, { model }, options) {
+    const used = DRAWN[name]?.used?.(answer) ?? answer;
+    for (const one of controls) one.use(used[one.name]);
+    const note = NOTES[name]?.(answer, model);
+    const parts = DRAWN[name]
+      ? await DRAWN[name].draw(answer, scene, options)
+      : renderAnswer(schema, answer, { names: model.class_names, leave: NOTED[name] });
+    return [...(note ? [make("p", { class: "lead finding" }, note)] : []), ...parts];
+  }
 
   function redraw(changes) {
     remember(changes);
@@ -101,53 +140,17 @@ export async function drawView(view, scene, wanted) {
   return [
     make("p", { class: "lead" }, view.lead),
     ...(view.more ? [make("p", { class: "lead quiet" }, view.more)] : []),
+    explained(view.name),
     ...(rows.length ? [make("div", { class: "controls" }, ...rows)] : []),
     result,
   ];
 }
 
 function query({ parameters }, { model, target }, controls) {
-  const known = Object.fromEntries(parameters.map(({ name, schema }) => [name, schema]));
   const values = { model: model.name };
-  if ("target" in known) values.target = target;
-  if ("scale" in known) values.scale = Math.min(LARGEST_SCALE, known.scale.maximum ?? LARGEST_SCALE);
+  if (parameters.some(({ name }) => name === "target")) values.target = target;
   for (const { name, value } of controls) if (value() !== "") values[name] = value();
   return values;
-}
-
-/** The control of a parameter by its schema, in a row with its name; its value is in the address. */
-function control(view, { name, description = "", required, schema }, model, redraw) {
-  const key = `${view.name}.${name}`;
-  const id = `${panelId(view.name)}-${name}`;
-  const field = fieldOf(schema, id, required);
-  const told = recall(key) ?? schema.default ?? (required ? (schema.minimum ?? "") : "");
-  if (field.type === "checkbox") field.checked = String(told) === "true";
-  else field.value = String(told);
-  if (name === "dim" && model.class_dim) field.max = model.class_dim - 1;
-  const value = () => (field.type === "checkbox" ? String(field.checked) : field.value);
-  const output = field.type === "range" ? make("output", { for: id }) : null;
-  const say = () => output?.replaceChildren(String(Math.round(1000 * field.value) / 1000).replace("-", "−"));
-  field.addEventListener("input", say);
-  say();
-  field.addEventListener("change", () => field.reportValidity() && redraw({ [key]: value() }));
-  const words = name.replace(/_/g, " ");
-  const parts = output ? [output, field] : [" ", field];
-  const row = make("div", { class: output ? "slider" : "choice", title: description }, make("label", { for: id }, words), ...parts);
-  return { name, value, row };
-}
-
-function fieldOf(schema, id, required) {
-  const { type, minimum, maximum } = schema;
-  if (schema.enum) {
-    const none = required || schema.default !== undefined ? [] : [""];
-    return make("select", { id }, ...[...none, ...schema.enum].map((one) => make("option", { value: one }, one)));
-  }
-  if (type === "boolean") return make("input", { id, type: "checkbox" });
-  if (type !== "integer" && type !== "number") return make("input", { id, type: "text" });
-  const whole = type === "integer";
-  const slides = schema.default !== undefined && maximum - minimum <= SLIDER_STEPS;
-  const bounds = { min: minimum ?? null, max: maximum ?? null, step: whole ? 1 : "any" };
-  return make("input", { id, type: slides ? "range" : "number", ...bounds });
 }
 
 /** A choice among prototypes of the class, where the bundle has some, and samples, for views of two pictures. */
@@ -161,7 +164,7 @@ async function secondPicture(view, { model, target, picture }, wanted, redraw) {
   const choice = make("select", { id }, ...others.map(({ name }, place) => make("option", { value: place }, name)));
   choice.value = recall(key) ?? String(Math.max(others.findIndex(({ alike }) => alike), 0));
   choice.addEventListener("change", () => redraw({ [key]: choice.value }));
-  const row = make("div", { class: "choice" }, make("label", { for: id }, "second picture"), " ", choice);
+  const row = make("div", { class: "control" }, make("label", { for: id }, "second picture"), " ", choice);
   return others.length ? { picture: () => others[choice.value].load(), row } : null;
 }
 

@@ -1,82 +1,92 @@
-/** Equivariance: the picture is moved step by step; does the length stay, does the pose turn? */
+/** Equivariance: the picture is transformed step by step; does the length stay, does the pose change with it? */
 
-import { recall, remember } from "./address.js";
 import { ask, upload } from "./api.js";
 import { chart } from "./chart.js";
-import { make, pixels } from "./dom.js";
-import { latest } from "./latest.js";
-import { complain } from "./notice.js";
+import { make, makeSvg, pixels } from "./dom.js";
+import { offers } from "./models.js";
 
+/** The unit of a transform, and the same transform in CSS. */
 const TRANSFORMS = {
-  turn: { name: "turn", unit: "°", css: (value) => `rotate(${-value}deg)` },
-  "shift-x": { name: "shift right", unit: " px", css: (value, { width }) => `translateX(${(100 * value) / width}%)` },
-  "shift-y": { name: "shift down", unit: " px", css: (value, { height }) => `translateY(${(100 * value) / height}%)` },
-  scale: { name: "scale", unit: "×", css: (value) => `scale(${value})` },
+  turn: { unit: "°", css: (value) => `rotate(${-value}deg)` },
+  "shift-x": { unit: " px", css: (value, { width }) => `translateX(${(100 * value) / width}%)` },
+  "shift-y": { unit: " px", css: (value, { height }) => `translateY(${(100 * value) / height}%)` },
+  scale: { unit: "×", css: (value) => `scale(${value})` },
 };
 const THUMBNAILS = 7;
+const SIDE = 320;
+const EDGE = 34;
+
+/** Which values an answer took, with their unit. */
+export function usedByWalk({ transform, values }) {
+  const { unit } = TRANSFORMS[transform];
+  return { start: say(values[0], unit), stop: say(values.at(-1), unit) };
+}
 
 /** @returns {Promise<Node[]>} */
-export async function drawWalk(scene, wanted) {
-  const result = make("div", { class: "walk" });
-  const choice = make("select", { id: "transform" });
-  choice.append(...Object.entries(TRANSFORMS).map(([value, { name }]) => make("option", { value }, name)));
-  const told = recall("transform");
-  const chosen = Object.hasOwn(TRANSFORMS, told ?? "") ? told : "turn";
-  choice.value = chosen;
-  const fill = latest(async (transform, stillWanted) => {
-    result.setAttribute("aria-busy", "true");
-    try {
-      result.replaceChildren(...(await curves(scene, transform, stillWanted)));
-    } catch (error) {
-      result.replaceChildren();
-      throw error;
-    } finally {
-      result.removeAttribute("aria-busy");
-    }
-  }, complain);
-  choice.addEventListener("change", () => {
-    remember({ transform: choice.value });
-    fill(choice.value);
-  });
-  result.replaceChildren(...(await curves(scene, chosen, wanted)));
+export async function drawWalk(walk, { model, picture, input }, { query, wanted }) {
+  const { unit, css } = TRANSFORMS[walk.transform];
+  const label = (value) => say(value, unit);
+  const marked = walk.labels.map((longest) => longest !== walk.label);
+  const angles = walk.angles_deg ?? [];
+  const steepest = Math.max(30, Math.ceil(Math.max(0, ...angles) / 30) * 30);
+  const path = offers(model, "decode") ? await ask("/trajectory", { query, body: upload(picture), wanted }) : null;
+  const presence = { title: `${model.presence} of ${walk.class_name}`, values: walk.values, heights: walk.lengths, top: 1, label, unit: "", marked };
+  const turned = { title: "angle between this pose and the pose of the untransformed picture", values: walk.values, heights: angles, top: steepest, label, unit: "°" };
   return [
-    make("p", { class: "lead" }, `Equivariance: as the picture is transformed, the ${scene.model.presence} should stay${scene.model.class_dim ? " and the pose should change with it" : ""}.`),
-    make("p", { class: "choice" }, make("label", { for: "transform" }, "transformation"), " ", choice),
-    result,
+    make(
+      "div",
+      { class: "walk" },
+      ...(input ? [strip(walk.values, input, (value) => css(value, model), label)] : []),
+      chart(presence),
+      ...(angles.length ? [chart(turned)] : []),
+      ...(marked.some(Boolean) ? [make("p", { class: "quiet" }, `Ringed: another class has a higher ${model.presence}.`)] : []),
+      ...(path ? [pathOf(path, walk.values, label)] : []),
+    ),
   ];
 }
 
-async function curves({ model, picture, target, input }, transform, wanted) {
-  const query = { model: model.name, target, transform, steps: 25 };
-  const walk = await ask("/equivariance", { query, body: upload(picture), wanted });
-  const { unit, css } = TRANSFORMS[transform];
-  const label = (value) => `${Math.round(value * 100) / 100}${unit}`.replace("-", "−");
-  const marked = walk.labels.map((longest) => longest !== walk.label);
-  const angles = walk.angles_deg ?? [];
-  const steepest = Math.max(30, Math.ceil(Math.max(...angles) / 30) * 30);
-  const turned = { title: "angle to the pose of the untransformed picture", values: walk.values, heights: angles, top: steepest, label, unit: "°" };
-  return [
-    ...(input ? [strip(walk.values, input, (value) => css(value, model), label)] : []),
-    chart({
-      title: `${model.presence} of ${walk.class_name}`,
-      values: walk.values,
-      heights: walk.lengths,
-      top: 1,
-      label,
-      unit: "",
-      marked,
-    }),
-    ...(angles.length ? [chart(turned)] : []),
-    ...(marked.some(Boolean) ? [make("p", { class: "quiet" }, `Ringed: another class has a higher ${model.presence}.`)] : []),
-  ];
+function say(value, unit) {
+  return `${Math.round(value * 100) / 100}${unit}`.replace("-", "−");
+}
+
+/** From blue at the first step to yellow at the last one. */
+function colourOf(step, count) {
+  return `hsl(${230 - (175 * step) / (count - 1)} 65% 50%)`;
+}
+
+function shownOf(count) {
+  return [...new Set(Array.from({ length: THUMBNAILS }, (_, place) => Math.round((place * (count - 1)) / (THUMBNAILS - 1))))];
 }
 
 function strip(values, input, css, label) {
-  const figures = Array.from({ length: THUMBNAILS }, (_, place) => {
-    const value = values[Math.round((place * (values.length - 1)) / (THUMBNAILS - 1))];
+  const figures = shownOf(values.length).map((step) => {
     const image = pixels(input);
-    image.style.transform = css(value);
-    return make("figure", {}, make("div", { class: "paper" }, image), make("figcaption", {}, label(value)));
+    image.style.transform = css(values[step]);
+    const paper = make("div", { class: "paper" }, image);
+    paper.style.borderColor = colourOf(step, values.length);
+    return make("figure", {}, paper, make("figcaption", {}, label(values[step])));
   });
   return make("div", { class: "strip", "aria-hidden": "true" }, ...figures);
+}
+
+/** The path of the pose in the plane in which it varies most. */
+function pathOf({ points, explained, straightness, class_name: name }, values, label) {
+  const middle = [0, 1].map((axis) => (Math.min(...points.map((one) => one[axis])) + Math.max(...points.map((one) => one[axis]))) / 2);
+  const reach = Math.max(...points.flatMap((one) => one.map((at, axis) => Math.abs(at - middle[axis])))) || 1;
+  const place = ([x, y]) => [
+    SIDE / 2 + ((x - middle[0]) / reach) * (SIDE / 2 - EDGE),
+    SIDE / 2 - ((y - middle[1]) / reach) * (SIDE / 2 - EDGE),
+  ];
+  const at = points.map(place);
+  const shares = explained.map((share) => Math.round(100 * share));
+  const summary = `path of the pose of ${name} from ${label(values[0])} to ${label(values.at(-1))}, straightness ${straightness.toFixed(2)}`;
+  const drawing = makeSvg("svg", { viewBox: `0 0 ${SIDE} ${SIDE}`, role: "img", "aria-label": summary });
+  drawing.append(makeSvg("polyline", { points: at.map((one) => one.map((part) => part.toFixed(1)).join(",")).join(" "), class: "path" }));
+  at.forEach(([x, y], step) => drawing.append(makeSvg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 5, fill: colourOf(step, at.length) })));
+  for (const step of shownOf(at.length)) {
+    const [x, y] = at[step];
+    drawing.append(makeSvg("text", { x: (x + 8).toFixed(1), y: (y - 7).toFixed(1) }, label(values[step])));
+  }
+  const words = `Horizontal: ${shares[0]} % of the variance of the pose; vertical: ${shares[1]} %. Straightness ${straightness.toFixed(2)}: the distance between the ends over the length of the path.`;
+  return make("figure", { class: "chart plane" }, make("figcaption", {}, "path of the pose"), drawing, make("p", { class: "quiet" }, words));
 }

@@ -26,7 +26,7 @@ request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 ACCESS = logging.getLogger("service.access")
 """The logger of answered requests. Its events have their fields in `fields`."""
 
-MOST_LINES = 10_000
+MAX_LINES = 10_000
 """This many lines may wait to be written."""
 _PERIOD_S, _FLUSH_S = 0.02, 1.0
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -59,7 +59,7 @@ class Lines(logging.Handler):
     """Writes events on a thread of its own, so that no request waits for a slow reader of the log.
 
     Lines of `_PERIOD_S` are written together: waking the thread for each took a tenth of the
-    requests a second. Beyond `MOST_LINES` that wait, further ones are dropped, and their number is
+    requests a second. Beyond `MAX_LINES` that wait, further ones are dropped, and their number is
     written.
     """
 
@@ -74,7 +74,7 @@ class Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a record to be written."""
-        if len(self._lines) >= MOST_LINES:
+        if len(self._lines) >= MAX_LINES:
             self._dropped += 1
             return
         try:

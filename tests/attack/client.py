@@ -26,7 +26,7 @@ from tests.attack.wire import CLOSED, Answer, Connection, Outcome, Target, reque
 
 PERIOD_S = 0.1
 PATIENCE_S = 10.0
-LONGEST_RETRY_S = 10.0
+MAX_RETRY_S = 10.0
 """A longer `Retry-After` is not waited for."""
 
 
@@ -132,7 +132,7 @@ def _retry_after_s(answer: Answer) -> float | None:
     outcome: Outcome = answer.outcome
     for line in answer.head.lower().split(b"\r\n"):
         name, _, value = line.partition(b":")
-        if outcome in (429, 503) and name == b"retry-after" and float(value) <= LONGEST_RETRY_S:
+        if outcome in (429, 503) and name == b"retry-after" and float(value) <= MAX_RETRY_S:
             return float(value)
     return None
 

@@ -112,7 +112,7 @@ def test_what_a_network_does_not_offer_is_hidden(playground: Playground) -> None
     assert page.locator("#view-occlusion").is_visible()
     choose(playground, "tiny-dynamic")
     assert "" == page.locator("#missing").inner_text()
-    assert 10 == sum(tab.is_visible() for tab in tabs.all())
+    assert 9 == sum(tab.is_visible() for tab in tabs.all())
 
 
 def test_routing_of_one_iteration_has_no_slider(playground: Playground) -> None:

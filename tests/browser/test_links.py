@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.browser.playground import Playground, open_playground
+from tests.processes import SOURCE, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 
@@ -26,6 +31,39 @@ def copy_link(playground: Playground) -> str:
     return str(playground.page.evaluate("window.copied"))
 
 
+def test_a_lens_is_shown_in_a_frame_of_another_site(browser: Browser) -> None:
+    """Alone, with its picture, class and network, and a link to the whole page; for named sites."""
+    environment = {
+        "CAPSNET_DEFAULT_MODEL": "mnist-compact",
+        "CAPSNET_MODELS": '["mnist-compact"]',
+        "CAPSNET_FRAME_ANCESTORS": '["http://slides.test"]',
+    }
+    with (
+        running(lambda _environment: SOURCE, environment) as (_process, client),
+        open_playground(browser, str(client.base_url)) as playground,
+    ):
+        page = playground.page
+        playground.take_sample(4)
+        page.evaluate(STAND_IN)
+        page.get_by_role("button", name="Embed").click()
+        page.get_by_role("status").filter(has_text="Code copied").wait_for()
+        code = str(page.evaluate("window.copied"))
+        for site, is_shown in (("http://slides.test", True), ("http://other.test", False)):
+            page.route(f"{site}/", lambda route: route.fulfill(body=code, content_type="text/html"))
+            page.goto(f"{site}/")
+            frame = page.frame_locator("iframe")
+            if is_shown:
+                frame.get_by_role("slider").first.wait_for()
+                assert frame.locator("#pose .preview img").is_visible()
+                for part in ("#pad", "#verdict", "header.top"):
+                    assert not frame.locator(part).is_visible()
+                address = frame.get_by_role("link", name="Open in the playground")
+                assert str(address.get_attribute("href")).startswith(f"{client.base_url}")
+            else:
+                page.wait_for_timeout(1000)
+                assert not frame.get_by_role("slider").count()
+
+
 def lengths(playground: Playground) -> list[str]:
     """As the bars say."""
     return playground.page.locator("#lengths .value").all_inner_texts()
@@ -40,7 +78,7 @@ def test_a_link_shows_a_drawing_and_all_that_was_chosen(playground: Playground) 
     with page.expect_response("**/decode*"):
         page.locator("#dimension-2").fill("0.25")
     playground.open_tab("Equivariance")
-    page.get_by_label("transformation").select_option("shift-x")
+    page.get_by_label("transform", exact=True).select_option("shift-x")
     playground.settle()
     link = copy_link(playground)
     assert len(link) < 1000
@@ -54,7 +92,7 @@ def test_a_link_shows_a_drawing_and_all_that_was_chosen(playground: Playground) 
         assert "9" == other.page.get_by_label("reconstructed as").input_value()
         moved = page.locator("#reconstruction").get_attribute("src")
         other.page.locator(f'#reconstruction[src="{moved}"]').wait_for()
-        assert "shift-x" == other.page.get_by_label("transformation").input_value()
+        assert "shift-x" == other.page.get_by_label("transform", exact=True).input_value()
         other.open_tab("Pose")
         assert "+0.25" == other.page.locator("output[for=dimension-2]").inner_text()
         assert [] == other.complaints

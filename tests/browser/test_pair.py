@@ -78,7 +78,7 @@ def test_the_second_digit_can_be_moved(playground: Playground) -> None:
     overlay = playground.page.get_by_role("img", name="both digits in one picture")
     before = overlay.get_attribute("src")
     with playground.page.expect_response("**/segment*"):
-        playground.page.get_by_role("slider", name="moved right").press("ArrowLeft")
+        playground.page.get_by_role("slider", name="second digit, moved right").press("ArrowLeft")
     playground.settle()
     assert before != overlay.get_attribute("src")
     assert "3 px" == playground.page.locator("output[for=right]").inner_text()
@@ -110,7 +110,7 @@ def test_two_pastes_fill_two_pads(playground: Playground) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_shipped_networks_name_both_samples(browser: Browser, name: str) -> None:
-    """A trained network finds the three and the five, whichever it is surer of."""
+    """In the order of the pads, with their masks; one capsule cannot hold the same digit twice."""
     models = json.dumps(["mnist-compact", name])
     environment = {"CAPSNET_DEFAULT_MODEL": "mnist-compact", "CAPSNET_MODELS": models}
     with (
@@ -120,8 +120,20 @@ def test_shipped_networks_name_both_samples(browser: Browser, name: str) -> None
         playground.open_tab("Two digits")
         playground.take_sample(3, FIRST)
         playground.take_sample(5, SECOND)
-        named = playground.page.locator("#pair .apart strong").all_inner_texts()
-        assert ["3", "5"] == sorted(named)
+        page = playground.page
+        assert ["3", "5"] == page.locator("#pair .apart strong").all_inner_texts()
+        facts = page.locator("#pair .apart figcaption")
+        assert "the first digit" in facts.nth(1).inner_text()
+        assert "the second digit" in facts.nth(2).inner_text()
+        assert ["strokes of the 3", "strokes of the 5"] == (
+            page.locator("#pair .mask span").all_inner_texts()
+        )
+        playground.take_sample(3, SECOND)
+        page.get_by_text("Both pictures show a 3, but the network has one capsule").wait_for()
+        assert "in neither picture" in facts.nth(2).inner_text()
+        playground.take_sample(5, FIRST)
+        page.get_by_text("Both pictures show a 3").wait_for(state="detached")
+        assert ["5", "3"] == page.locator("#pair .apart strong").all_inner_texts()
         assert [] == playground.complaints
 
 

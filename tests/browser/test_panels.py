@@ -6,6 +6,7 @@ from tests.browser.playground import Playground
 
 pytestmark = pytest.mark.browser
 
+MINUS = "\N{MINUS SIGN}"
 SHOWN = "element => element.complete && element.naturalWidth > 0"
 
 
@@ -40,16 +41,20 @@ def test_routing_shows_a_map_for_each_iteration(playground: Playground) -> None:
     assert "2" == playground.page.locator(".facts .now th").inner_text()
 
 
-def test_moving_the_picture_draws_curves(playground: Playground) -> None:
-    """Length and angle while the digit turns, or is moved in another way."""
+def test_transforming_the_picture_draws_curves_and_a_path(playground: Playground) -> None:
+    """Length, angle and path of the pose while the digit turns, or is transformed otherwise."""
+    page = playground.page
     playground.take_sample(5)
     playground.open_tab("Equivariance")
-    curves = playground.page.locator("#walk .curve")
-    turned = [curves.nth(place).get_attribute("points") for place in range(2)]
-    with playground.page.expect_response("**/equivariance*"):
-        playground.page.get_by_label("transformation").select_option("shift-x")
-    playground.page.get_by_role("img", name="length of 5").filter(has_text="px").wait_for()
-    assert turned != [curves.nth(place).get_attribute("points") for place in range(2)]
+    curves = page.locator("#view-equivariance .curve, #view-equivariance .path")
+    turned = [curves.nth(place).get_attribute("points") for place in range(3)]
+    assert f"{MINUS}60°" == page.get_by_label("start").get_attribute("placeholder")
+    with page.expect_response("**/equivariance*"):
+        page.get_by_label("transform", exact=True).select_option("shift-x")
+    page.get_by_role("img", name="length of 5").filter(has_text="px").wait_for()
+    assert turned != [curves.nth(place).get_attribute("points") for place in range(3)]
+    page.get_by_role("img", name=f"path of the pose of 5 from {MINUS}6 px to 6 px").wait_for()
+    assert not page.get_by_role("tab", name="Trajectory").count()
 
 
 def test_a_panel_follows_the_picture(playground: Playground) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from PIL import Image
 
 from service.pictures import SAMPLES
 from tests.browser.playground import Playground, open_playground
@@ -57,6 +59,17 @@ def test_a_page_that_found_no_service_asks_again(browser: Browser, service_url: 
         assert "3" == playground.label
         assert "" == playground.page.locator("#notice").inner_text()
         expect_complaints(playground, "ERR_FAILED")
+
+
+def test_a_picture_of_too_many_pixels_is_shrunk(playground: Playground) -> None:
+    """The service would refuse its 27 megapixels; the same seven is read all the same."""
+    with Image.open(SAMPLES / "7.png") as seven:
+        large = seven.convert("L").resize((5200, 5200))
+    file = io.BytesIO()
+    large.save(file, "PNG")
+    sent = {"name": "seven.png", "mimeType": "image/png", "buffer": file.getvalue()}
+    playground.page.locator("#pad input[type=file]").set_input_files(sent)
+    playground.page.locator("#verdict strong", has_text="7").wait_for()
 
 
 def test_the_same_file_can_be_chosen_again(playground: Playground) -> None:

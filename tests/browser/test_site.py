@@ -65,3 +65,26 @@ def test_a_link_of_the_page_opens_what_it_names(
         shown.scroll_into_view_if_needed()
         assert path == playground.page.evaluate("location.pathname")
         assert ([], []) == (playground.foreign_requests, playground.complaints)
+
+
+def test_each_lens_links_to_its_paragraph_and_back(browser: Browser, service: str) -> None:
+    """The paragraph exists, and its link opens the same lens on the port of the service."""
+    with open_playground(browser, service) as playground:
+        page = playground.page
+        playground.take_sample(4)
+        lenses = page.get_by_role("tablist", name="Views").get_by_role("tab").all_inner_texts()
+        addresses = {}
+        for lens in [name for name in lenses if name]:
+            playground.open_tab(lens)
+            link = page.get_by_role("link", name="How to read this")
+            addresses[lens] = str(link.evaluate("link => link.href"))
+        assert len(lenses) - 1 == len(set(addresses))  # one network alone cannot be compared
+        page.goto(addresses["Occlusion"])
+        for address in addresses.values():
+            _, _, paragraph = address.partition("#")
+            assert page.locator(f"h2[id='{paragraph}']").count(), address
+        page.locator("article a[href='/#view=view-occlusion']").click()
+        page.locator("#view-occlusion canvas").wait_for()
+        page.get_by_role("link", name="What is a capsule?").click()
+        page.get_by_role("heading", name="Capsules in one page").wait_for()
+        assert service.rstrip("/") == page.evaluate("location.origin")

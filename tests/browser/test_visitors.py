@@ -43,6 +43,8 @@ def test_tabs_and_sliders_by_keyboard(playground: Playground) -> None:
     keyboard.press("Home")
     before = playground.page.locator("#reconstruction").get_attribute("src")
     keyboard.press("Tab")
+    assert "How to read this" == playground.page.locator(":focus").inner_text()
+    keyboard.press("Tab")
     first = playground.page.locator("#pose input").first.get_attribute("id")
     assert first == playground.page.locator(":focus").get_attribute("id")
     for _ in range(20):

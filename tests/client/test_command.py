@@ -261,6 +261,37 @@ def test_a_server_does_not_command_the_terminal(capsnet: CapsNet, serve: Serve) 
         assert not {"\x1b", "\x07", "\x9b"} & set(result.output)
 
 
+@pytest.mark.parametrize("timeout", [["--timeout", "20"], ["--timeout=20"]])
+def test_shared_options_may_stand_before_the_command(url: str, timeout: list[str]) -> None:
+    """As the error of a service that cannot be reached suggests; behind it they count more."""
+    for arguments in (
+        ["--url", url, *timeout, "models", "--json"],
+        [*timeout, "--url=http://127.0.0.1:1", "models", "--json", "--url", url],
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert Exit.OK == result.exit_code, result.stderr
+        assert json.loads(result.stdout)["models"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (["clasify", SEVEN], "classify"),
+        (["classify", SEVEN, "--modle", "mnist"], "--model"),
+        (["--ulr", "http://127.0.0.1:1", "models"], "--url"),
+        (["classify", SEVEN, "--local", "mnits"], "Did you mean 'mnist'?"),
+        (["classify", SEVEN, "--model", "mnist-compakt"], "Did you mean 'mnist-compact'?"),
+    ],
+)
+def test_typos_are_answered_with_a_suggestion(
+    arguments: list[str], suggestion: str, run: Run
+) -> None:
+    """Of commands, options, bundles on this machine, and networks of the service."""
+    result = run(*arguments)
+    assert Exit.OK != result.exit_code
+    assert suggestion in result.stderr.replace("\n", "")
+
+
 def test_a_key_is_sent(run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the environment, where others cannot read it."""
     monkeypatch.setenv("CAPSNET_CLIENT_KEY", "a-key-of-this-test")

@@ -138,6 +138,54 @@ def test_the_service_starts_with_the_settings(
         assert Settings().bundles == settings.bundles
 
 
+def test_the_claim_can_be_filled() -> None:
+    """A pod that the namespace admits writes to the claim that the service's pods read."""
+    pod = yaml.safe_load((MANIFESTS / "fill.yaml").read_text())
+    for version in ("1.27", kubernetes_validate.latest_version()):
+        kubernetes_validate.validate(pod, version, strict=True)
+    claim = yaml.safe_load(
+        (MANIFESTS / "components" / "volume" / "persistentvolumeclaim.yaml").read_text()
+    )
+    (volume,) = pod["spec"]["volumes"]
+    assert {"claimName": claim["metadata"]["name"]} == volume["persistentVolumeClaim"]
+    assert ["ReadWriteMany"] == claim["spec"]["accessModes"]
+    (container,) = pod["spec"]["containers"]
+    (mount,) = container["volumeMounts"]
+    assert not mount.get("readOnly")
+    assert RESTRICTED == container["securityContext"]
+    assert pod["spec"]["securityContext"]["runAsNonRoot"]
+    page = (ROOT / "docs" / "how-to" / "own-bundle.md").read_text()
+    copied = f"cp bundles/shapes {pod['metadata']['name']}:{mount['mountPath']}/shapes"
+    assert copied in page
+    assert "deploy/kubernetes/fill.yaml" in page
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_page_on_own_bundles_sets_the_default_model(
+    render: Callable[[Path], Objects],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    overlay: str,
+) -> None:
+    """Its lines, added to an overlay with the volume, make a service of one's own bundle."""
+    page = (ROOT / "docs" / "how-to" / "own-bundle.md").read_text()
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    added = yaml.safe_load(text)
+    folder = Path(shutil.copytree(MANIFESTS, tmp_path / "kubernetes"))
+    path = folder / "overlays" / overlay / "kustomization.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["components"] = [*content["components"], "../../components/volume"]
+    content["images"] = added["images"]
+    content["patches"] += added["patches"]
+    path.write_text(yaml.safe_dump(content))
+    container = container_of(render(path.parent))
+    for name, value in environment(container).items():
+        monkeypatch.setenv(name, value)
+    settings = Settings.from_environment()
+    assert ("shapes", Path("/bundles")) == (settings.default_model, settings.bundles)
+    assert "registry.example.org/capsnet-shapes:1" == container["image"]
+
+
 def test_links_of_services_are_off(shipped: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Service of that name would set variables with which the service does not start."""
     assert pod_of(shipped)["enableServiceLinks"] is False

@@ -144,6 +144,31 @@ def test_compose_accepts_the_file(services: dict[str, Any]) -> None:
     assert services.keys() == accepted.keys()
 
 
+def test_pictures_are_where_the_page_trains_on_them(services: dict[str, Any]) -> None:
+    """The folder of the host is in the working folder of the image, and cannot be changed."""
+    dockerfile = (ROOT / "docker" / "training.Dockerfile").read_text()
+    (workdir,) = re.findall(r"^WORKDIR (/capsnet)$", dockerfile, re.MULTILINE)
+    page = (ROOT / "docs" / "how-to" / "own-bundle.md").read_text()
+    (folder,) = re.findall(r"training train pictures --data (\w+)$", page, re.MULTILINE)
+    mounted = f"${{PICTURES_DIR:-/dev/null}}:{workdir}/{folder}:ro"
+    assert mounted in services["training"]["volumes"]
+
+
+def test_own_bundles_are_served_as_the_page_says() -> None:
+    """From a folder of the host or from the volume that `export` fills, with the default model."""
+    page = (ROOT / "docs" / "how-to" / "own-bundle.md").read_text()
+    lines = re.findall(r"^BUNDLES_DIR=(\S+) CAPSNET_DEFAULT_MODEL=(\w+) ", page, re.MULTILINE)
+    assert [("./bundles", "shapes"), ("bundles", "shapes")] == lines
+    command = find_compose(newest=False)
+    for bundles, model in lines:
+        environment = {"BUNDLES_DIR": bundles, "CAPSNET_DEFAULT_MODEL": model}
+        accepted = run_compose(command, "config", **environment)["capsnet"]
+        assert model == accepted["environment"]["CAPSNET_DEFAULT_MODEL"]
+        (mount,) = [one for one in accepted["volumes"] if one["target"] == "/bundles"]
+        kind = "bind" if bundles.startswith(".") else "volume"
+        assert (kind, True) == (mount["type"], mount["read_only"])
+
+
 def test_the_override_needs_no_gpu() -> None:
     """No device is reserved and the CPU image is taken; settings still pass."""
     accepted = run_compose(

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from research.rows import Row
 from research.run import Result
-from research.tables import ROWS, Row
+from research.tables import ROWS
 from tests.training.conftest import bars, tiny
 from training.recipes import Recipe
 

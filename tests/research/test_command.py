@@ -9,8 +9,10 @@ from typer.testing import Result as Outcome
 
 from model.bundle import write_manifest
 from research.__main__ import app, choose_rows
-from research.run import Result, Sets, read_results, write_results
-from research.tables import ROWS, TABLES, Row
+from research.protocols import Sets
+from research.rows import Row
+from research.run import Result, read_results, write_results
+from research.tables import ROWS, TABLES
 from tests.training.published import RUN, say_training
 from training.data.datasets import Examples
 from training.state import TrainingError
@@ -41,7 +43,9 @@ def test_rows_are_chosen_by_name_pattern_and_experiment() -> None:
 
 def test_an_unknown_name_is_refused() -> None:
     """With the tables that there are."""
-    with pytest.raises(TrainingError, match=r"digits-r5 is no row and no table; there are fa"):
+    with pytest.raises(
+        TrainingError, match=r"digits-r5 is no row and no table; there are matched-mnist"
+    ):
         choose_rows(["digits", "digits-r5"])
 
 
@@ -102,7 +106,19 @@ def test_rows_are_listed_with_their_seeds(results: list[Result], tmp_path: Path)
     write_results(results, tmp_path / "results.json")
     output = call("list", runs=tmp_path / "none", docs=tmp_path).output
     assert all(f"{name}:\n" in output for name in TABLES)
-    assert f"  em-mean-2, 2 iterations, {ROWS['em-mean-2'].images:,} images: seeds 1, 2\n" in output
+    row = ROWS["em-mean-2"]
+    assert f"  {row.name}, {row.title}, {row.images:,} images: seeds 1, 2\n" in output
+
+
+def test_rows_of_other_recipes_and_code_are_listed_so(
+    results: list[Result], tmp_path: Path
+) -> None:
+    """A stale seed is named, and so is code that is not today's."""
+    own = [one for one in results if one.row == "em-mean-2"]
+    changed = [replace(own[0], recipe="other", code="0123456789ab"), own[1]]
+    write_results(changed, tmp_path / "results.json")
+    output = call("list", runs=tmp_path / "none", docs=tmp_path).output
+    assert "seeds 1, 2; stale: 1; by other code (0123456789ab)" in output
 
 
 def test_the_page_is_written_from_results(results: list[Result], tmp_path: Path) -> None:

@@ -22,12 +22,15 @@ def excludes_zero(found: Difference | None) -> bool:
 
 def wrong(*images: range) -> list[Result]:
     """A result for each seed, with the images that were answered wrongly."""
-    return [replace(ONE, seed=seed, which={"plain": list(one)}) for seed, one in enumerate(images)]
+    return [
+        replace(ONE, seed=seed, wrong={"plain": len(one)}, which={"plain": list(one)})
+        for seed, one in enumerate(images)
+    ]
 
 
 def test_the_same_images_wrong_are_no_difference() -> None:
     found = compare(wrong(range(50)), wrong(range(50)), "plain")
-    assert found == (0, 0, 0)
+    assert found == Difference(0, 0, 0)
     assert not excludes_zero(found)
 
 
@@ -45,12 +48,12 @@ def test_few_seeds_are_as_by_hand() -> None:
     """Three seeds against two: Welch and Satterthwaite leave 10.4 degrees of freedom."""
     few = replace(ONE, tested={"plain": 10})
     first, second = (
-        [replace(few, which={"plain": one}) for one in seeds]
+        [replace(few, wrong={"plain": len(one)}, which={"plain": one}) for one in seeds]
         for seeds in ([[0, 1, 2], [0, 1], [0]], [[0], [0, 5]])
     )
     found = compare(first, second, "plain")
     assert found is not None
-    assert (5, 5 - 26.6847467, 5 + 26.6847467) == pytest.approx(found)
+    assert (5, 5 - 26.6847467, 5 + 26.6847467) == pytest.approx(found[:3])
 
 
 def test_pairing_tells_apart_what_intervals_do_not() -> None:
@@ -81,19 +84,37 @@ def test_the_interval_holds_nothing_in_95_of_100_draws() -> None:
             seeds = []
             for _ in range(3):
                 share = np.clip(0.3 + 0.05 * generator.standard_normal(), 0, 1)
-                seeds.append(np.flatnonzero(hard & (generator.random(N) < share)))
-            both.append([replace(ONE, which={"plain": one.tolist()}) for one in seeds])
+                seeds.append(np.flatnonzero(hard & (generator.random(N) < share)).tolist())
+            both.append(
+                [replace(ONE, wrong={"plain": len(one)}, which={"plain": one}) for one in seeds]
+            )
         found = compare(both[0], both[1], "plain")
         assert found is not None
         hits += excludes_zero(found)
     assert hits <= 20
 
 
-def test_older_results_and_none_are_not_compared() -> None:
-    """They did not keep which images were wrong."""
-    assert compare([ONE], wrong(range(3)), "plain") is None
-    assert compare(wrong(range(3)), [ONE], "plain") is None
+def test_older_results_are_compared_without_pairs() -> None:
+    """They did not keep which images were wrong: the interval is marked, and is wider."""
+    first, second = (
+        [replace(one, wrong={"plain": len(one.which["plain"])}) for one in few]
+        for few in (wrong(*[range(90)] * 3), wrong(*[range(60)] * 3))
+    )
+    paired = compare(first, second, "plain")
+    older = compare([replace(one, which={}) for one in first], second, "plain")
+    assert paired is not None
+    assert older is not None
+    assert (False, True) == (paired.is_bound, older.is_bound)
+    assert paired.points == pytest.approx(older.points)
+    assert older.high - older.low > 1.5 * (paired.high - paired.low)
+    reach = 1.96 * 100 * np.sqrt((0.009 * 0.991 + 0.006 * 0.994) / N)
+    assert older.high - older.points == pytest.approx(reach, rel=1e-3)
+
+
+def test_rows_without_results_are_not_compared() -> None:
+    """Nor are results that lack the test set."""
     assert compare([], wrong(range(3)), "plain") is None
+    assert compare(wrong(range(3)), wrong(range(3)), "turned") is None
 
 
 def test_the_mean_over_seeds_has_the_interval_of_one_test_set() -> None:

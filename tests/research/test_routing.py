@@ -125,22 +125,6 @@ def test_one_iteration_in_all_layers_is_the_network_that_routes_once() -> None:
     np.testing.assert_allclose(expected, routing.route_once(network, images), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("points", "said"),
-    [
-        (5.0, "`pairs` at shift 4 answers 6.00 % wrong, not 1.00 (+5.00 points [+4.80, +5.20])"),
-        (5.0, "Routing matters for `pairs`, and hardly for the others."),
-        (5.0, "Errors of `single` change by +0.10 to +0.10 points"),
-        (0.4, "hardly matters for any network"),
-        (0.4, "Errors of `pairs` at shift 4 and `single` change by +0.10 to +0.40 points"),
-    ],
-)
-def test_the_finding_says_what_was_measured(points: float, said: str) -> None:
-    """Where uniform couplings add a third of the errors, routing matters; elsewhere hardly."""
-    assert said in " ".join(routing.finding(measured(points)).split())
-    assert "Not measured yet" in routing.finding({})
-
-
 def test_the_table_and_the_picture_have_all_couplings(tmp_path: Path) -> None:
     """A line each; the routed one names the network."""
     lines = routing.table(measured(5.0)).splitlines()

@@ -8,19 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from research.run import (
-    Result,
-    Sets,
-    choose,
-    load_sets,
-    make_plan,
-    make_test_sets,
-    read_results,
-    run_row,
-    side_by_side,
-    write_results,
-)
-from research.tables import SIDE_BY_SIDE, Row
+from research.protocols import Sets, choose, load_sets, make_test_sets, side_by_side
+from research.rows import SIDE_BY_SIDE, Row
+from research.run import Result, make_plan, read_results, run_row, write_results
 from research.transforms import TRANSFORMS, transform
 from training.answers import error_percent
 from training.data.datasets import DATASETS, Dataset, Examples
@@ -92,7 +82,7 @@ def test_pairs_are_made_of_the_tested_digits(
     tiny_row: Row, sets: Sets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Overlapping by the size of the network and the shift, or side by side."""
-    for module in ("training.data.pairs", "research.run"):
+    for module in ("training.data.pairs", "research.protocols"):
         monkeypatch.setattr(f"{module}.VALIDATION_PAIRS", 20)
     network = replace(tiny_row.recipe.network, height=36, width=36)
     recipe = replace(tiny_row.recipe, task="pairs", network=network)
@@ -118,7 +108,7 @@ def test_the_test_split_is_read_for_rows_that_are_tested_on_it(
         read.append(split)
         return bars
 
-    monkeypatch.setattr("research.run.load", load)
+    monkeypatch.setattr("research.protocols.load", load)
     monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], held_out_count=4))
     tried = load_sets(tiny_row, tmp_path)
     assert (20, 4) == (len(tried.training.labels), len(tried.tested.labels))

@@ -9,8 +9,9 @@ import torch
 from model.capsnet import build, family_of
 from research.compare import of_row
 from research.controls import register
+from research.rows import Table
 from research.run import read_results
-from research.tables import ROWS, TABLES, Table
+from research.tables import ROWS, TABLES
 from training.losses import classification_loss
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -60,7 +61,12 @@ def test_heads_share_all_but_the_head(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("capsules", "poses"),
-    [("pairs-attention", "pairs-poses"), ("digits-r3-text-100", "few-poses-100")],
+    [
+        ("matched-pairs-attention-routed", "matched-pairs-attention-poses"),
+        ("matched-mnist-attention-routed", "matched-mnist-attention-poses"),
+        ("matched-mnist-dynamic-routed", "matched-mnist-dynamic-poses"),
+        ("digits-r3-text-100", "few-poses-100"),
+    ],
 )
 def test_a_head_of_poses_differs_in_its_network_alone(capsules: str, poses: str) -> None:
     """The same loss, reconstruction, data and budget, and as many weights of the head."""
@@ -77,7 +83,7 @@ def test_a_head_of_poses_differs_in_its_network_alone(capsules: str, poses: str)
 def test_a_head_of_poses_has_a_gradient_everywhere() -> None:
     """Of length and reconstruction, as capsules have."""
     register()
-    network = build(ROWS["pairs-poses"].recipe.network)
+    network = build(ROWS["matched-pairs-attention-poses"].recipe.network)
     presence, poses = network(torch.rand(4, 1, 36, 36))
     loss = presence.sum() + network.decode(poses[:, 0], torch.zeros(4, dtype=torch.int64)).sum()
     loss.backward()
@@ -91,12 +97,11 @@ def test_rows_have_the_seeds_of_the_page(name: str, seeds: tuple[int, ...]) -> N
     assert seeds == ROWS[name].seeds
 
 
-def test_seeds_of_rows_are_those_of_their_results() -> None:
-    """Every row that is told was run with the seeds that it declares, no more and no less."""
+def test_results_are_of_declared_seeds() -> None:
+    """No seed is shown that the command below the table would not run again."""
     results = read_results(DOCS / "results.json")
     for row in ROWS.values():
-        if own := of_row(row, results):
-            assert (row.name, row.seeds) == (row.name, tuple(one.seed for one in own))
+        assert {one.seed for one in of_row(row, results)} <= set(row.seeds), row.name
 
 
 @pytest.mark.parametrize("name", ["multimnist-linear", "family-mnist-linear"])

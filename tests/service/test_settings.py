@@ -53,6 +53,7 @@ def test_an_empty_environment_gives_the_defaults(read: Read) -> None:
         ("CAPSNET_ADMIN_KEYS_FILE", "", "admin_keys_file", None),
         ("CAPSNET_UPLOAD_TIMEOUT_S", "5", "upload_timeout_s", 5),
         ("CAPSNET_CORS_ORIGINS", '["https://a.example"]', "cors_origins", ("https://a.example",)),
+        ("CAPSNET_FRAME_ANCESTORS", '["https://*.a.b:1"]', "frame_ancestors", ("https://*.a.b:1",)),
         ("CAPSNET_CUDA_DEVICE_ID", "1", "cuda_device_id", 1),
         ("CAPSNET_CUDA_PRECISION", "half", "cuda_precision", "half"),
         ("CAPSNET_CUDA_TF32", "true", "cuda_tf32", True),
@@ -107,7 +108,8 @@ def test_a_wrong_value_is_refused_by_name(variable: str, value: str, read: Read)
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("CAPSNET_THREDS", "2", "unknown settings: CAPSNET_THREDS"),
+        ("CAPSNET_THREDS", "2", r"CAPSNET_THREDS \(did you mean CAPSNET_THREADS\?\)"),
+        ("CAPSNET_FRAME_ANCESTORS", '["a; script-src *"]', "is no origin such as https://"),
         ("CAPSNET_MODELS", "mnist", "CAPSNET_MODELS: a JSON list is needed"),
         ("CAPSNET_PORT", "70000", "CAPSNET_PORT: Input should be less than or equal to 65535"),
     ],

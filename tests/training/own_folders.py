@@ -18,7 +18,7 @@ from random import Random
 from matplotlib import get_data_path
 from PIL import Image, ImageDraw, ImageFont
 
-from training.data.folder import held_out_mask
+from training.data.picture_files import held_out_mask
 
 SHAPES = ("cross", "ring", "square", "star", "triangle", "wave")
 LETTERS = "abcdefghijklmnopqrst"
@@ -55,7 +55,8 @@ def _fill(folder: Path, names: Sequence[str], draw: _Draw, count: int, *, new: b
         own = folder / Path(name).stem
         own.mkdir(parents=True)
         files = [own / f"{number:02}.png" for number in range(count)]
-        for file, held_out in zip(files, held_out_mask(files), strict=True):
+        places = [f"{own.name}/{file.name}" for file in files]
+        for file, held_out in zip(files, held_out_mask(places), strict=True):
             random = Random(f"{new}/{name}/{file.name}")  # noqa: S311  seeded, no secret
             draw(name, random, "right" if new or held_out else "left").save(file)
     return folder

@@ -13,6 +13,7 @@ from model.bundle.novelty import NoveltyRule
 from service.settings import Settings
 from tests.training.published import RUN, say_training
 from training.card import CURVES, ROUTING, WRONG, write_card
+from training.growth import fit_size
 from training.provenance import TestRead, reads_of, runs_of
 from training.recipes import PRESETS, override
 from training.training_data import for_pictures
@@ -25,7 +26,16 @@ RULE = NoveltyRule(
     error=(0.0, 1.0),
     threshold=0.01,
     images="5,000 held-out training images",
-    others=({"kind": "noise", "images": 1000, "auc": 0.9876, "known_percent": 1.5},),
+    others=(
+        {
+            "kind": "noise",
+            "images": 1000,
+            "auc": 0.9876,
+            "known_percent": 1.5,
+            "typical": "9 test images",
+        },
+        {"kind": "letters", "images": 1000, "auc": 0.9, "known_percent": 2.5},
+    ),
 )
 READ = TestRead(
     run="r1",
@@ -171,9 +181,9 @@ def test_the_command_for_a_folder_names_the_size_of_its_images(
     sizes: dict[str, int], expected: str, bundle_path: Path, tmp_path: Path
 ) -> None:
     """The preset alone would make another network of larger or coloured pictures."""
-    preset = for_pictures(PRESETS["pictures"], 2000)
-    network = replace(preset.network, num_classes=3, **sizes)
-    recipe = replace(preset, dataset="shapes", network=network).to_dict()
+    preset = for_pictures(PRESETS["pictures"], 640)  # as many as the run has examples
+    fitted = fit_size(preset, replace(preset.network, num_classes=3, **sizes))
+    recipe = replace(fitted, dataset="shapes").to_dict()
     own = replace(RUN, preset="pictures", dataset="shapes")
     bundle = say_training(bundle_path, tmp_path / "mnist", runs=(own,), **recipe)
     text = card(bundle, training={**bundle.manifest.training, "recipe": recipe})
@@ -220,6 +230,8 @@ def test_novelty_is_told_by_kind(bundle: Bundle) -> None:
     """Each kind's area under the curve and false welcomes, and on what the rule was fitted."""
     told = card(bundle, novelty=RULE)
     assert "| noise | 1,000 | 0.9876 | 1.5 % |" in told.splitlines()
+    assert "| letters | 1,000 |  | 2.5 % |" in told.splitlines()  # of images that were learnt
+    assert "ROC curves compare them with 9 test images." in told
     assert RULE.images in told
 
 

@@ -128,6 +128,21 @@ def test_a_folder_of_pictures_is_learnt(train: Train, tmp_path: Path, pets: Path
     assert 0 == train(run_dir, *options, "--resume").exit_code
 
 
+@pytest.mark.parametrize("name", ["meine Formen", "кошки", "MNIST"])
+def test_a_run_is_named_as_its_folder_is_spelt(
+    name: str, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`export "runs/meine Formen-1"` finds it; only the names of data sets get a suffix."""
+    monkeypatch.chdir(tmp_path)
+    pets.rename(name)
+    options = ["--data", name, "--device=cpu", "--max-minutes=0"]
+    result = CliRunner().invoke(__main__.app, ["train", "pictures", *options])
+    assert 0 == result.exit_code, result.output
+    (run,) = (tmp_path / "runs").iterdir()
+    assert {"MNIST": "mnist-folder-1"}.get(name, f"{name}-1") == run.name
+    assert name == Path(saved(run).pictures.folder).name  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -154,7 +169,7 @@ def test_the_size_of_pictures_may_be_forced(
         (("--seed=-1",), "Invalid value for '--seed'"),
         (("--threads=-1",), "Invalid value for '--threads'"),
         (("--max-minutes=-1",), "Invalid value for '--max-minutes'"),
-        (("--size=32",), "--size and --channels are for --data"),
+        (("--size=32",), "--size, --channels, --stem and --skip-unreadable are for"),
         (("--weights=a", "--transfer=b"), "exclude each other"),
         (("--data=.", "--set", "channels=3"), "channels is set by the data set"),
     ],
@@ -175,6 +190,7 @@ def test_a_run_tells_what_it_kept_and_what_to_do(tmp_path: Path, pets: Path) -> 
     run_dir = tmp_path / "run"
     options = ["--set", "epochs=5", "--data", str(pets), "--run-dir", str(run_dir)]
     sizes = ["--set", "stem=[[4,5,2,1],[8,3,2,1]]", "--set", "decoder_hidden=8,8"]
+    sizes += ["--set", "decoder_channels=[]"]
     network = ["--set", "flip=false", "--set", "primary_dim=4"]
     arguments = ["train", "mnist-attention", *options, *sizes, *network, "--device=cpu"]
     result = CliRunner().invoke(__main__.app, arguments)
@@ -185,6 +201,51 @@ def test_a_run_tells_what_it_kept_and_what_to_do(tmp_path: Path, pets: Path) -> 
     assert int(kept[1]) == saved(run_dir).run.kept_step
     assert ("hardly better than guessing (50 %)" in text) == (float(kept[2]) >= 40)
     assert (run_dir / PREVIEW).is_file()
+
+
+@pytest.mark.parametrize("option", ["--weights", "--transfer"])
+def test_pictures_that_weights_have_learnt_from_are_not_held_out(
+    train: Train, tmp_path: Path, pets: Path, option: str
+) -> None:
+    """After the folder has grown; the run goes on and is read again with the same split."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for kind in ("cow", "hen", "pig"):
+        (pets / kind).mkdir()
+        for number in range(6):
+            pixels = np.random.default_rng(number).integers(0, 256, (28, 28, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(pets / kind / f"{kind}-{number}.png")
+    data = ("--data", str(pets))
+    assert 0 == train(first, *data).exit_code
+    for kind in ("cat", "cow", "dog", "hen", "pig"):
+        for number in range(30):
+            pixels = np.random.default_rng(number).integers(0, 256, (28, 28, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(pets / kind / f"later-{number}.png")
+    assert 0 == train(second, *data, "--seed=2", option, str(first)).exit_code
+    before, after = saved(first).pictures, saved(second).pictures
+    assert before
+    assert after
+    assert not set(before.trained) & set(after.held_out)
+    assert set(before.trained) < set(after.trained)
+    assert 20 == len(after.held_out)
+    assert 0 == train(second, *data, "--seed=2", "--resume").exit_code
+    assert after.held_out == (saved(second).pictures or after).held_out
+    assert 2 == saved(second).run.steps
+
+
+def test_files_that_cannot_be_read_are_skipped_where_asked(
+    train: Train, tmp_path: Path, pets: Path
+) -> None:
+    """They are named; going on skips them again."""
+    (pets / "cat" / "bad.png").write_bytes(b"no picture")
+    (pets / "notes.txt").write_text("of last summer")
+    run_dir, data = tmp_path / "run", ("--data", str(pets))
+    refused = train(run_dir, *data)
+    assert "1 file of" in str(refused.exception)
+    result = train(run_dir, *data, "--skip-unreadable")
+    assert 0 == result.exit_code
+    assert "skipped 1 unreadable file: cat/bad.png" in plain(result)
+    assert "not read, as no pictures of a class: 1 .txt (notes.txt)" in plain(result)
+    assert 0 == train(run_dir, *data, "--resume").exit_code
 
 
 def test_pictures_need_a_folder(tmp_path: Path) -> None:

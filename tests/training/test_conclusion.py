@@ -1,59 +1,55 @@
-"""What a finished run tells."""
+"""The conclusion of a finished run."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import replace
 
-import numpy as np
-import pytest
-
+from tests.training.runs import MakeTrainer
 from training.__main__ import conclude
 from training.data.datasets import Examples
+from training.recipes import Recipe
 from training.state import Best
+from training.trainer import Trainer
+
+NAMES = ("low", "middle", "high")
 
 
-def tell(
-    errors: float | None, *, best: Best | None, labels: list[int] | None, task: str = "single"
-) -> str:
-    """What is told of a last error, the best weights, and held-out images of these labels."""
-    state: Any = SimpleNamespace(best=best, run=SimpleNamespace(task=task))
-    images = np.zeros((len(labels or ()), 1, 1, 1), np.uint8)
-    validation = None if labels is None else Examples(images, np.array(labels))
-    return " ".join(conclude(state, validation, errors))
+def tell(trainer: Trainer, *names: str) -> str:
+    """The conclusion in one line."""
+    return " ".join(conclude(trainer, names))
 
 
-@pytest.mark.parametrize(
-    ("labels", "error", "advised"),
-    [
-        ([0, 1], 50, True),
-        ([0, 1], 40, True),
-        ([0, 1], 39, False),
-        ([0, 0, 0, 1], 25, True),
-        (list(range(20)), 76, True),
-        (list(range(20)), 75, False),
-    ],
-)
-def test_advice_is_given_where_guessing_is_hardly_worse(
-    labels: list[int], error: float, *, advised: bool
+def test_recalls_are_told_the_worst_class_first(
+    make_trainer: MakeTrainer, tiny: Recipe, bars: Examples
 ) -> None:
-    """Guessing is the most frequent label for all."""
-    assert advised == ("hardly better than guessing" in tell(error, best=None, labels=labels))
+    """Of the weights that are kept, with what to do next."""
+    validation = Examples(bars.images[:9], bars.labels[:9])
+    recipe = replace(tiny, epochs=12, even_classes=True, keep="best")
+    trainer = make_trainer(recipe=recipe, validation=validation)
+    trainer.run()
+    told = tell(trainer, *NAMES)
+    best = trainer.state.best
+    assert best
+    assert f"kept are the weights of step {best.step}" in told
+    assert f"{best.error_percent:.2f} % validation error" in told
+    assert "answered right, the worst class first:" in told
+    rights = [int(part.split()[0]) for name in NAMES for part in told.split(f" {name} ")[1:2]]
+    assert 9 - round(9 * best.error_percent / 100) == sum(rights)
+    assert "9 pictures measure an error roughly" in told
 
 
-def test_guessing_of_pairs_is_not_compared() -> None:
-    """A constant pair is wrong far more often than a constant digit."""
-    assert not tell(90, best=None, labels=list(range(10)), task="pairs")
+def test_of_published_data_sets_only_the_kept_weights_are_told(
+    make_trainer: MakeTrainer, tiny: Recipe, bars: Examples
+) -> None:
+    """Their classes have other tables."""
+    trainer = make_trainer(recipe=tiny, validation=bars)
+    trainer.run()
+    trainer.state.best = Best(0, 75, {})
+    assert tell(trainer).startswith("kept are the weights of step 75, the best on held-out images")
 
 
-def test_the_best_error_counts() -> None:
-    """What is kept is what is advised on."""
-    told = tell(50, best=Best(0, 75, {}), labels=[0, 1])
-    assert "kept are the weights of step 75, the best on held-out images: 0.00 %" in told
-    assert "guessing" not in told
-
-
-def test_nothing_is_told_where_nothing_is_held_out() -> None:
+def test_nothing_is_told_where_nothing_is_held_out(make_trainer: MakeTrainer) -> None:
     """There is no error then."""
-    assert not tell(None, best=None, labels=None)
-    assert not tell(None, best=None, labels=[0, 1])
+    trainer = make_trainer()
+    trainer.run()
+    assert not tell(trainer, *NAMES)

@@ -70,15 +70,23 @@ def test_a_test_score_is_in_manifest_and_card(bundle: Bundle, data_dir: Path) ->
 
 @pytest.mark.parametrize(("threshold", "percent"), [(0.0, 0.0), (1.0, 100.0)])
 def test_false_alarms_are_those_of_the_test_split(
-    bundle: Bundle, data_dir: Path, threshold: float, percent: float
+    bundle: Bundle,
+    data_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    threshold: float,
+    percent: float,
 ) -> None:
-    """The card says how many test images the novelty rule calls novel."""
+    """The card says how many test images are novel; other kinds are compared with them."""
+    monkeypatch.setattr(novelty, "COUNT", 5)
     ends = (0.0, 2.0)
     rule = NoveltyRule((0.0, 1.0), ends, ends, ends, threshold, "noise")
     write_manifest(bundle.path, replace(bundle.manifest, novelty=rule))
     evaluate(Bundle.open(bundle.path), data_dir)
     found = Bundle.open(bundle.path).manifest.novelty
-    assert replace(rule, test_novel_percent=percent) == found
+    assert found is not None
+    assert replace(rule, test_novel_percent=percent, others=found.others) == found
+    assert {f"{TEST} test images"} == {one["typical"] for one in found.others}
     assert f"Of the test images, {percent:g} % are novel" in (bundle.path / CARD).read_text()
 
 

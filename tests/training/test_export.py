@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.bundle import CARD, MANIFEST, WEIGHTS, Bundle, digest
 from model.capsnet import FAMILIES, Encoding, Network, load
@@ -138,6 +138,27 @@ def test_an_answer_that_depends_on_its_batch_is_refused(tmp_path: Path, noise: E
     """However well the graph computes it."""
     with pytest.raises(ExportError, match="off by"):
         export(small(Leaning), tmp_path / "leaning", noise)
+    assert [] == list(tmp_path.iterdir())
+
+
+class Crossed(BaselineCnn):
+    """It lists a normalisation after a convolution, and uses it before."""
+
+    def __init__(self, config: BaselineConfig) -> None:
+        super().__init__(config)
+        self.mix, self.norm = nn.Conv2d(1, 1, 3, padding=1), nn.BatchNorm2d(1)
+        self.norm.running_mean.fill_(0.5)  # type: ignore[union-attr]
+        self.norm.running_var.fill_(4)  # type: ignore[union-attr]
+
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
+        """The baseline's answer to filtered images."""
+        return super().forward(self.mix(self.norm(images)))
+
+
+def test_a_normalisation_that_is_wrongly_folded_is_refused(tmp_path: Path, noise: Examples) -> None:
+    """A bundle computes what the trained network did, not what folding made of it."""
+    with pytest.raises(ExportError, match="folded normalisation, encoder: off by"):
+        export(small(Crossed), tmp_path / "crossed", noise)
     assert [] == list(tmp_path.iterdir())
 
 

@@ -73,6 +73,47 @@ def test_convolutions_take_over_their_normalisation(tmp_path: Path) -> None:
     np.testing.assert_allclose(network(images).presence.detach(), answer[0], rtol=0, atol=1e-5)
 
 
+class Bare(BaselineCnn):
+    """Its convolution has no bias, as is usual before batch normalisation."""
+
+    def __init__(self, config: BaselineConfig, **options: bool) -> None:
+        super().__init__(config)
+        norm = nn.BatchNorm2d(2, **options)
+        self.front = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, bias=False), norm)
+        self.mix = nn.Conv2d(2, 1, 1)
+
+    def forward(self, images: Tensor) -> Encoding[Tensor]:
+        """The baseline's answer to filtered images."""
+        return super().forward(self.mix(self.front(images)))
+
+
+@pytest.mark.parametrize("options", [{}, {"affine": False}], ids=["usual", "without weights"])
+def test_a_convolution_without_bias_takes_over_its_normalisation(
+    options: dict[str, bool], tmp_path: Path
+) -> None:
+    """The graph has a bias in its place, the weights fit the same class, answers stay."""
+    network, images = Bare(SMALL, **options), torch.rand(32, 1, 28, 28)
+    for norm in network.modules():
+        if isinstance(norm, nn.BatchNorm2d) and norm.affine:
+            nn.init.uniform_(norm.weight, 0.5, 2)
+            nn.init.normal_(norm.bias)
+    learning = deepcopy(network.train()).front(images)
+    network(images)
+    before = network.eval()(images).presence
+    fold_norms(network)
+    torch.testing.assert_close(before, network(images).presence, rtol=0, atol=1e-5)
+    relearning = deepcopy(network).train().front(images)
+    torch.testing.assert_close(learning, relearning, rtol=0, atol=1e-3)
+    again = Bare(SMALL, **options)
+    again.load_state_dict(network.state_dict())
+    round_weights(network)
+    write_graphs(network, tmp_path)
+    kinds = [node.op_type for node in read(tmp_path / "encoder.onnx").node]
+    assert 0 == kinds.count("BatchNormalization")
+    found = open_session(tmp_path / "encoder.onnx").run(["presence"], {"images": images.numpy()})
+    np.testing.assert_allclose(network(images).presence.detach(), found[0], rtol=0, atol=1e-5)
+
+
 @families
 def test_weights_are_stored_once(family: str, family_bundles: Path) -> None:
     """One file holds every tensor, large parameters in 16 bits; graphs hold small ones alone."""

@@ -20,7 +20,8 @@ from training.novelty import (
     fit_gaussians,
     fit_novelty,
     roc,
-    summarise_kind,
+    score_novelty,
+    separate,
 )
 
 COUNT = 8
@@ -141,14 +142,31 @@ def test_auc_is_the_area_under_the_roc_curve() -> None:
     assert auc(known, others) == pytest.approx(np.trapezoid(y, x))
 
 
-def test_a_verdict_counts_images_taken_for_known(runtime: Runtime, images: np.ndarray) -> None:
-    """Those at the threshold are known, as the service has it."""
+@pytest.mark.parametrize(("threshold", "known"), [(0.0, 100.0), (1.0, 0.0)])
+def test_other_kinds_are_counted_that_pass_for_known(
+    runtime: Runtime, images: np.ndarray, data_dir: Path, threshold: float, known: float
+) -> None:
+    """An image at the threshold is known, as the service has it."""
+    rule = replace(fit_novelty(runtime, images, described="noise"), threshold=threshold)
+    found = separate(runtime, rule, data_dir, typical=None, described="")
+    expected = {"noise", "blanks", "letters", "digits (toys)"}
+    assert expected == {one["kind"] for one in found.others}
+    assert {(COUNT, known)} == {(one["images"], one["known_percent"]) for one in found.others}
+
+
+def test_only_images_that_were_not_learnt_are_compared(
+    runtime: Runtime, images: np.ndarray, data_dir: Path
+) -> None:
+    """With them each kind has an area under the curve, and says of what; without them none."""
     rule = fit_novelty(runtime, images, described="noise")
-    high, low = np.full(4, rule.threshold), np.full(3, rule.threshold - 1e-3)
-    verdict = summarise_kind(rule, high, "noise", np.concatenate((high, low)))
-    assert ("noise", 7, round(400 / 7, 2)) == tuple(
-        verdict[key] for key in ("kind", "images", "known_percent")
-    )
+    typical = score_novelty(runtime, images, rule)
+    compared = separate(runtime, rule, data_dir, typical=typical, described="200 images")
+    assert {"200 images"} == {one["typical"] for one in compared.others}
+    assert all(0 <= one["auc"] <= 1 for one in compared.others)
+    assert compared.curves.keys() == {one["kind"] for one in compared.others}
+    alone = separate(runtime, rule, data_dir, typical=None, described="")
+    assert not any({"auc", "typical"} & one.keys() for one in alone.others)
+    assert {} == alone.curves
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -56,14 +57,44 @@ def test_averaging_does_not_change_the_training(
     )
 
 
-def test_statistics_are_copied(make_trainer: MakeTrainer, tiny_attention: Recipe) -> None:
-    """Those of batch normalisation are the trained network's, not an average."""
-    trainer = make_trainer(recipe=replace(tiny_attention, average_decay=0.7))
-    before = [buffer.clone() for buffer in trainer.network.buffers()]
+def test_statistics_are_those_of_the_averaged_weights(
+    make_trainer: MakeTrainer, tiny_attention: Recipe, bars: Examples
+) -> None:
+    """Batch normalisation of what is validated and saved knows what its own layers give."""
+    recipe = replace(tiny_attention, average_decay=0.7)
+    trainer = make_trainer(recipe=recipe, validation=bars)
     trainer.run()
-    after = list(trainer.network.buffers())
-    torch.testing.assert_close(after, list(trainer.state.result.buffers()), rtol=0, atol=0)
-    assert not torch.equal(before[0], after[0])
+    images = trainer.task.batches.make(
+        torch.cat([trainer.task.batches.rows(step) for step in range(trainer.done_steps)])
+    ).images
+    averaged = deepcopy(trainer.state.result)
+    norms = [one for one in averaged.modules() if isinstance(one, torch.nn.BatchNorm2d)]
+    given = []
+    for norm in norms:
+        norm.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
+    with torch.no_grad():
+        averaged(images)
+    raw = [one for one in trainer.network.modules() if isinstance(one, torch.nn.BatchNorm2d)]
+    assert norms
+    first, own, other = given[0], norms[0].running_mean, raw[0].running_mean
+    torch.testing.assert_close(first.mean(dim=(0, 2, 3)), own, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(own, other, rtol=1e-3)
+    assert torch.equal(own, saved(trainer).network[_name_of(averaged, norms[0])])
+
+
+def _name_of(network: torch.nn.Module, norm: torch.nn.Module) -> str:
+    (name,) = (name for name, module in network.named_modules() if module is norm)
+    return f"{name}.running_mean"
+
+
+def test_frozen_parts_keep_their_statistics(
+    make_trainer: MakeTrainer, tiny_attention: Recipe
+) -> None:
+    """Those of the average, too."""
+    trainer = make_trainer(recipe=replace(tiny_attention, average_decay=0.7, frozen=("stem.",)))
+    before = [buffer.clone() for buffer in trainer.state.result.buffers()]
+    trainer.run()
+    torch.testing.assert_close(before, list(trainer.state.result.buffers()), rtol=0, atol=0)
 
 
 def test_the_average_is_validated(

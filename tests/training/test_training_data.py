@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -49,8 +50,8 @@ def test_the_network_fits_the_pictures(folder: Folder, tiny: Recipe) -> None:
 
 
 def test_size_and_channels_may_be_forced(folder: Folder, tiny: Recipe) -> None:
-    """Then pictures are made grey and brought to the network's size."""
-    data = load_pictures(tiny, folder(), channels=1, keep_size=False)
+    """Then pictures are made grey and brought to that size."""
+    data = load_pictures(tiny, folder(), channels=1, size=(28, 28))
     assert (1, 28, 28) == data.recipe.network.image_shape
 
 
@@ -66,23 +67,44 @@ def test_a_folder_is_not_taken_for_a_published_data_set(folder: Folder, tiny: Re
 
 
 def test_pictures_have_no_strokes(tiny: Recipe) -> None:
-    """They are mirrored, and reflected at their edges, but not bent; all else is the preset's."""
-    recipe = for_pictures(replace(tiny, affine=0.5, elastic_px=1), 2000)
-    assert replace(tiny, flip=True, pad="reflect") == recipe
+    """They are reflected at their edges, turned a little, not bent and not mirrored."""
+    recipe = for_pictures(replace(tiny, affine=0, elastic_px=1, flip=True), 40)
+    assert ("reflect", 0.5, 0, False) == (
+        recipe.pad,
+        recipe.affine,
+        recipe.elastic_px,
+        recipe.flip,
+    )
+    assert (True, "best") == (recipe.even_classes, recipe.keep)
     assert 0 == for_pictures(replace(tiny, mse_weight=0), 40).mse_weight
+    assert 4 == for_pictures(replace(tiny, mse_weight=1), 40).mse_weight
 
 
 @pytest.mark.parametrize("name", ["pictures", "mnist-compact", "mnist-matrix", "mnist-baseline"])
-@pytest.mark.parametrize("count", [10, 40, 400, 1999])
-def test_few_pictures_are_learnt_for_enough_steps(name: str, count: int) -> None:
-    """In small batches, not mirrored, drawn more closely; the best weights are kept."""
+@pytest.mark.parametrize("count", [10, 40, 400, 1999, 2000, 50_000])
+def test_pictures_are_learnt_for_enough_steps(name: str, count: int) -> None:
+    """A thousand at least, in batches that grow with the folder."""
     preset = PRESETS[name]
     recipe = for_pictures(preset, count)
     steps = recipe.epochs * count / recipe.batch_size
     assert steps == pytest.approx(max(1000, preset.epochs * count / preset.batch_size), rel=0.01)
-    assert (16, False, "best") == (recipe.batch_size, recipe.flip, recipe.keep)
-    assert 4 == recipe.mse_weight
+    assert min(16, preset.batch_size) <= recipe.batch_size <= preset.batch_size
     assert recipe.spread_steps <= max(1000, steps) / 9
+
+
+@pytest.mark.parametrize("name", ["pictures", "mnist-matrix"])
+def test_one_picture_more_changes_little(name: str) -> None:
+    """Batches and the images seen never jump, and passes over the images never become more."""
+    preset = PRESETS[name]
+    counts = range(40, 6000, 7)
+    recipes = [for_pictures(preset, count) for count in counts]
+    seen = [recipe.epochs * count for recipe, count in zip(recipes, counts, strict=True)]
+    for before, after in pairwise(recipes):
+        assert 0 <= after.batch_size - before.batch_size <= 1
+        assert after.epochs <= before.epochs * 1.05
+    for before, after in pairwise(seen):
+        assert 0.99 < after / before < 1.2
+    assert preset.epochs == for_pictures(preset, 10_000).epochs
 
 
 @pytest.mark.parametrize("size", [35, 26])
@@ -94,6 +116,13 @@ def test_pairs_that_have_no_middle_are_refused(size: int, tmp_path: Path) -> Non
         load_published(replace(recipe, network=sizes), tmp_path)
 
 
+@pytest.mark.parametrize("count", [10, 40, 400, 5000])
+def test_a_decoder_sees_enough_images(count: int) -> None:
+    """Sixteen of each batch at least, or all of it."""
+    recipe = for_pictures(PRESETS["pictures"], count)
+    assert round(recipe.reconstruction_share * recipe.batch_size) >= 16
+
+
 def test_pairs_are_of_digits() -> None:
     """A recipe for pairs learns no folder."""
     with pytest.raises(DatasetError, match="multimnist learns pairs"):
@@ -102,7 +131,7 @@ def test_pairs_are_of_digits() -> None:
 
 def test_pictures_are_read_again_as_they_were(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
     """The same are held out, in the same size and colours."""
-    data = load_pictures(tiny, folder(), channels=1, keep_size=False)
+    data = load_pictures(tiny, folder(), channels=1, size=(28, 28))
     again = load_again(data.recipe, data.pictures, tmp_path)
     assert (data.recipe, data.dataset) == (again.recipe, again.dataset)
     np.testing.assert_array_equal(data.validation.images, again.validation.images)
@@ -123,6 +152,60 @@ def test_changed_pictures_are_noticed(
         (place / "cat").rename(place / "lion")
     with pytest.raises(DatasetError, match="has changed"):
         load_again(data.recipe, data.pictures, tmp_path)
+
+
+def test_a_folder_that_grew_holds_out_what_weights_have_not_seen(
+    folder: Folder, tiny: Recipe, tmp_path: Path
+) -> None:
+    """The new split is found again; what the weights have seen stays on record."""
+    place = folder(count=20)
+    first = load_pictures(tiny, place).pictures
+    assert first is not None
+    rng = np.random.default_rng(1)
+    for kind in ("cat", "dog", "fish"):
+        for number in range(40):
+            pixels = rng.integers(0, 256, (28, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(place / kind / f"new-{number}.png")
+    data = load_pictures(tiny, place, seen=first.trained)
+    assert data.pictures is not None
+    assert (18, (54, 54, 54)) == (len(data.validation.labels), data.pictures.class_counts)
+    assert not set(first.trained) & set(data.pictures.held_out)
+    assert set(first.trained) < set(data.pictures.trained)
+    again = load_again(data.recipe, data.pictures, tmp_path)
+    np.testing.assert_array_equal(data.validation.images, again.validation.images)
+
+
+def test_a_picture_whose_content_changed_is_noticed(
+    folder: Folder, tiny: Recipe, tmp_path: Path
+) -> None:
+    """Even if its name is the old one."""
+    place = folder()
+    data = load_pictures(tiny, place)
+    (place / "cat" / "0.png").write_bytes((place / "cat" / "1.png").read_bytes())
+    with pytest.raises(DatasetError, match="has changed"):
+        load_again(data.recipe, data.pictures, tmp_path)
+
+
+def test_skipped_files_are_skipped_again(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
+    """The split says so, without the option."""
+    place = folder()
+    (place / "cat" / "bad.png").write_bytes(b"no picture")
+    split = FolderSplit("", (), 0, skip_unreadable=True)
+    data = load_pictures(tiny, place, split=split)
+    assert data.pictures is not None
+    stored = FolderSplit.from_dict(data.pictures.to_dict())
+    again = load_again(data.recipe, stored, tmp_path)
+    assert 30 == len(again.all.labels)
+
+
+def test_uneven_classes_are_named(folder: Folder, tiny: Recipe) -> None:
+    """Those that have less than half as many pictures as the largest one, the rarest first."""
+    place = folder(count=20)
+    for kind, kept in (("dog", 9), ("cat", 5)):
+        for number in range(kept, 20):
+            (place / kind / f"{number}.png").unlink()
+    (warning,) = load_pictures(tiny, place).notices
+    assert warning.startswith("uneven classes: cat 4, dog 7, but fish 16 training pictures")
 
 
 def test_a_moved_folder_is_the_same(folder: Folder, tiny: Recipe, tmp_path: Path) -> None:
@@ -162,7 +245,8 @@ def test_a_split_is_stored_under_the_same_keys() -> None:
     stored = {"folder": "/pets", "class_names": ["cat", "dog"], "count": 9, "held_out": 0.2}
     split = FolderSplit.from_dict({**stored, "seed": 3})
     assert (("cat", "dog"), 0.2, 3) == (split.class_names, split.held_out_share, split.seed)
-    assert {*stored, "seed", "names"} == split.to_dict().keys()
+    new = {"seed", "names", "trained_pictures", "held_out_pictures", "skip_unreadable"}
+    assert {*stored, *new, "class_counts"} == split.to_dict().keys()
     assert split == FolderSplit.from_dict(split.to_dict())
 
 

@@ -20,7 +20,6 @@ from model.capsnet import Network, build
 from model.capsnet.weights import load
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
-from model.views.novelty import rank
 from training import novelty
 from training.analysis.confidence import answer_unseen, fit_confidence
 from training.analysis.dimensions import name_dimensions
@@ -40,7 +39,8 @@ from training.figures import (
     draw_sweeps,
 )
 from training.manifest import Arrays, update_manifest
-from training.novelty import draw_others, find_features, fit_novelty, roc, summarise_kind
+from training.novelty import fit_novelty, score_novelty, separate
+from training.provenance import runs_of, unseen_by
 from training.recipes import recipe_of
 
 _SWEPT = 2
@@ -225,23 +225,29 @@ def with_iterations(network: Network, iterations: int) -> Network:
 def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundle:
     """Fit the novelty rule on held-out images alone; report what it makes of other kinds.
 
-    Of fewer than `novelty.FEWEST` images there is no rule.
+    Other kinds are compared with the half that chose the threshold, unless the network has learnt
+    it: then `evaluate` compares them with test images. Of fewer than `novelty.FEWEST` images there
+    is no rule.
     """
     manifest, runtime, images = bundle.manifest, Runtime(bundle), scale(examples.images)
     if len(images) < novelty.FEWEST:
         return _record(bundle, novelty=None)
     described = f"{len(images):,} training images that the network was {seen_or_not(manifest)}"
     rule = fit_novelty(runtime, images, described=described)
-    gaussians = rule.gaussians
-    typical = rank(rule, find_features(runtime, images[len(images) // 2 :], gaussians)).lowest
-    others = {
-        kind: rank(rule, find_features(runtime, novel, gaussians)).lowest
-        for kind, novel in draw_others(manifest, data_dir).items()
-    }
-    draw_roc({kind: roc(typical, scores) for kind, scores in others.items()}, bundle.path / ROC)
-    verdicts = tuple(summarise_kind(rule, typical, kind, scores) for kind, scores in others.items())
+    gaussians, unseen = rule.gaussians, unseen_by(runs_of(manifest.training)) > 0
+    half = images[len(images) // 2 :]
+    found = separate(
+        runtime,
+        rule,
+        data_dir,
+        typical=score_novelty(runtime, half, rule) if unseen else None,
+        described=f"{len(half):,} held-out images",
+    )
+    (bundle.path / ROC).unlink(missing_ok=True)
+    if found.curves:
+        draw_roc(found.curves, bundle.path / ROC)
     arrays = {NOVELTY: gaussians} if gaussians else {}
-    return _record(bundle, arrays, novelty=replace(rule, others=verdicts))
+    return _record(bundle, arrays, novelty=replace(rule, others=found.others))
 
 
 def _centre(examples: Examples, bundle: Bundle) -> Examples:

@@ -43,6 +43,8 @@ class Augmentation:
     """Settings that make batches of training images. A recipe adds those of learning."""
 
     batch_size: PositiveInt = 128
+    even_classes: bool = False
+    """Each class makes up the same share of an epoch, however many images it has."""
     shift_px: NonNegativeInt = 2
     """Training images are moved by up to this many pixels each way."""
     flip: bool = False
@@ -152,6 +154,9 @@ class RowStream(ABC):
 class BatchStream(RowStream):
     """A stream of every example once an epoch. The seed alone decides order and augmentation.
 
+    With even classes, a rare class has some of its examples several times in an epoch, and a
+    frequent one only some of them.
+
     Images are mirrored, distorted, moved and partly erased, in this order.
     """
 
@@ -192,7 +197,7 @@ class BatchStream(RowStream):
         def integers(low: int, high: int, columns: int = 1) -> Tensor:
             return torch.randint(low, high, (count, columns), generator=generator)
 
-        order = torch.randperm(count, generator=generator)
+        order = self._order(generator)
         columns = [
             order[:, None],
             integers(-recipe.shift_px, recipe.shift_px + 1, 2),
@@ -206,6 +211,22 @@ class BatchStream(RowStream):
         if recipe.erase_px:
             columns += [integers(0, recipe.erase_px + 1), integers(0, height), integers(0, width)]
         return torch.cat(columns, dim=1)
+
+    def _order(self, generator: torch.Generator) -> Tensor:
+        """The examples of an epoch (N,), in random order."""
+        count, labels = len(self), self._labels.cpu()
+        if not self._recipe.even_classes:
+            return torch.randperm(count, generator=generator)
+        members = [(labels == label).nonzero()[:, 0] for label in labels.unique()]
+        rank = torch.randperm(len(members), generator=generator).tolist()
+        shares = [(count + place) // len(members) for place in rank]  # they add up to the count
+        chosen = []
+        for own, share in zip(members, shares, strict=True):
+            rounds = math.ceil(share / len(own))
+            orders = [torch.randperm(len(own), generator=generator) for _ in range(rounds)]
+            chosen.append(own[torch.cat(orders)[:share]] if orders else own[:0])
+        examples = torch.cat(chosen)
+        return examples[torch.randperm(count, generator=generator)]
 
     def _alternate(self, order: Tensor, epoch: int) -> Tensor:
         """Mirror flags (N, 1): an image is mirrored if it was not in the epoch before."""

@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from training.data import assemblies
 from training.data.formats import read_cifar, read_idx, read_norb, read_svhn
-from training.data.source import DatasetError, DataSplit, File, Source
+from training.data.source import DatasetError, DataSplit, ExampleSource, File, Source
 
 HELD_OUT = 5000
 """The number of training examples kept for validation: the last ones."""
@@ -66,24 +67,24 @@ class Dataset:
     """The way to fit an image to the network's size (`model.preprocess`)."""
     held_out_count: int = HELD_OUT
     """The number of last training examples that are kept for validation."""
-    source: Source | None = None
-    """The source of the files; None where the images are not published."""
+    source: ExampleSource | None = None
+    """The source of the images; None where they are a user's own."""
     licence: str = ""
     """The images' licence; empty where their makers state none, or one that is not free."""
 
 
 def load(dataset: Dataset, split: DataSplit, data_dir: Path, *, fetch: bool = True) -> Examples:
-    """Read one split from `data_dir/<name>/`, downloading what is not there yet.
+    """Read one split from `data_dir/<name>/`, downloading or rendering what is not there yet.
 
     Args:
-        fetch: False refuses instead of downloading.
+        fetch: False refuses instead.
 
     Raises:
         DatasetError: the data set has no such split, or a file is missing, unreadable or not the
             published one. A file that was already there is never overwritten.
         training.data.source.DownloadError: no mirror gave the file.
     """
-    if dataset.source is None or split not in dataset.source.files:
+    if dataset.source is None or split not in dataset.source.splits:
         raise DatasetError(f"{dataset.name} has no {split} split to read")
     try:
         columns = dataset.source.columns(split, data_dir / dataset.name, fetch=fetch)
@@ -154,6 +155,20 @@ def _idx(
             read=read_idx,
         ),
         licence=licence,
+    )
+
+
+def _assemblies(name: str, size_px: int, *, mirrored: bool = False) -> Dataset:
+    """Rendered objects of so many pixels, with the mirrored class or without."""
+    return Dataset(
+        name=name,
+        kind="assemblies",
+        image_shape=(1, size_px, size_px),
+        class_names=(*assemblies.CLASSES, *[assemblies.MIRRORED] * mirrored),
+        preprocess="stretch",
+        held_out_count=(len(assemblies.CLASSES) + mirrored) * assemblies.VIEWS,
+        source=assemblies.RenderedSource(size_px=size_px, mirrored=mirrored),
+        licence="Apache-2.0",
     )
 
 
@@ -259,6 +274,9 @@ DATASETS = _by_name(
                 read=read_norb,
             ),
         ),
+        _assemblies("assemblies", 48),
+        _assemblies("assemblies-96", 96),
+        _assemblies("assemblies-mirrored", 48, mirrored=True),
     )
 )
 """Data sets that networks are trained on."""

@@ -1,37 +1,40 @@
-"""A folder of pictures by class, `folder/<class name>/*.png`, as a data set."""
+"""A folder of pictures by class, `folder/<class name>/**/*.png`, as a data set."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from rich.progress import track
 
-from model.preprocess import crop
-from model.preprocess.pixels import turn_upright
+from model.bundle.manifest import MOST_CHANNELS
 from training.data.datasets import Dataset, Examples
+from training.data.picture_content import (
+    KINDS,
+    SUFFIXES,
+    UNREADABLE,
+    Content,
+    common_channels,
+    look_at,
+    open_content,
+    to_bytes,
+)
+from training.data.picture_files import (
+    PictureFiles,
+    content_of,
+    find_pictures,
+    held_out_mask,
+)
 from training.data.picture_size import choose_size
 from training.data.source import DatasetError
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
-"""The suffixes of files that are read, in any case. Other files are ignored."""
-SMALL_FOLDER = 2000
-"""A folder with fewer images is small: its network is expected to learn less."""
-LEAST_HELD_OUT = 4
-"""At least this many images of a class are held out, even if that exceeds its share."""
 _SLOW = 500
 """From this many images on a progress bar is shown."""
-_FAULTS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-"""The exceptions that Pillow raises for files that are not whole images."""
-_GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16"})
 
 _T = TypeVar("_T")
 
@@ -42,6 +45,12 @@ class LoadedFolder(NamedTuple):
     dataset: Dataset
     training: Examples
     validation: Examples
+    trained: tuple[str, ...]
+    """Fingerprints of the training pictures, in the order of the images."""
+    held_out: tuple[str, ...]
+    """Fingerprints of the pictures that are held out, likewise."""
+    notices: tuple[str, ...]
+    """What the folder's owner should know: files that are not read, copies of pictures."""
 
 
 def load_folder(
@@ -51,6 +60,9 @@ def load_folder(
     size: tuple[int, int] | None = None,
     channels: int | None = None,
     held_out_share: float = 0.1,
+    seen: Collection[str] = (),
+    held_out: Collection[str] = (),
+    skip_unreadable: bool = False,
 ) -> LoadedFolder:
     """Read all pictures of all classes, each cropped and scaled as serving does it.
 
@@ -61,40 +73,53 @@ def load_folder(
         size: the height and width of the images, in pixels; None lets the pictures decide
             (`choose_size`).
         channels: 1 makes all pictures grey, 3 makes all coloured; None lets the pictures decide.
+            Arrays of other numbers of channels keep them.
         held_out_share: of each class that is kept for validation, more of few (`held_out_mask`); 0
             holds out nothing.
+        seen: fingerprints of pictures that weights have learnt from; no picture of the same
+            content is held out.
+        held_out: fingerprints of the pictures to hold out, whatever the seed; none lets the seed
+            decide.
+        skip_unreadable: whether unreadable files are left out; otherwise they are an error.
 
     Raises:
         DatasetError: nothing can be learnt from the folder; the message says why, with names.
     """
-    if channels not in (None, 1, 3):
-        raise DatasetError(f"images have 1 channel or 3, not {channels}")
-    classes = _find(folder, least=2 if held_out_share else 1)
-    files = [file for pictures in classes.values() for file in pictures]
-    headers = _each(
-        files, lambda picture: (turn_upright(picture).size, picture.mode), "looking", load=False
-    )
-    height, width = size or choose_size(own for own, _ in headers)
-    grey = [mode in _GREY_MODES for _, mode in headers]
-    if channels is None and all(grey):
-        channels = 1
-    images = _read(files, channels or 3, height, width)
-    if channels is None and not _coloured(images, grey, files):
-        images = _read(files, 1, height, width)
-    labels = np.repeat(np.arange(len(classes)), [len(pictures) for pictures in classes.values()])
-    kept = np.array(
-        [mark for few in classes.values() for mark in held_out_mask(few, held_out_share, seed)]
-    )
+    if channels is not None and not 1 <= channels <= MOST_CHANNELS:
+        raise DatasetError(f"images have 1 to {MOST_CHANNELS} channels, not {channels}")
+    least = 2 if held_out_share else 1
+    found = _find(folder, least=least)
+    looks = _each(found.files, look_at, load=False)
+    if not looks:
+        _unreadable(found, found.files, skip=False)
+    height, width = size or choose_size(look.size for look in looks.values())
+    grey = {file: look.channels == 1 for file, look in looks.items()}
+    channels = common_channels(looks.values(), channels)
+    read = _read(list(looks), channels or 3, height, width)
+    unreadable = [file for file in found.files if file not in read]
+    notices = _unreadable(found, unreadable, skip=skip_unreadable)
+    found = found.without(unreadable, least=least)
+    images = np.stack(list(read.values()))
+    if channels is None and not _coloured(images, found, grey):
+        images = np.stack(list(_read(found.files, 1, height, width).values()))
+    labels = np.repeat(np.arange(len(found.classes)), [*map(len, found.classes.values())])
+    prints = np.array([found.fingerprint(file) for file in found.files])
+    if held_out:
+        kept = np.isin(prints, list(held_out))
+    else:
+        kept = _hold_out(found, prints.tolist(), held_out_share, seed, seen)
     dataset = Dataset(
-        name=_name(folder),
+        name=name_of(folder),
         kind="pictures",
         image_shape=images.shape[1:],
-        class_names=tuple(classes),
+        class_names=tuple(found.classes),
         preprocess="crop",
         held_out_count=int(kept.sum()),
     )
     training, validation = (Examples(images[rows], labels[rows]) for rows in (~kept, kept))
-    return LoadedFolder(dataset, training, validation)
+    trained, held = (tuple(prints[rows].tolist()) for rows in (~kept, kept))
+    notices += [notice for notice in (found.describe_others(), _copies(trained, held)) if notice]
+    return LoadedFolder(dataset, training, validation, trained, held, tuple(notices))
 
 
 def count_pictures(folder: Path) -> int:
@@ -103,7 +128,7 @@ def count_pictures(folder: Path) -> int:
     Raises:
         DatasetError: there are not two classes, or too few pictures of one.
     """
-    return sum(len(files) for files in _find(folder, least=2).values())
+    return len(_find(folder, least=2).files)
 
 
 def digest_names(folder: Path) -> str:
@@ -112,71 +137,89 @@ def digest_names(folder: Path) -> str:
     Raises:
         DatasetError: there are not two classes, or no pictures of one.
     """
-    files = [file for pictures in _find(folder, least=1).values() for file in pictures]
-    return hashlib.sha256("\0".join(sorted(map(_place, files))).encode()).hexdigest()
+    return _find(folder, least=1).digest_names()
 
 
-def _find(folder: Path, *, least: int) -> dict[str, list[Path]]:
-    """The picture files of each class, both in the order of their names."""
-    if not folder.is_dir():
-        raise DatasetError(f"{folder} is not a folder")
-    classes = {
-        path.name: sorted(
-            file
-            for file in path.iterdir()
-            if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
-        )
-        for path in sorted(folder.iterdir())
-        if path.is_dir() and not path.name.startswith(".")
+def name_of(folder: Path) -> str:
+    """The folder's name as the name of a data set."""
+    return "-".join(re.findall(r"[a-z0-9]+", folder.resolve().name.lower())) or "pictures"
+
+
+def _find(folder: Path, *, least: int) -> PictureFiles:
+    return find_pictures(folder, SUFFIXES, formats=KINDS, least=least)
+
+
+def _hold_out(
+    found: PictureFiles, prints: Sequence[str], share: float, seed: int, seen: Collection[str]
+) -> NDArray[np.bool_]:
+    """Which pictures (N,) are held out. DatasetError where none is, as all are seen."""
+    contents = {content_of(fingerprint) for fingerprint in seen}
+    places = [found.place(file) for file in found.files]
+    known = {
+        place
+        for place, fingerprint in zip(places, prints, strict=True)
+        if content_of(fingerprint) in contents
     }
-    if len(classes) < 2:
-        present = f"only one, {next(iter(classes))}" if classes else "none"
+    kept = [
+        mark
+        for files in found.classes.values()
+        for mark in held_out_mask([*map(found.place, files)], share, seed, seen=known)
+    ]
+    if share and not any(kept):
         raise DatasetError(
-            f"{folder} needs a folder for each of at least two classes, and has {present}"
+            f"the weights have learnt from all pictures of {found.folder}, so that none can be "
+            "held out: add new ones, or train with --final"
         )
-    if empty := [name for name, files in classes.items() if not files]:
-        raise DatasetError(f"{folder} has no pictures ({', '.join(FORMATS)}) in {_list(empty)}")
-    if rare := [name for name, files in classes.items() if len(files) < least]:
+    return np.array(kept)
+
+
+def _copies(trained: Sequence[str], held_out: Sequence[str]) -> str | None:
+    """How many held-out pictures are copies of training pictures, in a sentence."""
+    contents = {content_of(fingerprint) for fingerprint in trained}
+    copies = sum(content_of(fingerprint) in contents for fingerprint in held_out)
+    if not copies:
+        return None
+    return (
+        f"{copies:,} of {len(held_out):,} held-out pictures have the content of a picture that is "
+        "trained on: remove copies, or the error on held-out pictures is too low"
+    )
+
+
+def _unreadable(found: PictureFiles, files: Sequence[Path], *, skip: bool) -> list[str]:
+    """A notice that names the files which are skipped. DatasetError where they may not be."""
+    if not files:
+        return []
+    kind = "files" if files[1:] else "file"
+    named = "\n".join(f"  {found.place(file)}" for file in files)
+    if not skip:
         raise DatasetError(
-            f"{folder} needs at least {least} pictures of each class, to train on and to hold out, "
-            f"and has fewer of {_list(rare)}"
+            f"{len(files):,} {kind} of {found.folder} cannot be read as pictures "
+            f"(--skip-unreadable goes on without them):\n{named}"
         )
-    return classes
+    return [f"skipped {len(files):,} unreadable {kind}:\n{named}"]
 
 
-def _read(files: Sequence[Path], channels: int, height: int, width: int) -> NDArray[np.uint8]:
-    """All pictures (N, C, H, W) as the network sees them."""
-
-    def to_bytes(picture: Image.Image) -> NDArray[np.uint8]:
-        return np.rint(crop(picture, channels, height, width) * 255).astype(np.uint8)
-
-    return np.stack(_each(files, to_bytes, "reading", load=True))
+def _read(
+    files: Sequence[Path], channels: int, height: int, width: int
+) -> dict[Path, NDArray[np.uint8]]:
+    """The pictures (C, H, W) as the network sees them, without those that cannot be read."""
+    return _each(files, lambda own: to_bytes(own, channels, height, width), load=True)
 
 
-def _each(
-    files: Sequence[Path], look: Callable[[Image.Image], _T], verb: str, *, load: bool
-) -> list[_T]:
-    """Call `look` with each image, loaded or only opened; DatasetError if it fails for some."""
-    results, unreadable = [], []
+def _each(files: Sequence[Path], look: Callable[[Content], _T], *, load: bool) -> dict[Path, _T]:
+    """Call `look` with each image, loaded or only opened; what cannot be read is left out."""
+    results, verb = dict[Path, _T](), "reading" if load else "looking at"
     for file in track(files, f"{verb} {len(files):,} pictures", disable=len(files) < _SLOW):
         with ExitStack() as stack:
             try:
-                picture = stack.enter_context(Image.open(file, formats=FORMATS))
-                if load:
-                    picture.load()
-                    if picture.mode == "P" and picture.palette is None:
-                        raise ValueError("the palette is missing")
-            except _FAULTS:
-                unreadable.append(_place(file))
+                picture = stack.enter_context(open_content(file, load=load))
+            except UNREADABLE:
                 continue
-            results.append(look(picture))
-    if unreadable:
-        kind = "pictures" if unreadable[1:] else "a picture"
-        raise DatasetError(f"{_list(unreadable)} cannot be read as {kind}")
+            results[file] = look(picture)
     return results
 
 
-def _coloured(images: NDArray[np.uint8], grey: Sequence[bool], files: Sequence[Path]) -> bool:
+def _coloured(images: NDArray[np.uint8], found: PictureFiles, grey: Mapping[Path, bool]) -> bool:
     """Return whether images (N, 3, H, W) have colour; False where all are grey.
 
     Files that are not grey by their format may be so nevertheless, as photographs in black and
@@ -185,41 +228,10 @@ def _coloured(images: NDArray[np.uint8], grey: Sequence[bool], files: Sequence[P
     coloured = (images != images[:, :1]).any(axis=(1, 2, 3))
     if not coloured.any():
         return False
-    if any(grey):
+    files = found.files
+    if first := next((file for file in files if grey[file]), None):
         raise DatasetError(
-            f"{_place(files[grey.index(True)])} is grey and {_place(files[coloured.argmax()])} is "
+            f"{found.place(first)} is grey and {found.place(files[coloured.argmax()])} is "
             "coloured: choose --channels 1, which makes all pictures grey, or --channels 3"
         )
     return True
-
-
-def held_out_mask(files: Sequence[Path], share: float = 0.1, seed: int = 0) -> list[bool]:
-    """Choose the images of a class that are held out: a share, but a fifth of up to 20, 4.
-
-    Which ones depends on the seed and on their names alone; one at least is not held out.
-    """
-    if not share:
-        return [False] * len(files)
-    few = min(LEAST_HELD_OUT, len(files) / 5)
-    count = min(max(1, round(max(few, share * len(files)))), len(files) - 1)
-    numbers = [hashlib.sha256(f"{seed}/{_place(file)}".encode()).digest() for file in files]
-    last = sorted(numbers)[count - 1]
-    return [number <= last for number in numbers]
-
-
-def _name(folder: Path) -> str:
-    """The folder's name as the name of a data set."""
-    return "-".join(re.findall(r"[a-z0-9]+", folder.resolve().name.lower())) or "pictures"
-
-
-def _place(file: Path) -> str:
-    """A picture's class and name."""
-    return f"{file.parent.name}/{file.name}"
-
-
-def _list(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
-    shown, more = names[:3], len(names) - 3
-    if more > 0:
-        return f"{', '.join(shown)} and {more:,} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)

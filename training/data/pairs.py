@@ -43,8 +43,10 @@ TEST_DIGESTS = {
     4: "310569bb4093d8f27b75fb428967c520338a59a86e00af16cfef76de90aac7bc",
     6: "3ae46e29dfaff1a9999e24087dc7ab68a5bd60a4854645caaf14d49d2077d23a",
 }
-"""The SHA-256 of images, object images and labels of the published pairs, 36x36 pixels, by shift.
+"""The SHA-256 of images, object images and labels of the published pairs, PUBLISHED_PX, by shift.
 """
+PUBLISHED_PX = 36
+"""The height and width of the published pairs."""
 PAPER_PERCENT = {"baseline CNN": "8.1", "CapsNet": "5.2"}
 """The percentages of wrong pairs in Sabour 2017, table 1."""
 
@@ -178,13 +180,20 @@ def validation_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
 def published_pairs(digits: Examples, *, size: int, shift_px: int) -> PairSet:
     """The fixed pairs of test digits on which networks are compared.
 
+    A network of another size than PUBLISHED_PX gets the same digits with the same shifts, in
+    squares of its own size.
+
     Raises:
         DatasetError: they are not the published ones, bit for bit.
     """
-    pairs = fixed_pairs(digits, PUBLISHED_PAIRS, size=size, shift_px=shift_px, seed=TEST_SEED)
+
+    def make(size: int) -> PairSet:
+        return fixed_pairs(digits, PUBLISHED_PAIRS, size=size, shift_px=shift_px, seed=TEST_SEED)
+
+    pairs = make(PUBLISHED_PX)
     if digest(*pairs) != TEST_DIGESTS[shift_px]:
         raise DatasetError(f"the test pairs with shift {shift_px} are not the published ones")
-    return pairs
+    return pairs if size == PUBLISHED_PX else make(size)
 
 
 def lay_out(digits: Tensor, shifts: Tensor, *, size: int, reach: int) -> Tensor:

@@ -11,10 +11,10 @@ import time
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from filelock import FileLock
@@ -51,6 +51,21 @@ class File(NamedTuple):
     """
 
 
+class ExampleSource(Protocol):
+    """Where the examples of a data set come from."""
+
+    @property
+    def splits(self) -> Collection[DataSplit]:
+        """The splits that can be read."""
+
+    def columns(self, split: DataSplit, directory: Path, *, fetch: bool) -> Columns:
+        """Read all columns of a split from `directory`; get them first if they are not there.
+
+        Raises:
+            DatasetError: they are not there and `fetch` is False, or cannot be read.
+        """
+
+
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """The files of a data set, their mirrors, and the function that reads them."""
@@ -67,6 +82,11 @@ class Source:
     """The gzip-compressed tar file of all files, where mirrors have it in place of the files."""
     archive_md5: str = ""
     """The MD5 of the archive as it is downloaded."""
+
+    @property
+    def splits(self) -> Collection[DataSplit]:
+        """The splits that have files."""
+        return self.files.keys()
 
     def columns(self, split: DataSplit, directory: Path, *, fetch: bool) -> Columns:
         """Read all columns of a split from `directory`, and download missing files from mirrors.

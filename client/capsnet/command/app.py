@@ -19,17 +19,19 @@ from capsnet._generated import Fit, Polarity
 from capsnet.client import CapsNet
 from capsnet.command import display, several
 from capsnet.command.display import console
-from capsnet.command.session import Exit, Local, Url, asking, errors, reporting
+from capsnet.command.session import Commands, Exit, Local, Url, asking, errors, reporting
 from capsnet.command.views import AsJson, Model, add_views, check_either, read
 from capsnet.errors import Problem
 from capsnet.local import serve
 from capsnet.transport import DEFAULT_URL
 
 _EPILOG = (
+    "The options --url, --local, --key and --timeout of a command may also stand before it. "
     "Exit codes: 0 answered; 1 refused, or an image of several could not be read; 2 wrong usage; "
     "3 no service; 4 no answer in time, or a broken one."
 )
 app = typer.Typer(
+    cls=Commands,
     help="Look inside capsule networks.",
     no_args_is_help=True,
     epilog=_EPILOG,

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
 
 import typer
+import typer.core
 from rich.markup import escape
 
 from capsnet.bundles import LocalCapsNet
@@ -60,6 +61,21 @@ _SHARED: dict[str, Option] = {
     "key": (Key, None),
     "timeout": (Timeout, 30.0),
 }
+
+
+class Commands(typer.core.TyperGroup):
+    """Commands whose shared options may also stand before the command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Move the shared options behind the command, where they are parsed."""
+        moved, rest = [], list(args)
+        while rest and (name := rest[0].partition("=")[0]).startswith("--"):
+            if name.removeprefix("--") not in _SHARED:
+                break
+            count = 1 if "=" in rest[0] else 2
+            moved += rest[:count]
+            rest = rest[count:]
+        return super().parse_args(ctx, [*rest[:1], *moved, *rest[1:]])
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:

@@ -28,7 +28,7 @@ from service.errors import InvalidParameter, MalformedRequest, TooLarge
 from service.http.problems import invalid
 from service.http.route import Request, Route
 
-_LARGE = 100_000
+_MAX_INLINE_BYTES = 100_000
 """A message of more bytes is read off the event loop."""
 MAX_FIELDS = 1_000
 """A message may have this many fields beside its image files."""
@@ -104,7 +104,7 @@ async def _read(request: Request, name: str) -> Any:
         TooLarge: see `check_fields`.
     """
     body, max_fields = await request.body(), MAX_FIELDS + request.context.settings.max_pictures
-    if len(body) > _LARGE:
+    if len(body) > _MAX_INLINE_BYTES:
         return await asyncio.to_thread(_parse, body, messages()[name], max_fields)
     return _parse(body, messages()[name], max_fields)
 

@@ -16,7 +16,7 @@ from service.http.negotiation import JSON
 from service.http.route import Request
 
 BINARY = "application/octet-stream"
-_LARGE = 10_000
+_MAX_INLINE_VALUES = 10_000
 """An answer with more values in its JSON is formed off the event loop."""
 
 
@@ -26,7 +26,7 @@ async def infer(request: Request, query: ProtocolModelPath) -> Response:
     work = await read_work(request, model)
     outputs = await compute(request, model, work)
     values = sum(work.rows * spec.values for spec, binary in work.outputs if not binary)
-    if values > _LARGE:
+    if values > _MAX_INLINE_VALUES:
         return await asyncio.to_thread(_answer, model, work, outputs)
     return _answer(model, work, outputs)
 

@@ -17,7 +17,7 @@ from service.http.middleware import TENSOR_HEADER
 from service.http.problems import invalid
 from service.http.route import Request
 
-_LARGE = 100_000
+_MAX_INLINE_BYTES = 100_000
 """A body of more bytes is inflated and parsed off the event loop: that takes milliseconds."""
 _MEMBERS = 1000
 """A request's JSON may have this many commas beside those between the values of its tensors."""
@@ -110,7 +110,7 @@ async def read_work(request: Request, model: ProtocolModel) -> Work:
     head, tensors = _split(body, request.headers.get(TENSOR_HEADER))
     if head is None:
         return _read_raw(body, model)
-    if len(head) > _LARGE:
+    if len(head) > _MAX_INLINE_BYTES:
         return await asyncio.to_thread(_read, head, tensors, model)
     return _read(head, tensors, model)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from model.bundle import Bundle, BundleError
-from model.bundle.samples import INDEX, MOST_SAMPLES, Sample
+from model.bundle.samples import INDEX, MAX_SAMPLES, Sample
 from service.pictures import SAMPLES
 
 SEVEN = {"file": "7.png", "label": 7, "class_name": "7", "licence": "mine", "source": "drawn"}
@@ -48,7 +48,7 @@ def test_a_bundle_may_have_no_samples(copy: Path, *, emptied: bool) -> None:
     ("index", "message"),
     [
         ({}, "no list of at most 10 samples"),
-        ((MOST_SAMPLES + 1) * [SEVEN], "no list of at most 10 samples"),
+        ((MAX_SAMPLES + 1) * [SEVEN], "no list of at most 10 samples"),
         (["7.png"], "a sample has class_name, file, label, licence, source"),
         ([{**SEVEN, "author": "me"}], "a sample has class_name, file, label, licence, source"),
         ([{**SEVEN, "licence": None}], "'7.png' is no file of the folder, or has no words"),

@@ -169,7 +169,7 @@ def test_a_graph_that_is_no_network_is_refused(
     node: str, kind: int, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that loops forever, and one of other numbers: loading goes on to the next bundle."""
-    monkeypatch.setattr(cpu, "MOST_ROW_S", 0.5)
+    monkeypatch.setattr(cpu, "MAX_ROW_S", 0.5)
     given, result = (helper.make_tensor_value_info(name, kind, [1]) for name in ("x", "y"))
     state = [helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("on", "still")]
     number = helper.make_tensor_value_info("number", TensorProto.INT64, [])

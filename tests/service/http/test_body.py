@@ -8,7 +8,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from service.health import Health
-from service.http.body import ARRIVES_WHOLE, LEAST_BYTES, MOMENT_S, WINDOW_S
+from service.http.body import ARRIVES_WHOLE, MIN_BYTES, MOMENT_S, WINDOW_S
 from service.http.budget import Budget
 from service.http.keys import Access
 from service.http.middleware import Middleware
@@ -179,8 +179,8 @@ def test_a_body_does_not_put_out_one_of_its_size() -> None:
     [
         pytest.param(0, WINDOW_S, WINDOW_S, id="nothing"),
         pytest.param(1, WINDOW_S / 4, WINDOW_S, id="a byte now and then"),
-        pytest.param(LEAST_BYTES // 5, WINDOW_S / 4, WINDOW_S, id="too little"),
-        pytest.param(LEAST_BYTES, WINDOW_S / 2, 60, id="enough, but for too long"),
+        pytest.param(MIN_BYTES // 5, WINDOW_S / 4, WINDOW_S, id="too little"),
+        pytest.param(MIN_BYTES, WINDOW_S / 2, 60, id="enough, but for too long"),
     ],
 )
 def test_a_body_that_comes_too_slowly_is_answered_with_408(
@@ -190,7 +190,7 @@ def test_a_body_that_comes_too_slowly_is_answered_with_408(
 
     async def slowly(middleware: Middleware, _app: App) -> None:
         upload, passed_s = Upload(middleware), 0.0
-        await upload.arrive(LEAST_BYTES)
+        await upload.arrive(MIN_BYTES)
         while not upload.status:
             move(every_s)
             passed_s += every_s

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.drawing import MOST_WAITING, open_pool
+from service.drawing import MAX_WAITING, open_pool
 from service.http.negotiation import JSON, PNG
 from service.inference.job import Job
 from tests.attack.service import descendants
@@ -27,7 +27,7 @@ def test_a_full_queue_of_drawings_is_answered_with_429(
 ) -> None:
     """Before inference, and for drawings alone: the same as JSON has no need to wait for them."""
     admission = client.app.state.drawing.admission  # type: ignore[attr-defined]
-    others = Job(0.0, math.inf, cost=MOST_WAITING)
+    others = Job(0.0, math.inf, cost=MAX_WAITING)
     admission.admit(others)
     try:
         refused = draw(client, path, digits[7])

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from service.api.v2.messages import SERVICE, messages
 from service.errors import RateLimited
-from service.http.rate import MOST_CALLERS, RateLimit
+from service.http.rate import MAX_CALLERS, RateLimit
 from service.pictures import SAMPLES
 from service.settings import Settings
 from tests.processes import PATIENCE_S, SOURCE, free_port, running
@@ -112,13 +112,13 @@ def test_callers_that_were_silent_longest_are_forgotten(limit: RateLimit) -> Non
     """Memory is bounded, whatever the number of addresses."""
     limit.spend("first", 100)
     limit.spend("second", 100)
-    for number in range(MOST_CALLERS - 1):
+    for number in range(MAX_CALLERS - 1):
         limit.spend(number, 1)
-    assert f"RateLimit(2 rows/s of {MOST_CALLERS} callers)" == repr(limit)
+    assert f"RateLimit(2 rows/s of {MAX_CALLERS} callers)" == repr(limit)
     limit.spend("first", 1)
-    limit.spend(MOST_CALLERS - 2, BURST)
+    limit.spend(MAX_CALLERS - 2, BURST)
     with pytest.raises(RateLimited):
-        limit.spend(MOST_CALLERS - 2, 1)
+        limit.spend(MAX_CALLERS - 2, 1)
 
 
 @pytest.fixture(scope="module")

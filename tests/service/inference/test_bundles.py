@@ -10,7 +10,9 @@ import pytest
 
 from model.bundle import CARD, MANIFEST, WEIGHTS
 from service.inference.bundles import NothingToServe, ReloadRefused, load_runtimes
+from service.pictures import SAMPLES
 from service.settings import Settings
+from tests.serving import serve
 
 ENCODER = "encoder.onnx"
 
@@ -131,11 +133,28 @@ def test_a_named_bundle_that_is_missing_is_named_in_the_log(
 def test_nothing_is_served_without_the_default_bundle(
     add_bundle: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """The message names the default and what was found instead."""
+    """The message names the default, what was found instead, and the variable to set."""
     add_bundle("mnist-compact")
-    expected = r"'mnist' is not among the loaded bundles \(mnist-compact\)"
+    expected = (
+        r"'mnist' is not among the loaded bundles \(mnist-compact\) of .*"
+        r"set CAPSNET_DEFAULT_MODEL to one of mnist-compact"
+    )
     with pytest.raises(NothingToServe, match=expected):
         load_runtimes(settings(tmp_path))
+
+
+def test_a_single_bundle_is_the_default(add_bundle: Callable[[str], Path], tmp_path: Path) -> None:
+    """If the settings name none; a second bundle makes the choice unclear again."""
+    add_bundle("shapes")
+    plain = Settings(bundles=tmp_path, device="cpu", threads=1)
+    with serve(plain) as client:
+        (only,) = client.get("/models").json()["models"]
+        answer = client.post("/classify", content=(SAMPLES / "7.png").read_bytes())
+    assert ("shapes", True) == (only["name"], only["default"])
+    assert "shapes" == answer.json()["predictions"][0]["model"]
+    add_bundle("letters")
+    with pytest.raises(NothingToServe, match="one of letters, shapes"):
+        load_runtimes(plain)
 
 
 @pytest.mark.parametrize(

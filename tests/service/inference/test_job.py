@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from service.inference.job import LONGEST_RETRY_S, Admission, Job, QueueFull
+from service.inference.job import MAX_RETRY_S, Admission, Job, QueueFull
 from service.processes.server import KEEP_ALIVE_S
 from tests.service.inference.gates import Clock
 
@@ -170,7 +170,7 @@ def test_nobody_is_refused_for_a_rate_that_is_not_known(admission: Admission) ->
 
 @pytest.mark.parametrize(
     ("rows_per_s", "shortest_s", "longest_s"),
-    [(2.0, 2.0, 3.0), (0.01, LONGEST_RETRY_S / 1.5, LONGEST_RETRY_S), (0.0, 1.0, 1.5)],
+    [(2.0, 2.0, 3.0), (0.01, MAX_RETRY_S / 1.5, MAX_RETRY_S), (0.0, 1.0, 1.5)],
     ids=["measured", "capped", "unknown"],
 )
 def test_refused_callers_come_back_one_after_the_other(
@@ -195,4 +195,4 @@ def test_a_refusal_names_whole_seconds() -> None:
 
 def test_connections_are_kept_for_those_who_come_back() -> None:
     """A client that waits as long as it is told does not meet a connection that is closing."""
-    assert LONGEST_RETRY_S < KEEP_ALIVE_S
+    assert MAX_RETRY_S < KEEP_ALIVE_S

@@ -6,9 +6,9 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from service.processes.registry import FOLDER
 from service.processes.worker import Worker
 from service.settings import Settings
+from service.telemetry.reports import FOLDER
 
 KEY = "an-admin-key-of-tests"
 

@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.telemetry import logs
-from service.telemetry.logs import MOST_LINES, JsonFormatter, Lines
+from service.telemetry.logs import MAX_LINES, JsonFormatter, Lines
 
 
 def format_record(message: str, **more: object) -> dict[str, object]:
@@ -178,14 +178,14 @@ def test_nobody_waits_for_who_reads_the_log() -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream, os.fdopen(reading) as log:
         handler, record = Lines(stream), logging.makeLogRecord({"msg": "x" * 99})
-        for _ in range(sent := 2 * MOST_LINES + 2_000):
+        for _ in range(sent := 2 * MAX_LINES + 2_000):
             handler.handle(record)
         handler.flush()
         written = dropped = 0
         while written + dropped < sent:
             number, _, rest = log.readline().partition(" lines were dropped: ")
             written, dropped = (written, dropped + int(number)) if rest else (written + 1, dropped)
-        assert 0 < dropped <= MOST_LINES + 2_000
+        assert 0 < dropped <= MAX_LINES + 2_000
 
 
 def test_what_is_being_written_is_waited_for() -> None:

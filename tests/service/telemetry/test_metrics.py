@@ -13,8 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from service import VERSION
 from service.inference.batcher import BatchReport
 from service.inference.engine import Engine
-from service.processes.registry import FOLDER, WorkerRegistry
+from service.processes.registry import WorkerRegistry
 from service.telemetry.metrics import Metrics
+from service.telemetry.reports import FOLDER
 
 
 def read(metrics: Metrics, sample: str, **labels: str) -> float:

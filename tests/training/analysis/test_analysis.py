@@ -184,6 +184,8 @@ def test_a_network_that_saw_the_held_out_images_says_so(
     assert analysed.manifest.novelty is not None
     assert analysed.manifest.novelty.images.endswith("that the network was trained on")
     assert "more than 5 % of them are novel" in (final.path / CARD).read_text()
+    assert not any("auc" in one for one in analysed.manifest.novelty.others)
+    assert not (final.path / ROC).exists()
 
 
 def test_the_poses_of_known_images_lie_in_the_bundle(bundle: Bundle, data_dir: Path) -> None:

@@ -56,6 +56,33 @@ def test_all_batches_have_the_same_size(batch_size: int) -> None:
     assert {batch_size} == {len(batches.batch(step).images) for step in range(12)}
 
 
+def test_classes_are_drawn_evenly_where_that_is_asked_for() -> None:
+    """Each has its share of every epoch, and all its examples get their turn."""
+    labels = np.repeat(np.arange(3), [40, 8, 3])
+    images = np.arange(51, dtype=np.uint8)[:, None, None, None].repeat(2, 2).repeat(2, 3)
+    recipe = Recipe("r", batch_size=51, shift_px=0, even_classes=True)
+    batches = BatchStream(Examples(images, labels), recipe, seed=1, device=CPU)
+    seen = np.zeros(51, int)
+    for step in range(12):
+        batch = batches.batch(step)
+        assert [17, 17, 17] == batch.labels[:, 0].bincount().tolist()
+        numbers = (batch.images[:, 0, 0, 0] * 255).round().long()
+        np.testing.assert_array_equal(labels[numbers], batch.labels[:, 0])
+        counts = numbers.bincount(minlength=51).numpy()
+        for label in range(3):
+            assert np.ptp(counts[labels == label]) <= 1
+        seen += counts
+    assert seen.min() >= 1
+
+
+def test_even_classes_of_one_size_are_all_drawn_once() -> None:
+    """As without the setting."""
+    recipe = Recipe("r", batch_size=12, shift_px=0, even_classes=True)
+    examples = Examples(np.arange(12, dtype=np.uint8)[:, None, None, None], np.arange(12) % 3)
+    batch = BatchStream(examples, recipe, seed=1, device=CPU).batch(0)
+    assert list(range(12)) == (batch.images * 255).round().int().flatten().sort()[0].tolist()
+
+
 def test_each_epoch_and_each_seed_has_its_own_order() -> None:
     """Examples are shuffled, and anew each time, whatever else random numbers are drawn for."""
     seen = labels(stream(50, batch_size=50), 2)

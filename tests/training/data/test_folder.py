@@ -12,6 +12,7 @@ from model.preprocess import crop
 from tests.attack.files import no_palette_png
 from training.data import folder as folders
 from training.data.folder import LoadedFolder, count_pictures, load_folder
+from training.data.picture_files import content_of
 from training.data.source import DatasetError
 
 RED, GREEN, GREY = (200, 10, 30), (10, 200, 30), (90, 90, 90)
@@ -44,13 +45,13 @@ def fruit(tmp_path: Path) -> Path:
 
 
 def load(folder: Path, **options: Any) -> LoadedFolder:
-    """With 28x28 pixels for pictures that do not keep their size."""
-    return load_folder(folder, **{"height": 28, "width": 28, "seed": 1, **options})
+    """The pictures, of which the seed 1 chooses those that are held out."""
+    return load_folder(folder, **{"seed": 1, **options})
 
 
 def test_classes_are_the_folders_in_order(fruit: Path) -> None:
     """Labels follow the sorted names, and each picture has its folder's."""
-    dataset, training, validation = load(fruit)
+    dataset, training, validation, *_ = load(fruit)
     assert ("apple", "pear") == dataset.class_names
     for images, labels in (training, validation):
         np.testing.assert_array_equal(labels, images[:, 1, 0, 0] == 200)
@@ -74,14 +75,14 @@ def test_images_are_what_serving_makes_of_the_pictures(fruit: Path) -> None:
     Image.fromarray(noise).save(fruit / "pear" / "noise.png")
     with Image.open(fruit / "pear" / "noise.png") as picture:
         expected = np.rint(crop(picture, 3, 20, 24) * 255).astype(np.uint8)
-    training = load(fruit, height=20, width=24, held_out_share=0).training
+    training = load(fruit, size=(20, 24), held_out_share=0).training
     assert (31, 3, 20, 24) == training.images.shape
     np.testing.assert_array_equal(expected, training.images[-1])
 
 
 def test_types_are_those_of_examples(fruit: Path) -> None:
     """Images are bytes and labels int64."""
-    for examples in load(fruit)[1:]:
+    for examples in load(fruit)[1:3]:
         assert (np.uint8, np.int64) == (examples.images.dtype, examples.labels.dtype)
 
 
@@ -90,7 +91,7 @@ def test_types_are_those_of_examples(fruit: Path) -> None:
 )
 def test_each_class_gives_its_share(fruit: Path, share: float, apples: int, pears: int) -> None:
     """Of few pictures a fifth, up to four; one at least is not held out."""
-    _, training, validation = load(fruit, held_out_share=share)
+    _, training, validation, *_ = load(fruit, held_out_share=share)
     assert [apples, pears] == np.bincount(validation.labels).tolist()
     assert [20 - apples, 10 - pears] == np.bincount(training.labels).tolist()
 
@@ -106,7 +107,7 @@ def test_pictures_are_counted_before_they_are_opened(fruit: Path) -> None:
 def test_nothing_need_be_held_out(fruit: Path) -> None:
     """Then all pictures are trained on, and a single one of a class will do."""
     paint(fruit, "quince", [GREY])
-    _, training, validation = load(fruit, held_out_share=0)
+    _, training, validation, *_ = load(fruit, held_out_share=0)
     assert (31, 0) == (len(training.labels), len(validation.labels))
 
 
@@ -134,36 +135,29 @@ def test_other_classes_do_not_change_what_is_held_out(fruit: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "options", "few", "expected"),
+    ("size", "asked", "expected"),
     [
-        pytest.param((40, 20), {}, 5, (20, 40), id="small"),
-        pytest.param((41, 20), {}, 5, (28, 28), id="too wide"),
-        pytest.param((20, 41), {}, 5, (28, 28), id="too high"),
-        pytest.param((40, 20), {"keep_size": False}, 5, (28, 28), id="not wanted"),
-        pytest.param((64, 20), {}, 4, (20, 64), id="many may be larger"),
-        pytest.param((65, 20), {}, 4, (28, 28), id="not that large"),
+        pytest.param((40, 20), None, (20, 40), id="theirs"),
+        pytest.param((40, 20), (28, 28), (28, 28), id="another"),
+        pytest.param((192, 96), None, (48, 96), id="large ones are shrunk"),
     ],
 )
-def test_small_pictures_of_one_size_keep_it(
+def test_pictures_of_one_size_keep_it(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
     size: tuple[int, int],
-    options: dict[str, Any],
-    few: int,
+    asked: tuple[int, int] | None,
     expected: tuple[int, int],
 ) -> None:
-    """Others get the size that the caller says; from some number on there is more to learn from."""
-    monkeypatch.setattr(folders, "SMALL_FOLDER", few)
+    """Unless the caller asks for another one, or they are large."""
     for name in "ab":
         paint(tmp_path, name, [RED] * 2, size=size)
-    assert (3, *expected) == load(tmp_path, **options).dataset.image_shape
+    assert (3, *expected) == load(tmp_path, size=asked).dataset.image_shape
 
 
-def test_pictures_of_several_sizes_get_the_callers(fruit: Path) -> None:
+def test_pictures_of_several_sizes_become_squares(fruit: Path) -> None:
     """Even where all are small."""
     paint(fruit, "quince", [GREEN] * 2, size=(30, 40))
-    assert (3, 28, 28) == load(fruit).dataset.image_shape
+    assert (3, 30, 30) == load(fruit).dataset.image_shape
 
 
 def test_pictures_are_turned_upright(tmp_path: Path) -> None:
@@ -182,7 +176,7 @@ def test_grey_pictures_have_one_channel(tmp_path: Path, mode: str, grey: Colour)
     """Whether their format says so or their three channels are alike."""
     paint(tmp_path, "a", [grey] * 3, mode=mode)
     paint(tmp_path, "b", [90] * 3, mode="L")
-    dataset, training, _ = load(tmp_path)
+    dataset, training, *_ = load(tmp_path)
     assert (1, 30, 40) == dataset.image_shape
     assert {90} == set(training.images[training.labels == 1].ravel().tolist())
 
@@ -205,7 +199,7 @@ def test_grey_and_coloured_files_are_an_error(fruit: Path) -> None:
 def test_channels_may_be_chosen(fruit: Path, channels: int) -> None:
     """Then all pictures are made grey, or coloured."""
     paint(fruit, "quince", [90] * 2, mode="L")
-    dataset, training, _ = load(fruit, channels=channels)
+    dataset, training, *_ = load(fruit, channels=channels)
     assert (channels, 30, 40) == dataset.image_shape
     assert {90} == set(training.images[training.labels == 2].ravel().tolist())
 
@@ -225,7 +219,7 @@ def test_what_is_wrongly_asked_for_is_an_error(
         load(fruit / subfolder, **options)
 
 
-@pytest.mark.parametrize("suffix", ["png", "JPG", "jpeg", "webp", "bmp", "gif"])
+@pytest.mark.parametrize("suffix", ["png", "JPG", "jpeg", "webp", "bmp", "gif", "tif", "TIFF"])
 def test_usual_formats_are_read(tmp_path: Path, suffix: str) -> None:
     """Whatever the case of their names' ends."""
     for name in "ab":
@@ -233,12 +227,88 @@ def test_usual_formats_are_read(tmp_path: Path, suffix: str) -> None:
     assert (3, 30, 40) == load(tmp_path).dataset.image_shape
 
 
-def test_other_files_are_passed_over(fruit: Path) -> None:
-    """Notes, hidden files, hidden folders, and files beside the classes."""
-    for name in ("notes.txt", "apple/notes.txt", "apple/.000.png", ".git/000.png"):
+def save_arrays(folder: Path, name: str, shape: tuple[int, ...], dtype: str = "float32") -> None:
+    """Three arrays of a class, whose values are their place in the last axis."""
+    (folder / name).mkdir(parents=True)
+    for number in range(3):
+        values = np.broadcast_to(np.linspace(0, 1, shape[-1]), shape)
+        most = {"u": 65535}.get(np.dtype(dtype).kind, 1)
+        np.save(folder / name / f"{number}.npy", (values * most).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint16"])
+def test_arrays_of_many_channels_are_read(tmp_path: Path, dtype: str) -> None:
+    """(H, W, C) becomes (C, H, W) in bytes."""
+    for name in "ab":
+        save_arrays(tmp_path, name, (20, 30, 6), dtype)
+    loaded = load(tmp_path)
+    assert (6, 20, 30) == loaded.dataset.image_shape
+    expected = [0, 51, 102, 153, 204, 255]
+    np.testing.assert_allclose(expected, loaded.training.images[0, :, 7, 9], atol=1)
+
+
+def test_arrays_of_grey_go_with_pictures(tmp_path: Path) -> None:
+    """An array without an axis of channels is a grey picture."""
+    save_arrays(tmp_path, "a", (30, 40))
+    paint(tmp_path, "b", [90] * 3, mode="L")
+    assert (1, 30, 40) == load(tmp_path).dataset.image_shape
+
+
+def test_arrays_have_the_same_channels(tmp_path: Path) -> None:
+    """Both numbers are named."""
+    save_arrays(tmp_path, "a", (20, 30, 6))
+    save_arrays(tmp_path, "b", (20, 30, 5))
+    with pytest.raises(DatasetError, match="5 and 6 channels"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["F", "two pages"])
+def test_tiffs_that_say_nothing_of_their_white_or_their_page_are_unreadable(
+    tmp_path: Path, mode: str
+) -> None:
+    """Floats of any range, and files of several pages."""
+    for name in "ab":
+        paint(tmp_path, name, [90] * 3, mode="L")
+    page = Image.new("L" if mode != "F" else "F", (40, 30))
+    pages = {"save_all": True, "append_images": [page]} if mode != "F" else {}
+    page.save(tmp_path / "a" / "odd.tif", **pages)
+    with pytest.raises(DatasetError, match=r"odd\.tif"):
+        load(tmp_path)
+
+
+def test_other_files_are_named(fruit: Path) -> None:
+    """Notes, and pictures of unknown formats or in no class; hidden files are passed over."""
+    for name in ("notes.txt", "apple/1.heic", "apple/2.HEIC", "apple/.000.png", ".git/000.png"):
         (fruit / name).parent.mkdir(exist_ok=True)
         (fruit / name).write_bytes(b"none of your business")
-    assert ("apple", "pear") == load(fruit).dataset.class_names
+    loaded = load(fruit)
+    assert ("apple", "pear") == loaded.dataset.class_names
+    named = "2 .heic, 1 .txt (apple/1.heic, apple/2.HEIC and notes.txt)"
+    assert f"not read, as no pictures of a class: {named}" in loaded.notices
+
+
+def test_pictures_in_folders_of_a_class_are_read(fruit: Path) -> None:
+    """However deep they lie; where they lie decides what is held out, as names do."""
+    paint(fruit / "apple", "red", [RED] * 3)
+    paint(fruit / "apple" / "red", "dark", [(100, 0, 0)] * 2)
+    training = load(fruit, held_out_share=0).training
+    assert [25, 10] == np.bincount(training.labels).tolist()
+
+
+def test_data_sets_are_not_taken_for_classes(tmp_path: Path) -> None:
+    """Classes in `train` and `test` lie a level too deep; the message says how to go on."""
+    for part in ("train", "test"):
+        for name in ("cat", "dog"):
+            paint(tmp_path / part, name, [RED] * 3)
+    message = r"test and train in .* are no classes: cat and dog in them are. Say --data .*/train"
+    with pytest.raises(DatasetError, match=message):
+        load(tmp_path)
+
+
+def test_copies_on_both_sides_of_the_split_are_counted(fruit: Path) -> None:
+    """Their error says nothing of new pictures."""
+    (notice,) = [one for one in load(fruit).notices if "remove copies" in one]
+    assert notice.startswith("2 of 6 held-out pictures have the content of a picture")
 
 
 @pytest.mark.parametrize(("names", "found"), [([], "none"), (["apple"], "only one, apple")])
@@ -253,8 +323,8 @@ def test_one_class_is_too_few(tmp_path: Path, names: list[str], found: str) -> N
 def test_an_empty_class_is_named(fruit: Path) -> None:
     """A folder without a picture is a mistake, not a class."""
     (fruit / "quince").mkdir()
-    (fruit / "quince" / "000.tiff").touch()
-    with pytest.raises(DatasetError, match=r"no pictures \(PNG, .*GIF\) in quince$"):
+    (fruit / "quince" / "000.heic").touch()
+    with pytest.raises(DatasetError, match=r"no pictures \(PNG, .*NPY\) in quince; .*000"):
         load(fruit)
 
 
@@ -267,13 +337,72 @@ def test_a_class_that_cannot_be_split_is_named(fruit: Path) -> None:
         load(fruit)
 
 
-def test_unreadable_files_are_named(fruit: Path) -> None:
-    """The first three, and how many more there are."""
+def spoil(fruit: Path) -> list[str]:
+    """Five files that are no pictures and one that is cut; their places."""
     for number in range(5):
         (fruit / "pear" / f"bad-{number}.png").write_bytes(b"no picture")
-    message = "pear/bad-0.png, pear/bad-1.png, pear/bad-2.png and 2 more cannot be read as pictures"
-    with pytest.raises(DatasetError, match=message):
+    cut = fruit / "apple" / "000.png"
+    cut.write_bytes(cut.read_bytes()[:60])
+    return ["apple/000.png", *(f"pear/bad-{number}.png" for number in range(5))]
+
+
+def test_all_unreadable_files_are_named_at_once(fruit: Path) -> None:
+    """Those that cannot be opened and those that cannot be decoded, and how to go on."""
+    bad = spoil(fruit)
+    with pytest.raises(
+        DatasetError, match=r"6 files of .* cannot be read .*--skip-unread"
+    ) as error:
         load(fruit)
+    assert bad == [line.strip() for line in str(error.value).splitlines()[1:]]
+
+
+def test_a_folder_of_unreadable_files_is_an_error(tmp_path: Path) -> None:
+    """Even where they may be skipped."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        for number in range(3):
+            (tmp_path / name / f"{number}.png").write_bytes(b"no picture")
+    for skip in (False, True):
+        with pytest.raises(DatasetError, match=r"6 files of .* cannot be read as pictures"):
+            load(tmp_path, skip_unreadable=skip)
+
+
+def test_unreadable_files_may_be_skipped(fruit: Path) -> None:
+    """They are named, and a class of which too little is left is an error."""
+    bad = spoil(fruit)
+    loaded = load(fruit, skip_unreadable=True)
+    assert 29 == len(loaded.training.labels) + len(loaded.validation.labels)
+    assert 29 == len(loaded.trained) + len(loaded.held_out)
+    (notice,) = [one for one in loaded.notices if one.startswith("skipped 6 unreadable files")]
+    assert bad == [line.strip() for line in notice.splitlines()[1:]]
+    paint(fruit, "quince", [GREEN] * 2)
+    (fruit / "quince" / "000.png").write_bytes(b"no picture")
+    with pytest.raises(DatasetError, match="fewer than 2 readable pictures of quince"):
+        load(fruit, skip_unreadable=True)
+
+
+def test_what_was_trained_on_is_not_held_out(tmp_path: Path) -> None:
+    """A folder that has grown holds out pictures that were held out before, or that are new."""
+    for kind in range(8):
+        paint(tmp_path / f"{kind}", "first", [(kind, 0, shade) for shade in range(10)])
+    before = load(tmp_path)
+    for kind in range(8):
+        paint(tmp_path / f"{kind}", "later", [(kind, 9, shade) for shade in range(10)])
+    assert set(before.trained) & set(load(tmp_path).held_out)
+    after = load(tmp_path, seen=before.trained)
+    assert not {content_of(one) for one in before.trained} & {
+        content_of(one) for one in after.held_out
+    }
+    assert {*before.trained, *before.held_out} < {*after.trained, *after.held_out}
+    again = load(tmp_path, held_out=after.held_out)
+    assert (after.trained, after.held_out) == (again.trained, again.held_out)
+
+
+def test_where_all_was_trained_on_nothing_is_held_out(fruit: Path) -> None:
+    """The message says what helps."""
+    before = load(fruit)
+    with pytest.raises(DatasetError, match="add new ones, or train with --final"):
+        load(fruit, seen=(*before.trained, *before.held_out))
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "webp"])
@@ -283,14 +412,14 @@ def test_a_cut_file_is_unreadable(fruit: Path, suffix: str) -> None:
     path = fruit / "pear" / f"cut.{suffix}"
     Image.fromarray(noise).save(path)
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(DatasetError, match=rf"pear/cut\.{suffix} cannot be read"):
+    with pytest.raises(DatasetError, match=rf"cannot be read .*\n  pear/cut\.{suffix}$"):
         load(fruit)
 
 
 def test_a_picture_without_its_palette_is_unreadable(fruit: Path) -> None:
     """Pillow loads the numbers of such a PNG, but no colours."""
     (fruit / "pear" / "bare.png").write_bytes(no_palette_png())
-    with pytest.raises(DatasetError, match=r"pear/bare\.png cannot be read"):
+    with pytest.raises(DatasetError, match=r"cannot be read .*\n  pear/bare\.png$"):
         load(fruit)
 
 
@@ -312,7 +441,7 @@ def test_a_fault_of_the_program_is_no_unreadable_picture(
     def fail(*_: Any) -> None:
         raise ValueError("a fault")
 
-    monkeypatch.setattr(folders, "crop", fail)
+    monkeypatch.setattr(folders, "to_bytes", fail)
     with pytest.raises(ValueError, match="a fault"):
         load(fruit)
 

@@ -10,9 +10,10 @@ import torch
 
 from model.capsnet.dynamic import DynamicConfig
 from training.data.augment import Batch
-from training.data.datasets import DATASETS, Examples, load
+from training.data.datasets import DATASETS, Examples, digest, load
 from training.data.pairs import (
     TEST_DIGESTS,
+    TEST_SEED,
     PairDraw,
     PairStream,
     fixed_pairs,
@@ -20,6 +21,7 @@ from training.data.pairs import (
     overlay,
     published_pairs,
 )
+from training.data.source import DatasetError
 from training.recipes import Recipe
 
 CPU = torch.device("cpu")
@@ -194,3 +196,18 @@ def test_test_pairs_are_the_published_ones(shift_px: int) -> None:
     assert (10_000, 2, 36, 36) == pairs.object_images.shape
     docs = (Path(__file__).parents[3] / "docs" / "reference" / "presets.md").read_text()
     assert TEST_DIGESTS[shift_px] in docs
+
+
+def test_a_network_of_another_size_is_scored_on_the_same_pairs(
+    squares: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Digits and shifts are the published ones, in larger squares; others are still refused."""
+    monkeypatch.setattr("training.data.pairs.PUBLISHED_PAIRS", 7)
+    published = fixed_pairs(squares, 7, size=36, shift_px=4, seed=TEST_SEED)
+    monkeypatch.setitem(TEST_DIGESTS, 4, digest(*published))
+    larger = published_pairs(squares, size=40, shift_px=4)
+    np.testing.assert_array_equal(published.labels, larger.labels)
+    np.testing.assert_array_equal(published.images, larger.images[:, :, 2:-2, 2:-2])
+    monkeypatch.setitem(TEST_DIGESTS, 4, digest(*larger))
+    with pytest.raises(DatasetError, match="not the published ones"):
+        published_pairs(squares, size=40, shift_px=4)

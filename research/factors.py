@@ -1,0 +1,302 @@
+"""Poses of assemblies, compared with the factors that their images were rendered from.
+
+For each class apart: how much of a factor a linear function of the pose gives, on new instances;
+which single dimensions follow a factor; and whether a turn of the turntable moves poses by a linear
+map. The first 16 principal components of the images are measured in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model.capsnet import Network, build
+from model.preprocess import scale
+from research.compare import lines
+from research.rows import Row
+from training.answers import BATCH, evaluating
+from training.data.assemblies import (
+    AZIMUTHS,
+    ELEVATIONS,
+    LAMPS,
+    Factors,
+    is_familiar,
+    list_factors,
+)
+from training.data.datasets import DATASETS, Examples, load, split_last
+from training.state import CHECKPOINT, Checkpoint, TrainingError
+
+Doubles = NDArray[np.float64]
+MEASURED, TABLE = "factors.json", "matched-assemblies"
+NAMES = ("azimuth", "elevation", "size", "lamp")
+NAMED = 0.3
+"""A dimension is named after the factor that explains at least this share of its variance, on
+instances that were learnt and on new ones."""
+RIDGE = 1e-3
+"""The share of the poses' mean variance that is added to each variance in linear fits."""
+PCA = "PCA"
+_FITTED = 2000
+"""The images of a class that principal components are fitted to."""
+
+
+class Views(NamedTuple):
+    """Images of one class in one split, by factors."""
+
+    poses: Doubles
+    """(N, D)."""
+    factors: Factors
+
+    def at(self, rows: NDArray[np.bool_]) -> Views:
+        """Return some of them."""
+        return Views(self.poses[rows], Factors(*(part[rows] for part in self.factors)))
+
+
+def measure(network: Network | None, data_dir: Path, dataset: str) -> dict[str, Any]:
+    """Compare a network's poses, or principal components, with the factors.
+
+    Args:
+        network: None measures principal components of the training images.
+        dataset: one of the assemblies.
+
+    Returns:
+        `explained`: by factor, the shares of its variance at familiar and at new azimuths;
+        `turn`: the same of a step of the turntable; `named`: dimensions by factor.
+    """
+    kept, _ = split_last(
+        load(DATASETS[dataset], "train", data_dir), DATASETS[dataset].held_out_count
+    )
+    tested = load(DATASETS[dataset], "test", data_dir)
+    found = []
+    for label in range(len(DATASETS[dataset].class_names)):
+        both = [_of_class(one, label) for one in (kept, tested)]
+        encode = _capsule(network, label) if network else _principal(both[0].images)
+        splits: tuple[Any, ...] = ("train", "test")
+        learnt, new = (
+            Views(encode(one.images), _factors_of(split, label, len(one.labels)))
+            for one, split in zip(both, splits, strict=True)
+        )
+        found.append(_compare(learnt, new))
+    mean: dict[str, Any] = {
+        key: {
+            name: [
+                round(float(np.mean([one[key][name][index] for one in found])), 4)
+                for index in (0, 1)
+            ]
+            for name in found[0][key]
+        }
+        for key in ("explained", "turn")
+    }
+    named = Counter(name for one in found for name in one["named"])
+    dims = sum(one["dimensions"] for one in found)
+    return {**mean, "named": {name: named[name] for name in NAMES}, "dimensions": dims}
+
+
+def load_network(directory: Path) -> Network:
+    """The network of a finished run.
+
+    Raises:
+        training.state.CheckpointError: there is none.
+    """
+    checkpoint = Checkpoint.load(directory / CHECKPOINT)
+    network = build(checkpoint.recipe.network)
+    network.load_state_dict(checkpoint.network)
+    return network
+
+
+def measure_rows(
+    rows: Sequence[Row],
+    seeds: Sequence[int],
+    *,
+    runs: Mapping[tuple[str, int], Path],
+    data_dir: Path,
+) -> dict[str, Any]:
+    """Measure the runs of rows with poses, and principal components.
+
+    Raises:
+        TrainingError: no run is there.
+    """
+    measured: dict[str, Any] = {}
+    for row in rows:
+        for seed in seeds:
+            directory = runs.get((row.name, seed))
+            if directory and (directory / CHECKPOINT).exists():
+                network = load_network(directory)
+                if hasattr(network, "decoder"):
+                    title = f"{row.title.partition(':')[0]}, seed {seed}"
+                    measured[title] = measure(network, data_dir, row.recipe.dataset)
+    if not measured:
+        raise TrainingError("there is no finished run of these rows: run them first")
+    measured[PCA] = measure(None, data_dir, rows[0].recipe.dataset)
+    return measured
+
+
+def read(docs_dir: Path) -> dict[str, Any]:
+    """What was measured; nothing where there is no file."""
+    path = docs_dir / MEASURED
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def table(measured: Mapping[str, Any]) -> str:
+    """A line for each network."""
+    if not measured:
+        return "Not run yet: it needs the runs of the table above."
+    rows = []
+    for title, one in measured.items():
+        shares = {**one["explained"], **one["turn"]}
+        cells = [f"{familiar:.2f}, {new:.2f}" for familiar, new in shares.values()]
+        named = ", ".join(f"{name} {count}" for name, count in one["named"].items() if count)
+        rows.append((title, *cells, f"{named or 'none'} of {one['dimensions']}"))
+    return lines(("poses", *NAMES, "a turn by 20 degrees", "named dimensions"), rows)
+
+
+def _of_class(examples: Examples, label: int) -> Examples:
+    rows = examples.labels == label
+    return Examples(examples.images[rows], examples.labels[rows])
+
+
+def _factors_of(split: Any, label: int, count: int) -> Factors:
+    """The factors of a class's first images in a split."""
+    every = list_factors(split)
+    rows = np.flatnonzero(every.label == label)[:count]
+    return Factors(*(part[rows] for part in every))
+
+
+def _capsule(network: Network, label: int) -> Any:
+    """A function from images (N, C, H, W) to the poses (N, D) of a class."""
+
+    def encode(images: NDArray[np.uint8]) -> Doubles:
+        parts = []
+        with evaluating(network), torch.inference_mode():
+            for start in range(0, len(images), BATCH):
+                batch = torch.from_numpy(scale(images[start : start + BATCH]))
+                parts.append(network(batch).poses[:, label].double().numpy())
+        return np.concatenate(parts)
+
+    return encode
+
+
+def _principal(images: NDArray[np.uint8], dims: int = 16) -> Any:
+    """A function from images to their first principal components, fitted to some images."""
+    some = images[:: max(1, len(images) // _FITTED)].reshape(-1, images[0].size) / 255
+    middle = some.mean(axis=0)
+    _, _, directions = np.linalg.svd(some - middle, full_matrices=False)
+
+    def encode(images: NDArray[np.uint8]) -> Doubles:
+        flat = images.reshape(len(images), -1).astype(np.float64) / 255
+        return np.asarray((flat - middle) @ directions[:dims].T)
+
+    return encode
+
+
+def _compare(learnt: Views, new: Views) -> dict[str, Any]:
+    """Fit to learnt instances at familiar azimuths; measure on new instances."""
+    fitted = learnt.at(is_familiar(len(learnt.poses)))
+    familiar = is_familiar(len(new.poses))
+    kinds = new.at(familiar), new.at(~familiar)
+    explained = {
+        name: [_explained(_targets(one.factors, name), _fit(fitted, one, name)) for one in kinds]
+        for name in NAMES
+    }
+    return {
+        "explained": explained,
+        "turn": {"turn": [_turn(learnt, new, familiar=one) for one in (True, False)]},
+        "named": _name(fitted, kinds[0]),
+        "dimensions": new.poses.shape[1],
+    }
+
+
+def _targets(factors: Factors, name: str) -> Doubles:
+    """A factor as numbers (N, T): angles as points on a circle, lamps as directions."""
+    if name == "azimuth":
+        turn = np.radians(factors.azimuth)
+        return np.stack((np.sin(turn), np.cos(turn)), axis=1)
+    if name == "lamp":
+        across, up = np.radians(np.array(LAMPS)[:, :2]).T
+        directions = np.stack(
+            (np.cos(up) * np.sin(across), np.sin(up), np.cos(up) * np.cos(across)), axis=1
+        )
+        return np.asarray(directions[factors.lamp])
+    values: NDArray[Any] = getattr(factors, name)
+    return values.astype(np.float64)[:, None]
+
+
+def _fit(fitted: Views, tested: Views, name: str) -> Doubles:
+    """Predict a factor of tested views by a linear function that was fitted to others."""
+    return _regress(fitted.poses, _targets(fitted.factors, name), tested.poses)
+
+
+def _regress(inputs: Doubles, targets: Doubles, tested: Doubles) -> Doubles:
+    middle, offset = inputs.mean(axis=0), targets.mean(axis=0)
+    centred = inputs - middle
+    gram = centred.T @ centred
+    gram += RIDGE * gram.diagonal().mean() * np.eye(len(gram))
+    weights = np.linalg.solve(gram, centred.T @ (targets - offset))
+    return np.asarray((tested - middle) @ weights + offset)
+
+
+def _explained(targets: Doubles, predicted: Doubles) -> float:
+    """The share of the targets' variance that predictions explain, at least 0."""
+    rest = np.square(targets - predicted).sum()
+    return max(0.0, 1 - float(rest / np.square(targets - targets.mean(axis=0)).sum()))
+
+
+def _turn(learnt: Views, new: Views, *, familiar: bool) -> float:
+    """The share of a pose's change by one step of azimuth that a linear map of it predicts.
+
+    The map is fitted to steps between familiar azimuths of learnt instances. It also takes the
+    size after the step, which is drawn anew.
+    """
+    before, after = _steps(learnt, familiar=True)
+    tested, expected = _steps(new, familiar=familiar)
+    change = (expected - tested)[:, :-1]
+    predicted = _regress(_given(before, after), (after - before)[:, :-1], _given(tested, expected))
+    return max(0.0, 1 - float(np.square(change - predicted).sum() / np.square(change).sum()))
+
+
+def _given(before: Doubles, after: Doubles) -> Doubles:
+    """The pose and size before a step, and the size after it."""
+    return np.concatenate((before, after[:, -1:]), axis=1)
+
+
+def _steps(views: Views, *, familiar: bool) -> tuple[Doubles, Doubles]:
+    """Poses and sizes (M, D + 1) before and after a step, both azimuths familiar or both new."""
+    both = np.concatenate((views.poses, views.factors.size[:, None]), axis=1)
+    shape = (-1, len(AZIMUTHS), len(ELEVATIONS) * len(LAMPS), both.shape[1])
+    poses = both.reshape(shape)
+    known = is_familiar(len(views.poses)).reshape(shape[:3])[0, :, 0]
+    after = np.roll(poses, -1, axis=1)
+    rows = (known == familiar) & (np.roll(known, -1) == familiar)
+    return tuple(part[:, rows].reshape(-1, shape[-1]) for part in (poses, after))  # type: ignore[return-value]
+
+
+def _name(fitted: Views, tested: Views) -> list[str]:
+    """The factor of each dimension that follows one, on both sets of instances."""
+    shares = [np.stack([_share(one, name) for name in NAMES]) for one in (fitted, tested)]
+    best = [share.argmax(axis=0) for share in shares]
+    return [
+        NAMES[first]
+        for dim, (first, second) in enumerate(zip(*best, strict=True))
+        if first == second and min(share[first, dim] for share in shares) >= NAMED
+    ]
+
+
+def _share(views: Views, name: str) -> Doubles:
+    """The share (D,) of each dimension's variance that lies between the values of a factor."""
+    centred = views.poses - views.poses.mean(axis=0)
+    total = np.square(centred).sum(axis=0) + 1e-12
+    values: NDArray[Any] = getattr(views.factors, name)
+    if name == "size":  # which has as many values as views: a line in its place
+        size = values - values.mean()
+        return np.asarray(np.square(size @ centred) / (np.square(size).sum() * total))
+    between = np.zeros(centred.shape[1])
+    for value in np.unique(values):
+        group = centred[values == value]
+        between += len(group) * np.square(group.mean(axis=0))
+    return np.asarray(between / total)

@@ -1,0 +1,128 @@
+"""The findings of docs/results.md, which follow from rows by one rule.
+
+Capsules, or their routing, make *more* or *fewer* errors than their control where the 95 % interval
+of the difference lies above or below zero. Elsewhere, and where a network has one seed, nothing is
+decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from research import routing
+from research.compare import BOUND, Difference, compare, is_stale, of_row, score
+from research.rows import Table
+from research.run import Result
+
+HEADINGS = {
+    "more": "More errors than the control",
+    "undecided": "Undecided: the interval holds zero",
+    "one seed": "One seed: the interval does not cover other seeds",
+    "fewer": "Fewer errors than the control",
+}
+"""The verdicts in the order of the page: evidence against capsules comes first."""
+
+
+class Finding(NamedTuple):
+    """A comparison of capsules, or of their routing, with a control."""
+
+    title: str
+    percents: tuple[float, float]
+    """The errors of both."""
+    difference: Difference
+    seeds: tuple[int, int] | None
+    """How many; None where the networks themselves are compared, not their recipes."""
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """A key of HEADINGS."""
+        if self.seeds is not None and min(self.seeds) < 2:
+            return "one seed"
+        if self.difference.low > 0:
+            return "more"
+        return "fewer" if self.difference.high < 0 else "undecided"
+
+    def __str__(self) -> str:
+        first, second = self.percents
+        text = f"{self.title}: {first:.2f} % and {second:.2f} % ({self.difference} points"
+        if self.seeds is not None:
+            text += f"; {self.seeds[0]} and {self.seeds[1]} seeds"
+        text += ")"
+        if self.verdict == "undecided" and second:
+            reach = max(-self.difference.low, self.difference.high)
+            share = 100 * reach / second
+            text += f"; a difference of {reach:.2f} points, {share:.0f} % of the control's errors,"
+            text += " may have gone unnoticed"
+        return f"{text}. {self.note[:1].upper()}{self.note[1:]}{'.' * bool(self.note)}".rstrip()
+
+
+def write_findings(
+    tables: Mapping[str, Table], results: Sequence[Result], measured: Mapping[str, Any]
+) -> str:
+    """The findings as Markdown, by verdict."""
+    found = [*_of_rows(tables, results), *_of_couplings(measured)]
+    if not found:
+        return "Nothing has been measured yet."
+    parts = [_rule(len(found), has_bounds=any(one.difference.is_bound for one in found))]
+    for verdict, heading in HEADINGS.items():
+        lines = [f"- {one}" for one in found if one.verdict == verdict]
+        parts.append("\n".join((f"### {heading}", "", *(lines or ["- None."]))))
+    return "\n\n".join(parts)
+
+
+def _rule(count: int, *, has_bounds: bool) -> str:
+    text = (
+        "A finding follows from two rows by one rule. Capsules, or their routing, make *more* or "
+        "*fewer* errors than a control where the 95 % interval of the difference lies above or "
+        "below zero. Elsewhere nothing is decided, and the interval says how large a difference "
+        "may have gone unnoticed. With one seed nothing is decided for other seeds. Each line has "
+        "the errors of the first and of the second network and their difference. "
+        f"There are {count} comparisons, and intervals are not corrected for their number: one in "
+        "twenty of them excludes zero by chance. Evidence against capsules comes first."
+    )
+    if has_bounds:
+        text += (
+            f" {BOUND} marks older rows that did not keep which images were wrong: their images "
+            "are not paired, so that the interval is wider than it need be."
+        )
+    return text
+
+
+def _of_rows(tables: Mapping[str, Table], results: Sequence[Result]) -> Iterator[Finding]:
+    rows = {row.name: row for table in tables.values() for row in table.rows}
+    for table in tables.values():
+        for names in table.compared:
+            both = [rows[name] for name in names[:2]]
+            own = [of_row(row, results) for row in both]
+            stale = any(
+                is_stale(row, one) for row, few in zip(both, own, strict=True) for one in few
+            )
+            if not names.is_finding or stale or not all(own):
+                continue
+            for test, heading in table.columns.items():
+                if difference := compare(*own, test):
+                    of = "" if len(table.columns) == 1 else f", {heading.removesuffix(', %')}"
+                    yield Finding(
+                        f"**{both[0].title}** and **{both[1].title}**{of}",
+                        tuple(score(few, test).percent for few in own),  # type: ignore[arg-type]
+                        difference,
+                        (len(own[0]), len(own[1])),
+                        names.note,
+                    )
+
+
+def _of_couplings(measured: Mapping[str, Any]) -> Iterator[Finding]:
+    """The networks that ship, as routed and with uniform couplings, without new training."""
+    for name, test, scores in routing.tests_of(measured):
+        routed, uniform = (scores["couplings"][key] for key in ("routed", "uniform"))
+        points, low, high = uniform["difference"]
+        of = "" if test == routing.SPLIT else f", {test}"
+        yield Finding(
+            f"**`{name}` as routed** and **with uniform couplings**{of}",
+            tuple(100 * one["errors"] / scores["images"] for one in (routed, uniform)),  # type: ignore[arg-type]
+            Difference(-points, -high, -low),
+            None,
+            "",
+        )

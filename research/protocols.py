@@ -1,0 +1,160 @@
+"""The images that rows learn from, are stopped by and are tested on.
+
+- `plain`: a data set as it is, or pairs of its digits.
+- `affnist`: digits anywhere on a larger black square, tested on digits that are also rotated,
+  scaled and sheared (Sabour 2017, section 5.2).
+- `azimuths`: assemblies from a third of the azimuths, tested on new assemblies from these and from
+  the others (Hinton 2018, table 2).
+
+Training of the latter two may be stopped at an error (`Row.stop_percent`) on held-out images of the
+kind that is learnt, so that networks are compared at equal errors there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from research.rows import FAMILIAR, NEW_AZIMUTHS, SIDE_BY_SIDE, Row
+from research.transforms import AFFNIST, MOVED, TRANSFORMS, transform
+from training.answers import Labelled
+from training.data.assemblies import is_familiar
+from training.data.datasets import DATASETS, Examples, load, split_last
+from training.data.pairs import (
+    PUBLISHED_PAIRS,
+    TEST_SEED,
+    VALIDATION_PAIRS,
+    VALIDATION_SEED,
+    PairDraw,
+    published_pairs,
+    validation_pairs,
+)
+
+STOP_EVERY = {"plain": 250, "affnist": 250, "azimuths": 25}
+"""The steps between looks at the error, by protocol, where training is stopped at one."""
+_SIDE_SEED = 2018
+
+
+class Sets(NamedTuple):
+    """Examples of a row's data set."""
+
+    training: Examples
+    tested: Examples
+    stopping: Examples | None = None
+    """Held-out images on whose error training is stopped, if it is."""
+
+
+class Tested(NamedTuple):
+    """Images with labels; of pairs also which two digits (N, 2) each is of."""
+
+    examples: Labelled
+    digits: NDArray[np.int64] | None = None
+
+
+def load_sets(row: Row, data_dir: Path) -> Sets:
+    """Images of the row's data set; the test split is read only for rows that are tested on it."""
+    dataset = DATASETS[row.recipe.dataset]
+    training = load(dataset, "train", data_dir)
+    kept, validation = split_last(training, dataset.held_out_count)
+    holds_out = row.hold_out or row.split == "validation" or row.stop_percent is not None
+    tested = validation if row.split == "validation" else load(dataset, "test", data_dir)
+    learnt = kept if holds_out else training
+    if row.protocol == "affnist":
+        size = row.recipe.network.height
+        learnt, validation, tested = (pad(one, size) for one in (learnt, validation, tested))
+        validation = transform(validation, MOVED)
+    elif row.protocol == "azimuths":
+        learnt, validation = (_familiar(one) for one in (learnt, validation))
+    return Sets(learnt, tested, None if row.stop_percent is None else validation)
+
+
+def make_test_sets(row: Row, tested: Examples) -> Iterator[tuple[str, Tested]]:
+    """The row's test sets by name, made one at a time.
+
+    `plain` is the split as it is, names of TRANSFORMS transform it, `side by side` makes pairs of
+    it, and `shift 4` overlapping pairs that are moved by up to so many pixels.
+
+    Raises:
+        training.data.datasets.DatasetError: pairs of test digits are not the published ones.
+    """
+    for name in row.tests:
+        if name == "plain":
+            yield name, Tested(tested)
+        elif name == SIDE_BY_SIDE:
+            yield name, side_by_side(tested)
+        elif name in TRANSFORMS:
+            yield name, Tested(transform(tested, TRANSFORMS[name]))
+        elif name in AFFNIST:
+            yield name, Tested(transform(tested, AFFNIST[name]))
+        elif name in (FAMILIAR, NEW_AZIMUTHS):
+            rows = is_familiar(len(tested.labels)) == (name == FAMILIAR)
+            yield name, Tested(Examples(tested.images[rows], tested.labels[rows]))
+        else:
+            yield name, _overlapping(row, tested, shift_px=int(name.removeprefix("shift ")))
+
+
+def _overlapping(row: Row, digits: Examples, *, shift_px: int) -> Tested:
+    make, count, seed = published_pairs, PUBLISHED_PAIRS, TEST_SEED
+    if row.split != "test":
+        make, count, seed = validation_pairs, VALIDATION_PAIRS, VALIDATION_SEED
+    pairs = make(digits, size=row.recipe.network.height, shift_px=shift_px)
+    draws = PairDraw(digits.labels, shift_px=shift_px).draw(count, seed)
+    return Tested(pairs, draws[:, :2])
+
+
+def side_by_side(digits: Examples) -> Tested:
+    """As many pairs of digits of different classes, side by side, as there are digits.
+
+    Random numbers are outputs of PCG64, so the same digits give the same pairs everywhere.
+
+    Args:
+        digits: images (N, C, H, W).
+
+    Returns:
+        images (N, C, H, 2 W) and labels (N, 2).
+    """
+    pairs = PairDraw(digits.labels, shift_px=0).draw(len(digits.labels), _SIDE_SEED)[:, :2]
+    left, right = (digits.images[column] for column in pairs.T)
+    return Tested(Examples(np.concatenate((left, right), axis=3), digits.labels[pairs]), pairs)
+
+
+def pad(examples: Examples, size: int) -> Examples:
+    """Put images (N, C, H, H) into the middle of black squares of `size` pixels.
+
+    Raises:
+        ValueError: they are larger.
+    """
+    room = size - examples.images.shape[-1]
+    if room < 0:
+        raise ValueError(f"images of {examples.images.shape[-1]} px do not fit {size} px")
+    margin = (room // 2, room - room // 2)
+    padded = np.pad(examples.images, ((0, 0), (0, 0), margin, margin))
+    return Examples(padded, examples.labels)
+
+
+def choose(examples: Examples, count: int, *, seed: int) -> Examples:
+    """So many examples, as many of each class, in the order of the file.
+
+    Random numbers are outputs of numpy's PCG64, which stay the same for good.
+
+    Raises:
+        ValueError: the classes cannot share them equally.
+    """
+    classes = np.unique(examples.labels)
+    each, rest = divmod(count, len(classes))
+    chances = np.random.PCG64(seed).random_raw(len(examples.labels))
+    order = np.argsort(chances, kind="stable")
+    rows = [order[examples.labels[order] == label][:each] for label in classes]
+    chosen = np.sort(np.concatenate(rows))
+    if rest or len(chosen) != count or not each:
+        raise ValueError(f"{len(classes)} classes cannot share {count} examples equally")
+    return Examples(examples.images[chosen], examples.labels[chosen])
+
+
+def _familiar(examples: Examples) -> Examples:
+    rows = is_familiar(len(examples.labels))
+    return Examples(examples.images[rows], examples.labels[rows])

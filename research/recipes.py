@@ -1,0 +1,84 @@
+"""The recipes that rows share: written out, so that a change of a preset changes no result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from model.capsnet.attention import AttentionConfig
+from model.capsnet.baseline import BaselineConfig
+from model.capsnet.dynamic import DynamicConfig
+from model.capsnet.matrix import MatrixConfig
+from model.capsnet.shared import SharedConfig
+from model.capsnet.stem import Conv, Whiten
+from research.rows import plain
+from training.recipes import Recipe
+
+_SMALL: dict[str, Any] = {"batch_size": 64, "warmup_steps": 300}
+_AVERAGED: dict[str, Any] = {**_SMALL, "average_decay": 0.999}
+STRIDED = DynamicConfig(stem=(Conv(64, 9, 2),), primary_types=8, primary_kernel=5, primary_stride=1)
+DIGITS = Recipe("", network=STRIDED, **_SMALL)
+ATTENTION = Recipe(
+    "", network=AttentionConfig(), learning_rate=2e-3, convolutions="bfloat16", **_AVERAGED
+)
+PAIR_STEM = (Conv(32, 5), Conv(64, 3, 2), Conv(64, 3), Conv(128, 3, 2))
+PAIRS = replace(
+    ATTENTION,
+    task="pairs",
+    network=AttentionConfig(height=36, width=36, stem=PAIR_STEM, primary="spatial"),
+    shift_px=4,
+    mse_weight=0.0005 * 36 * 36,
+)
+SHARED = Recipe("", network=SharedConfig(), absent_weight=0.25, **_AVERAGED)
+SMALL_EM = MatrixConfig(
+    stem=(Conv(32, 5), Conv(64, 3, 2)),
+    primary_types=4,
+    conv_caps=(8, 8),
+    decoder_hidden=(256, 512),
+)
+MATRIX = Recipe(
+    "",
+    network=SMALL_EM,
+    loss="spread",
+    spread_steps=400,
+    detach_poses=True,
+    learning_rate=3e-3,
+    shift_px=1,
+    **_AVERAGED,
+)
+_STAGES = tuple(
+    conv
+    for width in (48, 160, 160)
+    for conv in (
+        Conv(width, 3, padding=1, max_pool=2, activation="gelu"),
+        Conv(width, 3, padding=1, activation="gelu"),
+    )
+)
+PHOTOGRAPHS = Recipe(
+    "",
+    dataset="cifar-10",
+    network=AttentionConfig(
+        channels=3,
+        height=32,
+        width=32,
+        stem=(Whiten(), *_STAGES),
+        norm_first=True,
+        primary="spatial",
+        decoder_hidden=(256, 64),
+    ),
+    batch_size=128,
+    warmup_steps=300,
+    learning_rate=2e-3,
+    convolutions="bfloat16",
+    average_decay=0.999,
+    muon_rate=0.03,
+    flip=True,
+    flip_alternates=True,
+    shift_px=4,
+    pad="reflect",
+    cutout_px=12,
+    mse_weight=0.0005 * 32 * 32 * 3,
+)
+CNN = plain(DIGITS, BaselineConfig(convs=(8, 8, 8)))
+"""As many multiplications as STRIDED: 8, 8 and 8 channels, no normalisation, and 97 % of the
+parameters in one layer."""

@@ -1,0 +1,60 @@
+"""The tutorial on routing, followed from its file to the table, on made-up digits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from research.__main__ import app
+from research.run import Sets
+from research.tables import ROWS, TABLES, Table, add_table
+from training.data.datasets import Examples
+
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "own-routing.md"
+
+
+@pytest.fixture
+def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the tutorial; what it declares is gone after the test."""
+    (source,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    file = tmp_path / "own_routing.py"
+    file.write_text(source)
+    for declared in (ROWS, TABLES):
+        for name in ("own", "own-sharp", "own-plain"):
+            monkeypatch.setitem(declared, name, None)  # so that they are removed at the end
+            del declared[name]
+    digits = np.random.default_rng(0).integers(0, 256, (80, 1, 28, 28), np.uint8)
+    made_up = Examples(digits, np.arange(80) % 10)
+    monkeypatch.setattr("research.__main__.load_sets", lambda *_: Sets(made_up, made_up))
+    return file
+
+
+def test_a_routing_of_your_own_is_a_compared_row(own_file: Path, tmp_path: Path) -> None:
+    """With two seeds each; the commands are the page's, with fewer images."""
+    commands = re.findall(r"^python -m research (.*)$", PAGE.read_text(), re.MULTILINE)
+    runs = ["--runs-dir", str(tmp_path / "runs"), "--docs-dir", str(tmp_path / "docs")]
+    for command in commands:
+        words = command.replace("own_routing.py", str(own_file)).split()
+        seeds = ["--seeds", "1,2", "--device", "cpu"] if words[0] == "run" else []
+        options = [*words, *runs, *seeds, "--images", "64"]
+        outcome = CliRunner().invoke(app, options)
+        assert 0 == outcome.exit_code, outcome.output
+        for name in ("own", "own-sharp", "own-plain"):  # each command is a process of its own
+            ROWS.pop(name, None)
+            TABLES.pop(name, None)
+    assert re.search(
+        r"\| `own-sharp` \| sharpened agreement \| 64 \| .* \| 1, 2 \|", outcome.output
+    )
+    assert "| **sharpened agreement** less **routing by agreement** | error, % |" in outcome.output
+    assert not (tmp_path / "docs").exists()
+
+
+def test_names_are_not_taken_twice() -> None:
+    """A row of the page keeps its meaning."""
+    row = ROWS["digits-baseline"]
+    with pytest.raises(ValueError, match="digits-baseline already"):
+        add_table("another", Table((row,)))

@@ -1,0 +1,158 @@
+"""Rendered objects whose factors are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from training.data import assemblies
+from training.data.assemblies import (
+    CLASSES,
+    FAMILIAR_AZIMUTHS,
+    LAMPS,
+    VIEWS,
+    RenderedSource,
+    View,
+    assemble,
+    is_familiar,
+    list_factors,
+    render_lamps,
+)
+from training.data.datasets import DATASETS, load, split_last
+from training.data.source import DatasetError
+
+SIDE = 24
+
+
+def draw(label: int, *, instance: int = 0, azimuth: int = 40, size: float = 1.0) -> np.ndarray:
+    """One view by all lamps, as floats."""
+    view = View(azimuth, 45, size)
+    return render_lamps(assemble(label, instance), view, size_px=SIDE).astype(float)
+
+
+def test_objects_are_light_on_black_and_whole() -> None:
+    """The largest instances touch no edge, from any side."""
+    for label in range(len(CLASSES) + 1):
+        images = draw(label, azimuth=60 * label, size=1.2)
+        assert (images.max(axis=(1, 2)) > 150).all()
+        assert not images[:, [0, -1]].any()
+        assert not images[..., [0, -1]].any()
+
+
+def test_the_same_numbers_give_the_same_image() -> None:
+    """Another instance, class or azimuth gives another one."""
+    assert np.array_equal(draw(1), draw(1))
+    others = [draw(2), draw(1, instance=1), draw(1, azimuth=60)]
+    assert all(np.abs(draw(1) - other).mean() > 1 for other in others)
+
+
+def test_a_larger_size_covers_more() -> None:
+    """As its square: size scales the whole object."""
+    small, large = ((draw(0, size=size)[0] > 0).sum() for size in (0.8, 1.2))
+    assert large / small == pytest.approx((1.2 / 0.8) ** 2, rel=0.15)
+
+
+def test_lamps_light_the_same_object() -> None:
+    """The outline stays, the shading changes."""
+    images = draw(0)
+    outlines = images > 0
+    assert len(LAMPS) == len(images)
+    assert all(np.array_equal(outlines[0], outline) for outline in outlines[1:])
+    assert len(LAMPS) == len({image.tobytes() for image in images})
+
+
+def test_the_turntable_turns_the_object_and_not_the_lamps() -> None:
+    """A lamp in front of the object is brighter than one behind it, at every azimuth."""
+    for azimuth in (0, 80, 160, 240, 320):
+        images = draw(0, azimuth=azimuth)
+        front, behind = (np.argmin([abs(lamp[0] - side) for lamp in LAMPS]) for side in (0, 140))
+        assert images[front].mean() > 1.2 * images[behind].mean()
+
+
+@pytest.mark.parametrize("instance", [0, 4, 10])
+def test_no_rotation_gives_the_mirrored_class(instance: int) -> None:
+    """From above, the way from the post over the slab to the ball has another sense of rotation."""
+    senses = []
+    for label in (CLASSES.index("dock"), len(CLASSES)):
+        slab, post, ball, _ = assemble(label, instance).places[:, [0, 2]]
+        (across, back), (other_across, other_back) = post - slab, ball - slab
+        senses.append(np.sign(across * other_back - back * other_across))
+    assert senses[0] == -senses[1] != 0
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_factors_are_of_every_image_in_order(*, split: str, mirrored: bool) -> None:
+    """Each instance is seen from every azimuth and elevation, by every lamp."""
+    factors = list_factors(split, mirrored=mirrored)  # type: ignore[arg-type]
+    classes, instances = len(CLASSES) + mirrored, len(assemblies.INSTANCES[split])  # type: ignore[index]
+    assert classes * instances * VIEWS == len(factors.label)
+    seen = np.stack((factors.instance, factors.label, factors.azimuth, factors.elevation))
+    assert len(factors.label) == len(np.unique(np.vstack((seen, factors.lamp)), axis=1).T)
+    assert 0.8 <= factors.size.min() < factors.size.max() <= 1.2
+    familiar = np.isin(factors.azimuth, FAMILIAR_AZIMUTHS)
+    assert np.array_equal(familiar, is_familiar(len(familiar)))
+    assert familiar.mean() == pytest.approx(1 / 3)
+
+
+def test_instances_are_of_one_split() -> None:
+    """Test objects are new, and so is the training instance that is held out."""
+    train, test = list_factors("train"), list_factors("test")
+    assert not set(train.instance) & set(test.instance)
+    held_out = DATASETS["assemblies"].held_out_count
+    assert {train.instance.max()} == set(train.instance[-held_out:])
+    assert train.instance.max() not in train.instance[:-held_out]
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One instance of each split from two sides."""
+    monkeypatch.setattr(assemblies, "INSTANCES", {"train": range(2), "test": range(2, 3)})
+    monkeypatch.setattr(assemblies, "AZIMUTHS", (0, 20))
+    monkeypatch.setattr(assemblies, "ELEVATIONS", (30,))
+
+
+@pytest.mark.usefixtures("few")
+def test_images_are_rendered_once(tmp_path: Path) -> None:
+    """Into the folder of data sets; the next read takes the file."""
+    source = RenderedSource(size_px=16)
+    first = source.columns("test", tmp_path, fetch=True)
+    assert ((5 * 2 * 6, 1, 16, 16), np.uint8) == (first["images"].shape, first["images"].dtype)
+    assert [0, 1, 2, 3, 4] == sorted(set(first["labels"].tolist()))
+    again = source.columns("test", tmp_path, fetch=False)
+    assert np.array_equal(first["images"], again["images"])
+    label, instance = 3, 2
+    views = render_lamps(
+        assemble(label, instance), View(0, 30, list_factors("test").size[36]), size_px=16
+    )
+    assert np.array_equal(views, first["images"][36:42, 0])
+
+
+def test_what_is_not_rendered_is_missing(tmp_path: Path) -> None:
+    """Where nothing may be fetched."""
+    with pytest.raises(DatasetError, match="missing"):
+        RenderedSource(size_px=16).columns("test", tmp_path, fetch=False)
+
+
+@pytest.mark.usefixtures("few")
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    """One that is cut off, or that holds images of another size."""
+    RenderedSource(size_px=16).columns("test", tmp_path, fetch=True)
+    with pytest.raises(DatasetError, match="move it away to render it anew"):
+        RenderedSource(size_px=8).columns("test", tmp_path, fetch=True)
+    (file,) = tmp_path.glob("*.npz")
+    file.write_bytes(b"PK")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        RenderedSource(size_px=16).columns("test", tmp_path, fetch=True)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_data_set_is_read_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mirrored class is the sixth."""
+    monkeypatch.setattr(assemblies, "AZIMUTHS", (0,))
+    examples = load(DATASETS["assemblies-mirrored"], "train", tmp_path)
+    assert set(range(6)) == set(examples.labels.tolist())
+    kept, held_out = split_last(examples, 36)
+    assert len(kept.labels) == len(held_out.labels)

@@ -1,0 +1,59 @@
+"""What the answers of a network suggest to do next."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from training.advice import advise
+from training.answers import Recall
+
+
+def tell(*recalls: Recall, confused: tuple[str, str, int] | None = None, **facts: int) -> str:
+    """The advice for recalls, and for 50 training pictures of each class or other facts."""
+    labels = np.repeat(np.arange(len(recalls)), [recall.images for recall in recalls])
+    pictures = {recall.class_name: facts.get(recall.class_name, 50) for recall in recalls}
+    size_px = facts.get("size_px", 32)
+    return " ".join(advise(labels, recalls, pictures=pictures, size_px=size_px, confused=confused))
+
+
+@pytest.mark.parametrize(
+    ("right", "images", "advised"),
+    [
+        ((0, 1), (1, 1), True),
+        ((12, 13), (20, 20), False),
+        ((12, 10), (20, 20), True),
+        ((10, 14), (20, 20), True),
+        ((0, 3), (1, 3), True),
+    ],
+)
+def test_guessing_is_said_where_it_is_hardly_worse(
+    right: tuple[int, int], images: tuple[int, int], *, advised: bool
+) -> None:
+    """Guessing is the most frequent label for all."""
+    recalls = [Recall(name, *counts) for name, *counts in zip("ab", right, images, strict=True)]
+    assert advised == ("hardly better than guessing" in tell(*recalls))
+
+
+def test_few_pictures_need_more_of_them_not_more_pixels() -> None:
+    """Of the worst class first; a larger size is for many pictures."""
+    few = tell(Recall("cat", 8, 10), Recall("dog", 9, 10))
+    assert "Add pictures of each class, of cat first" in few
+    assert "A larger --size rarely helps so few" in few
+    many = tell(Recall("cat", 8, 10), Recall("dog", 9, 10), cat=900, dog=800)
+    assert "try a --size above 32" in many
+    assert "Add pictures" not in many
+
+
+def test_the_rarest_class_comes_first() -> None:
+    """Where it has less than half as many pictures as the largest one."""
+    told = tell(Recall("cat", 8, 10), Recall("dog", 9, 10), cat=900, dog=12)
+    assert "Add pictures of dog first: it has 12 training pictures" in told
+
+
+def test_the_most_frequent_mistake_is_to_be_looked_at() -> None:
+    """And an error on few images is called rough."""
+    told = tell(Recall("cat", 8, 10), confused=("cat", "dog", 2))
+    assert "cat is taken for dog most often (2 times)" in told
+    assert "10 pictures measure an error roughly" in told
+    assert "roughly" not in tell(Recall("cat", 180, 200))

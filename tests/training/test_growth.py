@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from model.capsnet import build
+from model.capsnet.attention import AttentionConfig
+from model.capsnet.network import NetworkConfig
+from model.capsnet.stem import Conv, Whiten
+from training.growth import LARGEST_PX, fit_size, grow_stem
+from training.recipes import PRESETS, Recipe
+
+PICTURES = PRESETS["pictures"]
+
+
+def fitted(size: int, *, recipe: Recipe = PICTURES) -> Recipe:
+    """The recipe for square images of this size and three classes."""
+    return fit_size(recipe, NetworkConfig(3, size, size, num_classes=3))
+
+
+@pytest.mark.parametrize("size", range(24, LARGEST_PX + 1))
+def test_the_grid_of_primary_capsules_stays_small(size: int) -> None:
+    """3x3 to 7x7 cells, whatever the size."""
+    network = fitted(size).network
+    assert isinstance(network, AttentionConfig)
+    assert 3 <= network.grid.rows <= 7
+
+
+def test_weights_do_not_grow_with_the_pictures() -> None:
+    """A network for 224 pixels has at most a quarter more weights than one for 32."""
+    with torch.device("meta"):
+        counts = [
+            sum(weight.numel() for weight in build(fitted(size).network).parameters())
+            for size in (32, 64, 96, 128, 224)
+        ]
+    assert max(counts) < 1.25 * counts[0]
+
+
+@pytest.mark.parametrize("name", ["mnist-attention", "mnist-shared", "mnist-compact"])
+def test_other_families_grow_too(name: str) -> None:
+    """At 96 pixels they have at most twice the weights that they have at 32."""
+    with torch.device("meta"):
+        small, large = (
+            sum(
+                weight.numel()
+                for weight in build(fitted(size, recipe=PRESETS[name]).network).parameters()
+            )
+            for size in (32, 96)
+        )
+    assert large < 2 * small
+
+
+def test_lengths_stay_the_same_share_of_an_image() -> None:
+    """Shifts and squares of four times the pixels; less of a batch is reconstructed."""
+    recipe = replace(PICTURES, cutout_px=4, elastic_px=1.5)
+    large = fitted(128, recipe=recipe)
+    assert (12, 16, 6.0) == (large.shift_px, large.cutout_px, large.elastic_px)
+    assert large.reconstruction_share <= recipe.reconstruction_share
+
+
+def test_pictures_of_the_preset_size_change_nothing_else() -> None:
+    """Only the number of classes."""
+    expected = replace(PICTURES, network=replace(PICTURES.network, num_classes=3))
+    assert expected == fitted(32)
+
+
+def test_whitening_stays_first() -> None:
+    """Its filters are fitted to pixels."""
+    stem = grow_stem((Whiten(), Conv(8, 3)), 130, designed=32)
+    assert (Whiten(), Conv(32, 3, 2, padding=1), Conv(32, 3, 2, padding=1), Conv(8, 3)) == stem

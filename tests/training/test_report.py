@@ -1,0 +1,170 @@
+"""A folder that training never saw, its score, and the report on it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from model.bundle import CARD, Bundle, write_manifest
+from model.runtime import Runtime
+from tests.training.published import say_training
+from training.__main__ import app
+from training.data.source import DatasetError
+from training.evaluate import evaluate
+from training.provenance import TEST_READS
+from training.recipes import Recipe
+from training.training_data import load_pictures
+from training.unseen import load_unseen
+
+
+def fill(folder: Path, *, seed: int, count: int = 12) -> Path:
+    """Grey noise of two digits, the second one lighter."""
+    rng = np.random.default_rng(seed)
+    for place, name in enumerate("01"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            pixels = rng.integers(0, 100, (28, 28), np.uint8) + np.uint8(100 * place)
+            Image.fromarray(pixels).save(folder / name / f"{seed}-{number}.png")
+    return folder
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """The folder that the bundle learnt."""
+    return fill(tmp_path / "shades", seed=0)
+
+
+@pytest.fixture
+def shades(bundle_path: Path, trained: Path, tmp_path: Path) -> Bundle:
+    """A bundle that learnt the folder."""
+    pictures = load_pictures(Recipe("tiny"), trained).pictures
+    assert pictures is not None
+    bundle = say_training(bundle_path, tmp_path / "bundles" / "shades", dataset="shades")
+    counts = (*pictures.class_counts, *[0] * 8)
+    described = replace(pictures, folder="", class_counts=counts).to_dict()
+    training = {**bundle.manifest.training, "pictures": described}
+    write_manifest(bundle.path, replace(bundle.manifest, dataset="shades", training=training))
+    return Bundle.open(bundle.path)
+
+
+def test_new_pictures_are_scored_and_recorded(shades: Bundle, tmp_path: Path) -> None:
+    """The score of a folder's network is that of new pictures, with the recall of each class."""
+    scores = evaluate(shades, tmp_path, folder=fill(tmp_path / "new", seed=1))
+    metrics = Bundle.open(shades.path).manifest.metrics
+    assert (24, scores.errors) == (metrics["test_images"], metrics["test_errors"])
+    assert "24 pictures of a folder, none of which training saw" in metrics["protocol"]
+    recalls = {name: (right, images) for name, right, images in metrics["recalls"]}
+    assert {"0": 12, "1": 12} == {name: images for name, (_, images) in recalls.items()}
+    assert 24 - scores.errors == sum(right for right, _ in recalls.values())
+    shares = [right / images for right, images in recalls.values()]
+    assert sorted(shares) == shares
+    (read,) = map(json.loads, (shades.path.parent / TEST_READS).read_text().splitlines())
+    assert scores.errors == read["errors"]
+    card = (shades.path / CARD).read_text()
+    assert "| class, the worst first | answered right | training pictures |" in card
+    assert "of 24 test images" in card
+
+
+def test_pictures_that_training_saw_are_left_out(
+    shades: Bundle, trained: Path, tmp_path: Path
+) -> None:
+    """Whatever their names: those that were trained on, and those that chose the weights."""
+    new = fill(tmp_path / "new", seed=1, count=3)
+    for file in trained.glob("0/*.png"):
+        (new / "1" / f"copy-{file.name}").write_bytes(file.read_bytes())
+    pictures = load_unseen(Runtime(shades), new)
+    assert 6 == len(pictures.places)
+    assert not [place for place in pictures.places if "copy" in place]
+    counts = [int(re.findall(r"left out (\d+)", notice)[0]) for notice in pictures.notices]
+    assert [10, 2] == sorted(counts, reverse=True)
+    assert "pictures that training learnt from: 1/copy-" in " ".join(pictures.notices)
+
+
+def test_a_folder_that_training_saw_is_refused(
+    shades: Bundle, trained: Path, tmp_path: Path
+) -> None:
+    """Nothing is left to score, and nothing is recorded."""
+    with pytest.raises(DatasetError, match="training saw all 24 pictures"):
+        evaluate(shades, tmp_path, folder=trained)
+    assert not (shades.path.parent / TEST_READS).exists()
+
+
+def test_a_folder_of_other_classes_is_refused(shades: Bundle, tmp_path: Path) -> None:
+    """The message names both."""
+    (fill(tmp_path / "new", seed=1) / "1").rename(tmp_path / "new" / "one")
+    with pytest.raises(DatasetError, match=r"one in .*: no class of mnist, whose classes are 0, 1"):
+        load_unseen(Runtime(shades), tmp_path / "new")
+
+
+def test_unreadable_new_pictures_are_named(shades: Bundle, tmp_path: Path) -> None:
+    """All at once."""
+    new = fill(tmp_path / "new", seed=1)
+    for name in ("0/a.png", "1/b.png"):
+        (new / name).write_bytes(b"no picture")
+    with pytest.raises(DatasetError, match=r"2 files of .* cannot be read:\n  0/a.png\n  1/b.png"):
+        load_unseen(Runtime(shades), new)
+
+
+def test_a_published_score_is_not_replaced(bundle: Bundle, data_dir: Path, tmp_path: Path) -> None:
+    """A network of a published data set may be tried on any pictures of its classes."""
+    before = {path.name: path.read_bytes() for path in bundle.path.iterdir()}
+    scores = evaluate(bundle, data_dir, folder=fill(tmp_path / "new", seed=1))
+    assert 24 == scores.images
+    assert before == {path.name: path.read_bytes() for path in bundle.path.iterdir()}
+    assert not (bundle.path.parent / TEST_READS).exists()
+
+
+class Page(HTMLParser):
+    """The titles, addresses and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links, self.tags, self.text = list[str](), list[str](), ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collect a tag and what it refers to."""
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        """Collect text."""
+        self.text += f" {data.strip()}"
+
+
+def test_a_report_is_one_file(shades: Bundle, tmp_path: Path) -> None:
+    """All sections, the pictures inlined, the files of mistakes named; nothing is loaded."""
+    new, target = fill(tmp_path / "new <1>", seed=1), tmp_path / "report.html"
+    options = ["evaluate", str(shades.path), "--data", str(new), "--report", str(target)]
+    result = CliRunner().invoke(app, options)
+    assert (0, True) == (result.exit_code, "wrote " in result.output)
+    text = target.read_text()
+    page = Page(text)
+    for title in ("What to do next", "Recall", "Confusion", "Worst mistakes", "Reliability"):
+        assert title in page.text
+    scores = evaluate(shades, tmp_path, folder=new)
+    assert scores.headline() in page.text
+    assert len(page.links) >= 2 * scores.errors
+    assert all(link.startswith("data:image/png;base64,") for link in page.links)
+    assert not {"script", "link", "iframe"} & set(page.tags)
+    assert scores.answers is not None
+    first = scores.answers.presence.argmax(axis=1)
+    wrong = np.flatnonzero(first != scores.answers.examples.labels)
+    named = [scores.answers.places[row] in page.text for row in wrong[:24]]
+    assert named.count(True) >= min(len(wrong), 20)
+
+
+def test_held_out_pictures_have_a_report_too(shades: Bundle, trained: Path, tmp_path: Path) -> None:
+    """Where one is asked for."""
+    target = tmp_path / "held-out.html"
+    options = ["evaluate", str(shades.path), "--validation", "--data", str(trained)]
+    assert 0 == CliRunner().invoke(app, [*options, "--report", str(target)]).exit_code
+    assert "4 of 4" in target.read_text() or "of 4 wrong" in target.read_text()

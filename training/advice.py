@@ -1,0 +1,69 @@
+"""What to do next with a network of one's own pictures, from its answers to unseen images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from training.answers import Labels, Recall
+
+BARELY_LEARNT = 0.8
+"""Errors, as a share of those of a constant answer, from which a network has barely learnt."""
+FEW, ENOUGH = 100, 500
+"""Below so many training pictures of a class they are few; from so many on, details are learnt."""
+FEW_SCORED = 100
+"""An error on fewer images has a wide interval."""
+
+
+def advise(
+    labels: Labels,
+    recalls: Sequence[Recall],
+    *,
+    pictures: Mapping[str, int],
+    size_px: int,
+    confused: tuple[str, str, int] | None = None,
+) -> Iterator[str]:
+    """Yield what helps, the surest first, as sentences.
+
+    Args:
+        labels: (N,) of the scored images.
+        recalls: of their classes, the lowest first.
+        pictures: the number of training pictures of each class; empty where it is unknown.
+        size_px: the longest side of the network's images.
+        confused: the most frequent mistake: class, answer, and how often.
+    """
+    images, right = len(labels), sum(recall.right for recall in recalls)
+    error, guess = 1 - right / images, 1 - np.bincount(labels).max() / images
+    if error >= BARELY_LEARNT * guess:
+        yield (
+            f"That is hardly better than guessing ({100 * guess:.0f} %). Look at preview.png in "
+            "the folder of the run: can you tell the classes apart at this size? Where colour does "
+            "not tell the classes apart, --channels 1 helps; so may more epochs, --set epochs=..."
+        )
+    least, most = min(pictures.values(), default=0), max(pictures.values(), default=0)
+    worst = recalls[0]
+    if 2 * least < most:
+        rare = min(pictures, key=lambda name: pictures[name])
+        yield (
+            f"Add pictures of {rare} first: it has {least:,} training pictures, the largest class "
+            f"has {most:,}."
+        )
+    elif error and 0 < least < FEW:
+        yield (
+            f"Add pictures of each class, of {worst.class_name} first: with {least:,} training "
+            "pictures of a class, more of them help most. A larger --size rarely helps so few."
+        )
+    elif error and least >= ENOUGH:
+        yield f"Where details tell the classes apart, try a --size above {size_px}."
+    if confused:
+        own, other, count = confused
+        yield (
+            f"{own} is taken for {other} most often ({count:,} times): look at these pictures. Are "
+            "they in the right folder? What would tell them apart?"
+        )
+    if images < FEW_SCORED:
+        yield (
+            f"{images:,} pictures measure an error roughly: score new ones with `python -m "
+            "training evaluate BUNDLE --data TESTFOLDER`."
+        )

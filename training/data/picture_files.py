@@ -1,0 +1,195 @@
+"""The files of a folder of pictures by class: which are read, which are not, and their identity."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.data.source import DatasetError
+
+_HEX = 12
+"""The length of a hash of a name or of a content, in hexadecimal digits."""
+_SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval"}
+"""Folders of these names are parts of a data set, if they have folders."""
+LEAST_HELD_OUT = 4
+"""At least this many images of a class are held out, even if that exceeds its share."""
+
+
+@dataclass(frozen=True)
+class PictureFiles:
+    """The files of a folder, `folder/<class name>/**/*.png`."""
+
+    folder: Path
+    classes: Mapping[str, tuple[Path, ...]]
+    """The pictures of each class, both in the order of their names."""
+    others: tuple[Path, ...]
+    """Files that are no pictures, and pictures that lie in no class. Hidden files are left out."""
+
+    @property
+    def files(self) -> list[Path]:
+        """The pictures of all classes."""
+        return [file for files in self.classes.values() for file in files]
+
+    def place(self, file: Path) -> str:
+        """A file's path within the folder: its class and name."""
+        return file.relative_to(self.folder).as_posix()
+
+    def digest_names(self) -> str:
+        """The SHA-256 of the sorted places of the pictures."""
+        return hashlib.sha256("\0".join(sorted(map(self.place, self.files))).encode()).hexdigest()
+
+    def fingerprint(self, file: Path) -> str:
+        """Hashes of a picture's place and of its content, by which it is known again."""
+        return _hash(self.place(file).encode()) + digest_content(file)
+
+    def without(self, left_out: Collection[Path], *, least: int) -> PictureFiles:
+        """The same files without some.
+
+        Raises:
+            DatasetError: fewer than `least` pictures of a class remain.
+        """
+        classes = {
+            name: tuple(file for file in files if file not in left_out)
+            for name, files in self.classes.items()
+        }
+        few = [name for name, files in classes.items() if len(files) < least]
+        if few:
+            raise DatasetError(
+                f"{self.folder} has fewer than {least} readable pictures of {join_names(few)}"
+            )
+        return PictureFiles(self.folder, classes, self.others)
+
+    def describe_others(self) -> str | None:
+        """What is not read, in a sentence; None where there is no such file."""
+        if not self.others:
+            return None
+        kinds = Counter(file.suffix.lower() or "without suffix" for file in self.others)
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
+        named = join_names([self.place(file) for file in self.others])
+        return f"not read, as no pictures of a class: {counts} ({named})"
+
+
+def find_pictures(
+    folder: Path, suffixes: Collection[str], *, formats: str, least: int, classes: int = 2
+) -> PictureFiles:
+    """Find the pictures of all classes, without opening them; sub-folders of a class belong to it.
+
+    Args:
+        suffixes: of pictures, in small letters.
+        formats: the same in words, for errors.
+        least: the fewest pictures of a class.
+        classes: the fewest classes.
+
+    Raises:
+        DatasetError: there are fewer classes or pictures, or the folder holds several data sets.
+    """
+    if not folder.is_dir():
+        raise DatasetError(f"{folder} is not a folder")
+    found, others = dict[str, tuple[Path, ...]](), list[Path]()
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if not path.is_dir():
+            others.append(path)
+            continue
+        files = list(_walk(path))
+        found[path.name] = tuple(file for file in files if file.suffix.lower() in suffixes)
+        others += [file for file in files if file.suffix.lower() not in suffixes]
+    if len(found) < classes:
+        present = f"only one, {next(iter(found))}" if found else "none"
+        few = "a class" if classes == 1 else "each of at least two classes"
+        raise DatasetError(f"{folder} needs a folder for {few}, and has {present}")
+    if empty := [name for name, files in found.items() if not files]:
+        unread = PictureFiles(folder, {}, tuple(others)).describe_others()
+        raise DatasetError(
+            f"{folder} has no pictures ({formats}) in {join_names(empty)}"
+            + (f"; {unread}" if unread else "")
+        )
+    _refuse_data_sets(folder, found)
+    if rare := [name for name, files in found.items() if len(files) < least]:
+        raise DatasetError(
+            f"{folder} needs at least {least} pictures of each class, to train on and to hold out, "
+            f"and has fewer of {join_names(rare)}"
+        )
+    return PictureFiles(folder, found, tuple(others))
+
+
+def digest_content(file: Path) -> str:
+    """The beginning of the SHA-256 of a file's content."""
+    return _hash(file.read_bytes())
+
+
+def content_of(fingerprint: str) -> str:
+    """The part of a fingerprint that `digest_content` gives."""
+    return fingerprint[_HEX:]
+
+
+def held_out_mask(
+    places: Sequence[str],
+    share: float = 0.1,
+    seed: int = 0,
+    *,
+    seen: Collection[str] = (),
+) -> list[bool]:
+    """Choose the images of a class that are held out: a share, but a fifth of up to 20, 4.
+
+    Which ones depends on the seed and on their places alone; one at least is not held out.
+
+    Args:
+        seen: places of images that are not held out, as weights have learnt from them.
+    """
+    few = min(LEAST_HELD_OUT, len(places) / 5)
+    count = min(max(1, round(max(few, share * len(places)))), len(places) - 1)
+    free = {
+        hashlib.sha256(f"{seed}/{place}".encode()).digest(): place
+        for place in places
+        if place not in seen
+    }
+    chosen = {free[number] for number in sorted(free)[: count if share else 0]}
+    return [place in chosen for place in places]
+
+
+def join_names(names: Sequence[str], shown: int = 3) -> str:
+    """The first few names, and how many more there are."""
+    first, more = names[:shown], len(names) - shown
+    if more > 0:
+        return f"{', '.join(first)} and {more:,} more"
+    return " and ".join([", ".join(first[:-1]), first[-1]] if first[1:] else first)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """All files of a folder and of those in it, sorted; hidden ones are passed over."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from _walk(path)
+        else:
+            yield path
+
+
+def _refuse_data_sets(folder: Path, found: Mapping[str, Iterable[Path]]) -> None:
+    """Refuse a folder whose folders are `train` and `test`, with the classes in them."""
+    if not {name.lower() for name in found} <= _SPLITS:
+        return
+    inner = {
+        file.relative_to(folder / name).parts[0]
+        for name, files in found.items()
+        for file in files
+        if file.parent != folder / name
+    }
+    if inner:
+        first = next(
+            (name for name in found if name.lower().startswith("train")), next(iter(found))
+        )
+        raise DatasetError(
+            f"{join_names(list(found))} in {folder} are no classes: {join_names(sorted(inner))} in "
+            f"them are. Say --data {folder / first}"
+        )
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_HEX]

@@ -1,0 +1,89 @@
+"""A folder of pictures by class that a network is tested on, without those that training saw."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from model.preprocess import WHITE
+from model.runtime import Runtime
+from training.data.datasets import Examples
+from training.data.picture_content import KINDS, SUFFIXES, UNREADABLE, open_content
+from training.data.picture_files import digest_content, find_pictures, join_names
+from training.data.source import DatasetError
+from training.training_data import FolderSplit
+
+
+class UnseenPictures(NamedTuple):
+    """Pictures as the network sees them, with the labels of its classes."""
+
+    examples: Examples
+    places: tuple[str, ...]
+    """The class and name of each picture."""
+    notices: tuple[str, ...]
+    """What was left out, and why."""
+    unseen: bool
+    """Whether the bundle knows that training saw none of them."""
+
+
+def load_unseen(runtime: Runtime, folder: Path) -> UnseenPictures:
+    """Read a folder of pictures by class as the service reads them.
+
+    Pictures whose content training saw are left out: those trained on, and those held out, which
+    chose the weights. A bundle of an older version does not know its pictures.
+
+    Raises:
+        DatasetError: a folder is no class of the bundle, a file cannot be read, or training saw
+            all pictures.
+    """
+    manifest = runtime.bundle.manifest
+    names, known = manifest.class_names, manifest.training.get("pictures")
+    found = find_pictures(folder, SUFFIXES, formats=KINDS, least=1, classes=1)
+    if unknown := [name for name in found.classes if name not in names]:
+        raise DatasetError(
+            f"{join_names(unknown)} in {folder}: no class of {manifest.name}, whose classes are "
+            f"{', '.join(names)}"
+        )
+    uses = FolderSplit.from_dict(known).uses() if known else {}
+    labelled = [
+        (file, names.index(name)) for name, files in found.classes.items() for file in files
+    ]
+    kept, left_out = list[tuple[Path, int]](), dict[str, list[str]]()
+    for file, label in labelled:
+        if use := uses.get(digest_content(file)):
+            left_out.setdefault(use, []).append(found.place(file))
+        else:
+            kept.append((file, label))
+    notices = [
+        f"left out {len(places):,} picture{'s' * bool(places[1:])} that training {use}: "
+        f"{join_names(places)}"
+        for use, places in left_out.items()
+    ]
+    if not kept:
+        raise DatasetError(f"training saw all {len(labelled):,} pictures of {folder}")
+    if known and not uses:
+        notices.append(
+            f"{manifest.name} is of a version that did not record its pictures: nothing tells "
+            "whether training saw some of these"
+        )
+    images, unreadable = [], []
+    for file, _ in kept:
+        with ExitStack() as stack:
+            try:
+                picture = stack.enter_context(open_content(file, load=True))
+            except UNREADABLE:
+                unreadable.append(found.place(file))
+                continue
+            images.append(np.rint(runtime.prepare(picture)[0] * WHITE).astype(np.uint8))
+    if unreadable:
+        listed = "\n".join(f"  {place}" for place in unreadable)
+        raise DatasetError(f"{len(unreadable):,} files of {folder} cannot be read:\n{listed}")
+    if others := found.describe_others():
+        notices.append(others)
+    labels = np.array([label for _, label in kept])
+    places = tuple(found.place(file) for file, _ in kept)
+    examples = Examples(np.stack(images), labels)
+    return UnseenPictures(examples, places, tuple(notices), bool(uses))
