@@ -44,8 +44,9 @@ def fill_health(figure: Figure, health: Health, *, title: str) -> None:
     spread.set(title="spread of couplings / their mean")
     spread.legend(fontsize="x-small", frameon=False)
     names = [f"{one.layer}\n{one.capsules:,}" for one in health.capsules]
-    capsules.bar(names, [one.starved_percent for one in health.capsules])
-    capsules.set(ylim=(0, 100), title="starved capsules, %")
+    bars = capsules.bar(names, [one.starved_percent for one in health.capsules])
+    capsules.bar_label(bars, fmt="%g %%", fontsize="small", padding=2)
+    capsules.set(ylim=(0, 110), title="starved capsules, %")
     for axes in (decided, spread, capsules):
         axes.title.set_fontsize("small")
         axes.tick_params(labelsize="small")
