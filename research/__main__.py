@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from model.bundle import MANIFEST, Bundle
-from research import factors, page, routing
+from research import adversarial, factors, page, routing, sanity
 from research.compare import is_stale
 from research.controls import register
 from research.protocols import load_sets
@@ -224,6 +224,48 @@ def compare_with_factors(
     write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
 
 
+@app.command("adversarial")
+def attack(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Bundles or folders of runs; by default all bundles."),
+    ] = None,
+    *,
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Bundles = _BUNDLES,
+) -> None:
+    """Attack networks by FGSM and PGD, and detect that by reconstruction; write table and picture.
+
+    Each read of a test split goes on record. Then the page is written anew. A control, such as a
+    linear head, is attacked by the folder of its run.
+    """
+    adversarial.measure_all(
+        names, bundles=bundles, docs_dir=docs_dir, data_dir=data_dir, say=console.print
+    )
+    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
+
+
+@app.command("sanity")
+def check_views(
+    names: Annotated[list[str] | None, typer.Argument(help="Bundles; by default all.")] = None,
+    *,
+    runs_dir: RunsDir = _RUNS,
+    docs_dir: DocsDir = _DOCS,
+    data_dir: DataDir = _DATA,
+    bundles: Bundles = _BUNDLES,
+) -> None:
+    """Randomise the weights of bundles layer by layer, and say which views do not change.
+
+    Only held-out training images are read. Then the page is written anew.
+    """
+    sanity.measure_all(
+        names, bundles=bundles, docs_dir=docs_dir, data_dir=data_dir, say=console.print
+    )
+    write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
+
+
 @app.command("write")
 def write_page(
     *, runs_dir: RunsDir = _RUNS, docs_dir: DocsDir = _DOCS, bundles: Bundles = _BUNDLES
@@ -243,6 +285,7 @@ def write_page(
     page.describe_bundles(bundles, results)
     (docs_dir / page.NAME).write_text(page.write(results, docs_dir, bundles))
     routing.draw(routing.read(docs_dir), docs_dir / "pictures" / "routing-off.png")
+    adversarial.draw(adversarial.read(docs_dir), docs_dir / "pictures" / "adversarial.png")
     console.print(f"wrote {docs_dir / page.NAME}: {len(results)} results")
 
 

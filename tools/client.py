@@ -173,10 +173,12 @@ def _read_method(
     content = operation["responses"]["200"].get("content", {})
     schema = content.get("application/json", {}).get("schema", {})
     drawn = bool(schema) and "image/png" in content
-    # What one method has stands before what many have.
+    # What one method has stands before what many have; parts of a path keep their order.
     given = sorted(
         operation.get("parameters", ()),
-        key=lambda one: used[one["name"]] if used[one["name"]] >= _MANY else 0,
+        key=lambda one: (
+            used[one["name"]] if one["in"] != "path" and used[one["name"]] >= _MANY else 0
+        ),
     )
     parameters = [
         _read_parameter(one, name, enums)

@@ -296,6 +296,12 @@ def analyse(
     *,
     data_dir: DataDir = _DATA,
     data: DataFolder = None,
+    twin: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run or bundle of the same recipe that held images out, if this one did not."
+        ),
+    ] = None,
     neighbours: Annotated[
         bool, typer.Option("--neighbours", help="Only add the training images of /neighbours.")
     ] = False,
@@ -309,8 +315,21 @@ def analyse(
     if neighbours:
         write_card(analyse_neighbours(opened, data_dir, folder=data))
     else:
-        analysed(opened, data_dir, folder=data)
+        analysed(opened, data_dir, folder=data, twin=twin)
     console.print(f"wrote {opened.path}")
+
+
+@app.command()
+def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
+    """Measure what critics of capsules do, on held-out images; `analyse` does so too."""
+    from training.analysis.bundle import analyse_health  # noqa: PLC0415  as above
+    from training.card import write_card  # noqa: PLC0415  as above
+    from training.evaluate import validation_examples  # noqa: PLC0415  as above
+
+    opened = open_bundle(bundle)
+    analysed = analyse_health(opened, validation_examples(opened, data_dir, folder=data))
+    write_card(analysed)
+    console.print_json(data=analysed.manifest.health and analysed.manifest.health.to_dict())
 
 
 @app.command()

@@ -13,6 +13,7 @@ from model.bundle import CARD, WEIGHTS, Bundle, Manifest
 from model.bundle.dimensions import PoseDimension
 from model.bundle.neighbours import NeighbourImages
 from model.capsnet import FAMILIES, build
+from training.card_sections import describe_confidence, describe_explained, describe_health
 from training.data.datasets import DATASETS
 from training.figures import MOST_WRONG
 from training.growth import fit_size
@@ -64,6 +65,9 @@ def _sections(bundle: Bundle) -> Iterator[str]:
     yield from _scores(manifest)
     if WRONG in shown:
         yield _WRONG.format(most=MOST_WRONG, file=WRONG)
+    yield from describe_confidence(bundle)
+    yield from describe_explained(bundle)
+    yield from describe_health(bundle)
     if manifest.pose_dimensions:
         yield _dimensions(manifest)
     elif "decode" in manifest.offers and manifest.preprocess == "crop":

@@ -32,6 +32,7 @@ from training.answers import (
     recalls,
 )
 from training.card import ROC, WRONG, write_card
+from training.card_sections import CONFIDENCE
 from training.data.datasets import DATASETS, Examples, load
 from training.data.pairs import (
     PAPER_PERCENT,
@@ -46,7 +47,8 @@ from training.data.pairs import (
     validation_pairs,
 )
 from training.data.source import DatasetError
-from training.figures import draw_roc, draw_wrong
+from training.figures import draw_confidence, draw_roc, draw_wrong
+from training.kinds import draw_kinds, measure_kinds
 from training.manifest import update_manifest
 from training.novelty import score_novelty, separate
 from training.provenance import TestRead, reads_of, record_read, runs_of, unseen_by
@@ -97,6 +99,9 @@ class Scores:
     """The recall of each class, the lowest first; none of pairs."""
     answers: Answers | None = None
     """The images and their answers; None of pairs."""
+    confidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """How far probabilities and sets of labels hold, by kind of images, if the bundle has a
+    calibration: see `training.reliability`."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the manifest's metrics, with the protocol that gave them."""
@@ -108,7 +113,8 @@ class Scores:
             "protocol": self.protocol,
         }
         recalls = [list(recall) for recall in self.recalls]
-        parts = {"shifts": dict(self.shifts), "recalls": recalls}
+        parts: dict[str, Any] = {"shifts": dict(self.shifts), "recalls": recalls}
+        parts["confidence"] = dict(self.confidence)
         return metrics | {name: part for name, part in parts.items() if part}
 
     def headline(self) -> str:
@@ -184,6 +190,7 @@ def evaluate(
     else:
         scores = score_single(runtime, examples, split=split, which=which)
     if split == "test":
+        scores = replace(scores, confidence=_score_confidence(runtime, examples, data_dir))
         _record(bundle, scores)
     if split == "test" or published is None:
         _keep(runtime, scores, data_dir)
@@ -223,6 +230,16 @@ def training_data_of(bundle: Bundle, data_dir: Path, *, folder: Path | None = No
 def seen_or_not(manifest: Manifest) -> str:
     """Return `trained on` or `not trained on` for the images that are held out by default."""
     return "not trained on" if unseen_by(runs_of(manifest.training)) else "trained on"
+
+
+def _score_confidence(
+    runtime: Runtime, examples: Examples, data_dir: Path
+) -> dict[str, dict[str, Any]]:
+    """How far the calibration holds, by kind of images; nothing if the bundle has none."""
+    manifest = runtime.bundle.manifest
+    if manifest.confidence is None:
+        return {}
+    return measure_kinds(runtime, manifest.confidence, draw_kinds(manifest, examples, data_dir))
 
 
 def score_folder(runtime: Runtime, folder: Path) -> Scores:
@@ -477,6 +494,9 @@ def _keep(runtime: Runtime, scores: Scores, data_dir: Path) -> None:
     (bundle.path / WRONG).unlink(missing_ok=True)
     if len(scores.wrong.images):
         draw_wrong(scores.wrong, bundle.manifest.class_names, bundle.path / WRONG)
+    if scores.confidence:
+        name = bundle.manifest.name
+        draw_confidence(scores.confidence, bundle.path / CONFIDENCE, title=name)
     write_card(update_manifest(bundle, add))
 
 

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from model.bundle import Manifest
+from model.bundle.health import Health
 from model.canvas import ACCENT, INK, PAPER, shown_channels
+from model.health_figure import SIZE_PX, fill_health
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from model.views.masks import colour, find_masks
@@ -71,6 +73,45 @@ def draw_roc(
         axes[0, 0].plot(others, typical, label=kind)
     axes[0, 0].set(xlabel="share of others", ylabel="share of typical images")
     axes[0, 0].legend()
+    save(figure, target)
+
+
+def draw_confidence(scores: Mapping[str, Mapping[str, Any]], target: Path, *, title: str) -> None:
+    """Draw reliability, risk and sizes of label sets for several kinds of images.
+
+    Args:
+        scores: by kind, as `training.reliability` measures them.
+    """
+    figure, axes = make_axes(1, 3, title=title)
+    reliability, risk, size = axes[0]
+    reliability.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
+    for kind, one in scores.items():
+        sets = one["sets"]
+        sizes = [chosen["mean_size"] for chosen in sets.values()]
+        size.plot([float(coverage) for coverage in sets], sizes, "o-", label=kind)
+        if "bins" not in one:
+            risk.plot([], [])  # the next kind keeps its colour
+            reliability.plot([], [])
+            continue
+        bins = one["bins"]
+        columns = ([bin_[name] for bin_ in bins] for name in ("probability", "right"))
+        reliability.plot(*columns, "o-", markersize=3)
+        risks = one["risk_percent"]
+        risk.plot([float(share) for share in risks], list(risks.values()))
+    reliability.set(title="reliability", xlabel="probability", ylabel="share of right answers")
+    risk.set(title="wrong, %", xlabel="share of images, most probable first")
+    size.set(title="labels in a set", xlabel="coverage requested")
+    size.legend(fontsize="x-small", frameon=False)
+    save(figure, target)
+
+
+def draw_health(health: Health, target: Path, *, title: str) -> None:
+    """Draw the health of a network's capsules."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  a run can do without
+
+    width, height = SIZE_PX
+    figure = Figure((width / _DPI, height / _DPI), dpi=_DPI)
+    fill_health(figure, health, title=title)
     save(figure, target)
 
 

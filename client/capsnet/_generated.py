@@ -18,10 +18,14 @@ T = TypeVar("T")
 
 
 __all__ = [
+    "CapsuleHealth",
+    "CouplingHealth",
     "DecodeAnswer",
     "EquivarianceAnswer",
+    "Explained",
     "FailedPrediction",
     "FitReport",
+    "HealthAnswer",
     "HeatMaps",
     "HiddenIteration",
     "HiddenLayer",
@@ -48,6 +52,7 @@ __all__ = [
     "SamplesAnswer",
     "Segment",
     "SegmentAnswer",
+    "SetLabel",
     "SweepAnswer",
     "TrajectoryAnswer",
     "Votes",
@@ -62,6 +67,7 @@ Transform: TypeAlias = Literal["shift-x", "shift-y", "turn", "scale"]
 Dataset: TypeAlias = Literal["mnist", "fashion-mnist"]
 
 LIMITS: dict[str, dict[str, tuple[float, float]]] = {
+    "classify": {"coverage": (0.5, 0.999)},
     "reconstruct": {"target": (0, 999)},
     "perturb": {"dim": (0, 999), "delta": (-1, 1), "target": (0, 999)},
     "decode": {"label": (0, 999)},
@@ -103,6 +109,12 @@ class Prediction(Answer):
     """Confidence in the label, in [0, 1]."""
     lengths: Floats
     """Presence of all K classes, by label: see `presence` of `GET /models`."""
+    probability: float | None = None
+    """With coverage=: calibrated chance that the label is right, for images like those of the
+    calibration."""
+    labels: list[SetLabel] | None = None
+    """With coverage=: the smallest set that holds the true label so often, the most probable one
+    first."""
     poses: Floats | None = None
     """All K poses, with poses=true."""
     novelty: NoveltyReport | None = None
@@ -419,11 +431,48 @@ class ModelsAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class HealthAnswer(Answer):
+    """The health of the capsules of a model, measured on held-out training images."""
+
+    model: str
+    version: str
+    """Version of the weights."""
+    images: str
+    """The images that it was measured on."""
+    count: int
+    """The number of those images."""
+    capsules: list[CapsuleHealth]
+    """The capsules of each layer."""
+    couplings: list[CouplingHealth]
+    """The couplings of each routed layer."""
+    parse_trees: float
+    """Mean number of different parse trees of a class."""
+    images_per_class: float
+    """The most that `parse_trees` can be."""
+    negated_changed_percent: float
+    """Percentage of answers that change if all input capsules change their sign."""
+    negated_presence_change: float
+    """Mean change of presence by that."""
+    effective_dims: float
+    """Mean effective dimensions of a class's poses."""
+    class_dim: int
+    """D, the numbers of a pose."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SamplesAnswer(Answer):
     """The samples of one bundle, at most ten."""
 
     model: str
     samples: list[SampleReport]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SetLabel(Answer):
+    """A label in a set."""
+
+    label: int
+    class_name: str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -627,6 +676,38 @@ class ModelSummary(Answer):
     default: bool
     """Whether it answers requests without `model`."""
     metrics: dict[str, Any]
+    calibrated: bool
+    """Whether /classify takes `coverage`."""
+    explained: Explained | None = None
+    """The share of the images' variance that poses explain, next to PCA; None where that was not
+    measured."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CapsuleHealth(Answer):
+    """The capsules of one layer."""
+
+    layer: str
+    capsules: int
+    starved_percent: float
+    """The percentage of capsules that are present in none of the images."""
+    mean_presence: float
+    """The mean presence of all capsules."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CouplingHealth(Answer):
+    """The couplings of one routed layer; entropy and polarisation by iteration."""
+
+    layer: str
+    entropy: Floats
+    """From 0, each capsule serves one parent, to 1, it serves all alike."""
+    polarisation: Floats
+    """From 0, couplings are uniform, to 1, each capsule serves one parent."""
+    within_class: float
+    """The standard deviation over images of one class, as a share of the mean coupling."""
+    between_classes: float
+    """The standard deviation of the classes' mean couplings, as a share of the mean coupling."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -655,6 +736,28 @@ class HiddenIteration(Answer):
     """(T', T): shares of each type of input."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Explained(Answer):
+    """Shares of the variance of images that reconstructions explain.
+
+    The share is 1 - sum |x - y|^2 / sum |x - m|^2 over all pixels of all images. Here y is the
+    reconstruction of image x, and m is the mean training image.
+    """
+
+    images: str
+    """The images that are explained, in words."""
+    count: int
+    """The number of those images; of pairs, that of their objects."""
+    pose: float
+    """By the pose of the most present class, decoded; of pairs by those of the labels."""
+    class_mean: float
+    """By the mean training image of that class."""
+    pca: dict[str, Any]
+    """By so many principal components of training images."""
+    class_dim: int
+    """The numbers of a pose, D."""
+
+
 class CapsNetMethods:
     """What follows from the OpenAPI document: the methods of `CapsNet`."""
 
@@ -674,6 +777,7 @@ class CapsNetMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
@@ -687,6 +791,7 @@ class CapsNetMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
@@ -699,6 +804,7 @@ class CapsNetMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
@@ -715,6 +821,8 @@ class CapsNetMethods:
                 such, answered by a list in the same order.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
+            coverage: adds the probability, and the set of labels that holds the true one with
+                this coverage, such as 0.95.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -732,6 +840,7 @@ class CapsNetMethods:
                 {
                     "poses": poses,
                     "novelty": novelty,
+                    "coverage": coverage,
                     "model": model,
                     "fit": fit,
                     "polarity": polarity,
@@ -746,6 +855,7 @@ class CapsNetMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
@@ -760,6 +870,8 @@ class CapsNetMethods:
             images: any number, each as for `classify`.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
+            coverage: adds the probability, and the set of labels that holds the true one with
+                this coverage, such as 0.95.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -777,6 +889,7 @@ class CapsNetMethods:
                 {
                     "poses": poses,
                     "novelty": novelty,
+                    "coverage": coverage,
                     "model": model,
                     "fit": fit,
                     "polarity": polarity,
@@ -1463,6 +1576,22 @@ class CapsNetMethods:
             call("GET", f"/models/{part(name)}", dict[str, Any], {}, None, timeout_s=timeout_s)
         )
 
+    def show_health(self, name: str, *, timeout_s: float | None = None) -> HealthAnswer:
+        """Show the health of a model's capsules, as critics of capsules measure it.
+
+        Each number is defined in the documentation, on the page "Health of a network".
+
+        Raises:
+            NotOffered: the model has no routing, or its health was not measured.
+
+        Args:
+            name: name
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
+        )
+
     def samples(self, name: str, *, timeout_s: float | None = None) -> SamplesAnswer:
         """List the sample images of a model.
 
@@ -1533,6 +1662,7 @@ class AsyncCapsNetMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
@@ -1546,6 +1676,7 @@ class AsyncCapsNetMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
@@ -1558,6 +1689,7 @@ class AsyncCapsNetMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
@@ -1574,6 +1706,8 @@ class AsyncCapsNetMethods:
                 such, answered by a list in the same order.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
+            coverage: adds the probability, and the set of labels that holds the true one with
+                this coverage, such as 0.95.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1591,6 +1725,7 @@ class AsyncCapsNetMethods:
                 {
                     "poses": poses,
                     "novelty": novelty,
+                    "coverage": coverage,
                     "model": model,
                     "fit": fit,
                     "polarity": polarity,
@@ -1605,6 +1740,7 @@ class AsyncCapsNetMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         model: str | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
@@ -1619,6 +1755,8 @@ class AsyncCapsNetMethods:
             images: any number, each as for `classify`.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
+            coverage: adds the probability, and the set of labels that holds the true one with
+                this coverage, such as 0.95.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1636,6 +1774,7 @@ class AsyncCapsNetMethods:
                 {
                     "poses": poses,
                     "novelty": novelty,
+                    "coverage": coverage,
                     "model": model,
                     "fit": fit,
                     "polarity": polarity,
@@ -2322,6 +2461,22 @@ class AsyncCapsNetMethods:
             call("GET", f"/models/{part(name)}", dict[str, Any], {}, None, timeout_s=timeout_s)
         )
 
+    async def show_health(self, name: str, *, timeout_s: float | None = None) -> HealthAnswer:
+        """Show the health of a model's capsules, as critics of capsules measure it.
+
+        Each number is defined in the documentation, on the page "Health of a network".
+
+        Raises:
+            NotOffered: the model has no routing, or its health was not measured.
+
+        Args:
+            name: name
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
+        )
+
     async def samples(self, name: str, *, timeout_s: float | None = None) -> SamplesAnswer:
         """List the sample images of a model.
 
@@ -2981,6 +3136,22 @@ class DrawingsMethods:
             )
         )
 
+    def show_health(self, name: str, *, timeout_s: float | None = None) -> Image.Image:
+        """Show the health of a model's capsules, as critics of capsules measure it.
+
+        Each number is defined in the documentation, on the page "Health of a network".
+
+        Raises:
+            NotOffered: the model has no routing, or its health was not measured.
+
+        Args:
+            name: name
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return self._send(
+            call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
+        )
+
 
 class AsyncDrawingsMethods:
     """Pictures: the methods of `AsyncDrawings`."""
@@ -3586,4 +3757,20 @@ class AsyncDrawingsMethods:
                 with_images(await read_on_thread(image)),
                 timeout_s=timeout_s,
             )
+        )
+
+    async def show_health(self, name: str, *, timeout_s: float | None = None) -> Image.Image:
+        """Show the health of a model's capsules, as critics of capsules measure it.
+
+        Each number is defined in the documentation, on the page "Health of a network".
+
+        Raises:
+            NotOffered: the model has no routing, or its health was not measured.
+
+        Args:
+            name: name
+            timeout_s: deadline in seconds, instead of the client's.
+        """
+        return await self._send(
+            call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
         )

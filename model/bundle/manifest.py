@@ -10,7 +10,10 @@ from typing import Any, Literal, Self, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from model.bundle.confidence import Confidence
 from model.bundle.dimensions import PoseDimension
+from model.bundle.explained import Explained
+from model.bundle.health import Health
 from model.bundle.neighbours import NeighbourImages
 from model.bundle.novelty import NoveltyRule
 
@@ -24,6 +27,12 @@ GraphRole = Literal[
     "encoder", "encoder.batch", "encoder.fp16", "encoder.any-size", "decoder", "routing"
 ]
 ANY_SIZE: GraphRole = "encoder.any-size"
+_RULES: dict[str, type[NoveltyRule | Confidence | Explained | Health]] = {
+    "novelty": NoveltyRule,
+    "confidence": Confidence,
+    "explained": Explained,
+    "health": Health,
+}
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """The form of a bundle's name."""
 _GRAPHS: dict[Offer, GraphRole] = {"decode": "decoder", "trace": "routing"}
@@ -115,8 +124,14 @@ class Manifest:
     """The rule that says how much an image looks like those of the training."""
     neighbours: NeighbourImages | None = None
     """The training images in the bundle, among which the nearest to an image are found."""
+    confidence: Confidence | None = None
+    """The calibration: probabilities and sets of labels."""
+    explained: Explained | None = None
+    """The share of the images' variance that a pose explains, next to PCA."""
+    health: Health | None = None
+    """The health of the capsules, as their critics measure it."""
     analysed_version: str = ""
-    """The version in which the three above were found."""
+    """The version in which the six above were found."""
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -215,9 +230,10 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
     for name, kind in (("layers", Layer), ("pose_dimensions", PoseDimension)):
         if name in values:
             typed[name] = tuple(kind(**entry) for entry in values[name])
-    if values.get("novelty") is not None:
-        _check_kinds(NoveltyRule, values["novelty"])
-        typed["novelty"] = NoveltyRule.from_dict(values["novelty"])
+    for name, rule in _RULES.items():
+        if values.get(name) is not None:
+            _check_kinds(rule, values[name])
+            typed[name] = rule.from_dict(values[name])
     if values.get("neighbours") is not None:
         typed["neighbours"] = NeighbourImages.from_dict(values["neighbours"])
     return typed
@@ -241,12 +257,11 @@ def _check_kinds(kind: type, values: Any) -> None:
 def _entries(kind: type) -> type[BaseModel]:
     """A pydantic model that checks the types of a dataclass's fields.
 
-    `novelty`, `neighbours` and `gaussians` are checked elsewhere.
+    Those that are dataclasses of their own, such as `novelty`, are checked elsewhere.
     """
     hints = get_type_hints(kind)
-    own = [
-        entry for entry in fields(kind) if entry.name not in ("novelty", "neighbours", "gaussians")
-    ]
+    elsewhere = {*_RULES, "neighbours", "gaussians"}
+    own = [entry for entry in fields(kind) if entry.name not in elsewhere]
     entries: dict[str, Any] = {
         entry.name: (
             hints[entry.name],

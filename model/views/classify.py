@@ -8,11 +8,14 @@ import numpy as np
 from pydantic import Field
 
 from model.bundle import Manifest
+from model.bundle.confidence import COVERAGES
 from model.errors import InvalidParameter, Problem, unwrap
 from model.outputs import Encoding
-from model.preprocess import Prepared
+from model.preprocess import Floats, Prepared
 from model.views.answers import (
+    DECIMALS,
     FitReport,
+    Json,
     ModelAnswer,
     Number,
     Part,
@@ -35,6 +38,14 @@ class ClassifyQuery(PictureQuery):
 
     poses: bool = Field(False, description="Adds the poses of all classes.")
     novelty: bool = Field(False, description="Adds the novelty score.")
+    coverage: float | None = Field(
+        None,
+        ge=COVERAGES[0],
+        le=COVERAGES[-1],
+        allow_inf_nan=False,
+        description="Adds the probability, and the set of labels that holds the true one with this "
+        "coverage, such as 0.95.",
+    )
 
     max_rows = 1
 
@@ -45,6 +56,8 @@ class ClassifyQuery(PictureQuery):
         if self.novelty and manifest.novelty is None:
             detail = f"the bundle {manifest.name!r} has no novelty rule"
             raise InvalidParameter(detail, parameter="novelty")
+        if self.coverage is not None:
+            _check_coverage(manifest, self.coverage)
 
     def rows(self, manifest: Manifest) -> int:  # noqa: ARG002
         """For its novelty an image is decoded."""
@@ -72,6 +85,13 @@ class NoveltyReport(Part):
     error: float = Field(description="Of the reconstruction y of x: sum((x-y)^2) / (sum(x^2) + 1).")
 
 
+class SetLabel(Part):
+    """A label in a set."""
+
+    label: int
+    class_name: str
+
+
 class Prediction(Part):
     """The network's answer for one image."""
 
@@ -80,6 +100,18 @@ class Prediction(Part):
     length: Number = Field(description="Confidence in the label, in [0, 1].")
     lengths: Vector = Field(
         description="Presence of all K classes, by label: see `presence` of `GET /models`."
+    )
+    probability: float | None = Field(
+        None,
+        description="With coverage=: calibrated chance that the label is right, for images like "
+        "those of the calibration.",
+        exclude_if=is_none,
+    )
+    labels: list[SetLabel] | None = Field(
+        None,
+        description="With coverage=: the smallest set that holds the true label so often, "
+        "the most probable one first.",
+        exclude_if=is_none,
     )
     poses: Poses | None = Field(
         None, description="All K poses, with poses=true.", exclude_if=is_none
@@ -143,31 +175,30 @@ async def classify(net: Net, query: ClassifyQuery, *pictures: Prepared | Problem
     )
     outcomes = [picture if isinstance(picture, Problem) else next(encoded) for picture in pictures]
     novelties = await _score(net, outcomes) if query.novelty else None
-    form = (net.manifest, outcomes, novelties)
+    form = (net.manifest, outcomes, novelties, query)
     if len(prepared) > _INLINE:
-        return await net.aside(_answer, *form, poses=query.poses)
-    return _answer(*form, poses=query.poses)
+        return await net.aside(_answer, *form)
+    return _answer(*form)
 
 
 def _answer(
     manifest: Manifest,
     outcomes: Sequence[Encoded | Problem],
     novelties: Sequence[Novelty] | None,
-    *,
-    poses: bool,
+    query: ClassifyQuery,
 ) -> ClassifyAnswer:
     scored = iter(novelties or ())
     predictions = [
         FailedPrediction(problem=ProblemDetails(**outcome.to_dict()))
         if isinstance(outcome, Problem)
-        else _predict(manifest, outcome, next(scored, None), poses=poses)
+        else _predict(manifest, outcome, next(scored, None), query)
         for outcome in outcomes
     ]
     return ClassifyAnswer(**answer_fields(manifest), predictions=predictions)
 
 
 def _predict(
-    manifest: Manifest, encoded: Encoded, novelty: Novelty | None, *, poses: bool
+    manifest: Manifest, encoded: Encoded, novelty: Novelty | None, query: ClassifyQuery
 ) -> Prediction:
     capsule = encoded.capsule()
     fields = {
@@ -175,11 +206,39 @@ def _predict(
         "class_name": manifest.class_names[capsule.label],
         "length": capsule.presence,
         "lengths": encoded.presence,
-        "poses": encoded.poses if poses else None,
+        "poses": encoded.poses if query.poses else None,
         "novelty": novelty,
         "fit": encoded.prepared,
+        **_confidence(manifest, encoded.presence, query.coverage),
     }
     return Prediction.model_validate(fields)
+
+
+def _check_coverage(manifest: Manifest, coverage: float) -> None:
+    """Refuse a coverage that a bundle has no threshold for.
+
+    Raises:
+        InvalidParameter: it has none at all, or only for lower coverages.
+    """
+    confidence = manifest.confidence
+    if confidence is None:
+        detail = f"the bundle {manifest.name!r} has no calibration"
+        raise InvalidParameter(detail, parameter="coverage")
+    if coverage > confidence.coverages[-1]:
+        detail = f"{manifest.name!r} has sets of a coverage up to {confidence.coverages[-1]:g}"
+        raise InvalidParameter(detail, parameter="coverage")
+
+
+def _confidence(manifest: Manifest, presence: Floats, coverage: float | None) -> Json:
+    """The probability of the answer and its set of labels, by presence (K,)."""
+    confidence = manifest.confidence
+    if coverage is None or confidence is None:
+        return {}
+    chosen = np.flatnonzero(confidence.find_labels(presence[None], coverage)[0])
+    order = chosen[np.argsort(-presence[chosen], kind="stable")].tolist()
+    labels = [{"label": label, "class_name": manifest.class_names[label]} for label in order]
+    probability = float(confidence.find_probability(presence[None])[0])
+    return {"probability": round(probability, DECIMALS), "labels": labels}
 
 
 async def _score(net: Net, outcomes: Sequence[Encoded | Problem]) -> list[Novelty]:

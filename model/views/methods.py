@@ -47,6 +47,7 @@ class ViewMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> PredictionAnswer: ...
@@ -58,6 +59,7 @@ class ViewMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> list[PredictionAnswer | FailedPrediction]: ...
@@ -68,6 +70,7 @@ class ViewMethods:
         *,
         poses: bool | None = None,
         novelty: bool | None = None,
+        coverage: float | None = None,
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> PredictionAnswer | list[PredictionAnswer | FailedPrediction]:
@@ -82,6 +85,8 @@ class ViewMethods:
                 such, answered by a list in the same order.
             poses: adds the poses of all classes; by default `False`.
             novelty: adds the novelty score; by default `False`.
+            coverage: adds the probability, and the set of labels that holds the true one with
+                this coverage, such as 0.95.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -89,7 +94,14 @@ class ViewMethods:
             polarity: `auto` detects it; not used for photographs; by default `"auto"`.
         """
         return self._classify(
-            images, {"poses": poses, "novelty": novelty, "fit": fit, "polarity": polarity}
+            images,
+            {
+                "poses": poses,
+                "novelty": novelty,
+                "coverage": coverage,
+                "fit": fit,
+                "polarity": polarity,
+            },
         )
 
     def reconstruct(

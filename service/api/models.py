@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, Field
 
+from model.bundle.explained import Explained
+from model.bundle.health import CapsuleHealth, CouplingHealth
 from model.bundle.manifest import Offer, PresenceKind
-from service.errors import Forbidden, ReloadNotOffered
-from service.http.route import Query, Request
+from model.health_figure import draw_health
+from model.views.answers import ModelAnswer, answer_fields
+from service.errors import Forbidden, NotOffered, ReloadNotOffered
+from service.http.route import Query, Request, SlowJsonOrPng
 from service.inference.engine import Engine
 from service.settings import Settings
 
@@ -35,6 +40,11 @@ class ModelSummary(BaseModel):
     offers: list[Offer] = Field(description="`decode`: routes that reconstruct; `trace`: /routing.")
     default: bool = Field(description="Whether it answers requests without `model`.")
     metrics: dict[str, Any]
+    calibrated: bool = Field(description="Whether /classify takes `coverage`.")
+    explained: Explained | None = Field(
+        description="The share of the images' variance that poses explain, next to PCA; null where "
+        "that was not measured."
+    )
 
 
 class Limits(BaseModel):
@@ -50,6 +60,23 @@ class ModelsAnswer(BaseModel):
     provider: str = Field(description="The onnxruntime provider in use.")
     limits: Limits
     models: list[ModelSummary]
+
+
+class HealthAnswer(ModelAnswer):
+    """The health of the capsules of a model, measured on held-out training images."""
+
+    images: str = Field(description="The images that it was measured on.")
+    count: int = Field(description="The number of those images.")
+    capsules: list[CapsuleHealth] = Field(description="The capsules of each layer.")
+    couplings: list[CouplingHealth] = Field(description="The couplings of each routed layer.")
+    parse_trees: float = Field(description="Mean number of different parse trees of a class.")
+    images_per_class: float = Field(description="The most that `parse_trees` can be.")
+    negated_changed_percent: float = Field(
+        description="Percentage of answers that change if all input capsules change their sign."
+    )
+    negated_presence_change: float = Field(description="Mean change of presence by that.")
+    effective_dims: float = Field(description="Mean effective dimensions of a class's poses.")
+    class_dim: int = Field(description="D, the numbers of a pose.")
 
 
 class ModelPath(Query):
@@ -70,6 +97,23 @@ async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
         {**asdict(dimension), "effect": dimension.effect} for dimension in manifest.pose_dimensions
     ]
     return {**manifest.to_dict(), "pose_dimensions": dimensions}
+
+
+async def show_health(request: Request, query: ModelPath) -> SlowJsonOrPng[HealthAnswer]:
+    """Show the health of a model's capsules, as critics of capsules measure it.
+
+    Each number is defined in the documentation, on the page "Health of a network".
+
+    Raises:
+        NotOffered: the model has no routing, or its health was not measured.
+    """
+    manifest = request.pipeline.manifest(query.name)
+    if manifest.health is None:
+        raise NotOffered(f"the health of {manifest.name!r} was not measured")
+    request.pipeline.admit(0)
+    fields = {**answer_fields(manifest), **manifest.health.to_dict()}
+    draw = partial(draw_health, manifest.health, title=manifest.name)
+    return SlowJsonOrPng(HealthAnswer.model_validate(fields), manifest, draw)
 
 
 async def reload_models(request: Request) -> ModelsAnswer:
@@ -109,6 +153,7 @@ def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:
             {
                 **vars(manifest),
                 "any_size": manifest.any_size,
+                "calibrated": manifest.confidence is not None,
                 "family_title": manifest.family_title or manifest.family,
                 "default": name == default,
             }

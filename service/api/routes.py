@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from service.api.models import list_models, reload_models, show_model
+from service.api.models import list_models, reload_models, show_health, show_model
 from service.api.overlay import overlay_images, overlay_samples
 from service.api.probes import livez, metrics, readyz
 from service.api.samples import list_samples, show_sample, show_sample_of
@@ -16,6 +16,7 @@ from service.errors import (
     Forbidden,
     KeysRefused,
     NoSpace,
+    NotOffered,
     ReloadNotOffered,
     ReloadUnderWay,
     Unavailable,
@@ -84,6 +85,12 @@ def api_routes(access: Access, *, max_pictures: int) -> list[Route]:
         ),
         get("/models", list_models, fixed=True, tags=["models"]),
         get("/models/{name}", show_model, fixed=True, problems=[UnknownModel], tags=["models"]),
+        get(
+            "/models/{name}/health",
+            show_health,
+            problems=[UnknownModel, NotOffered, Busy],
+            tags=["models"],
+        ),
         get(
             "/models/{name}/samples",
             list_samples,

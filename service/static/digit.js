@@ -25,6 +25,8 @@ const decode = decoder((image, { scene: moved }) => {
   if (moved === scene) showMoved(image);
 }, complain);
 
+/** The set of labels that is shown holds the true one this often, for pictures like those of the training. */
+const COVERAGE = 0.95;
 let models = [];
 /**
  * What is looked at: {model, picture, prediction, target}, with {decoded, input} where the network has poses;
@@ -42,10 +44,11 @@ const look = latest(async ({ model, target, settled }, wanted) => {
   const query = { model: model.name };
   const poses = offers(model, "decode") || undefined;
   const novelty = poses && model.novelty ? true : undefined;
+  const coverage = model.confidence ? COVERAGE : undefined;
   try {
     const picture = await pad.picture();
     const [answer, decoded] = await Promise.all([
-      ask("/classify", { query: { ...query, poses, novelty }, body: upload(picture), wanted }),
+      ask("/classify", { query: { ...query, poses, novelty, coverage }, body: upload(picture), wanted }),
       poses && ask("/reconstruct", { query: { ...query, target }, body: upload(picture), wanted }),
     ]);
     if (model !== chosenModel()) return;

@@ -5,6 +5,7 @@ import { find, make } from "./dom.js";
 const list = find("lengths");
 const verdict = find("verdict");
 const novelty = find("novelty");
+const MOST_NAMES = 3;
 /** What the bars are: "length", "activation" or "probability". */
 let presence = "length";
 /** The novelty score above which a picture is novel; undefined where there is no rule. */
@@ -45,7 +46,7 @@ export function stillBars({ class_names: names, presence: kind }, prediction) {
 }
 
 function fill(bars, prediction) {
-  const longest = prediction?.labels ?? [prediction?.label];
+  const longest = prediction?.labels?.map((one) => one.label ?? one) ?? [prediction?.label];
   for (const [label, item] of [...bars.children].entries()) {
     const length = prediction?.lengths[label] ?? 0;
     item.classList.toggle("longest", longest.includes(label));
@@ -54,15 +55,27 @@ function fill(bars, prediction) {
   }
 }
 
-/** @param {{label: number, class_name: string, length: number, lengths: number[], novelty?: any} | null} prediction */
+/**
+ * @param {{label: number, class_name: string, length: number, lengths: number[], novelty?: any, probability?: number,
+ *   labels?: {label: number, class_name: string}[]} | null} prediction
+ */
 export function showPrediction(prediction) {
   fill(list, prediction);
   verdict.replaceChildren(...(prediction ? sentence(prediction) : [make("span", { class: "none" }, "?")]));
   novelty.textContent = prediction ? doubt(prediction) : `The ${presence} of a class shows how sure the network is.`;
 }
 
-function sentence({ class_name: name, length }) {
-  return [make("strong", {}, name), " ", make("span", { class: "quiet" }, `${presence} ${length.toFixed(2)}`)];
+function sentence({ class_name: name, length, labels, probability }) {
+  const sure = probability === undefined ? "" : `, probability ${probability.toFixed(2)}`;
+  const answer = labels ? anyOf(labels.map((one) => one.class_name)) : name;
+  const quiet = make("span", { class: "quiet" }, `${presence} ${length.toFixed(2)}${sure}`);
+  return [make("strong", {}, answer), " ", quiet];
+}
+
+/** "cat or dog"; of many, the first and how many more. */
+function anyOf(names) {
+  if (names.length <= MOST_NAMES) return names.join(" or ");
+  return `${names.slice(0, MOST_NAMES - 1).join(", ")} or ${names.length - MOST_NAMES + 1} others`;
 }
 
 function doubt({ length, novelty: found }) {

@@ -15,18 +15,29 @@ import numpy as np
 import torch
 
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
+from model.bundle.confidence import Input
 from model.capsnet import Network, build
 from model.capsnet.weights import load
 from model.preprocess import Floats, scale
 from model.runtime import Runtime
 from training import novelty
+from training.analysis.confidence import answer_unseen, fit_confidence
 from training.analysis.dimensions import name_dimensions
+from training.analysis.explained import measure_explained
+from training.analysis.health import measure_health
 from training.analysis.neighbours import choose_images
 from training.card import ROC, ROUTING, SWEEP, write_card
+from training.card_sections import CONFIDENCE, EXPLAINED, HEALTH
 from training.data.datasets import Examples
 from training.data.pairs import validation_pairs
 from training.evaluate import choose_threshold, seen_or_not, training_data_of, validation_examples
-from training.figures import draw_roc, draw_routing, draw_sweeps
+from training.figures import (
+    draw_confidence,
+    draw_health,
+    draw_roc,
+    draw_routing,
+    draw_sweeps,
+)
 from training.manifest import Arrays, update_manifest
 from training.novelty import fit_novelty, score_novelty, separate
 from training.provenance import runs_of, unseen_by
@@ -40,21 +51,30 @@ _ROUTED, _BATCH = 256, 8
 """The number of images whose routing is traced, in all and at a time."""
 
 
-def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
-    """Analyse pose dimensions, routing, masks or novelty, and neighbours, where they apply.
+def analyse(
+    bundle: Bundle, data_dir: Path, *, folder: Path | None = None, twin: Path | None = None
+) -> Bundle:
+    """Analyse confidence, poses, routing, masks or novelty, and neighbours, where they apply.
 
     Writes the card.
 
     Args:
         folder: of the pictures by class, if the network was trained on such a folder.
+        twin: a run or a bundle of the same recipe that left the held-out images out, if the network
+            was trained on all images.
 
     Raises:
-        training.data.datasets.DatasetError: there are no such images.
+        training.data.datasets.DatasetError: there are no such images, or this is no twin.
+        training.state.CheckpointError: there is no such run or bundle.
     """
     examples, offers = validation_examples(bundle, data_dir, folder=folder), bundle.manifest.offers
+    bundle = analyse_confidence(bundle, examples, twin=twin)
     if bundle.manifest.layers and bundle.manifest.layers[-1].iterations > 1:
         analyse_routing(bundle, examples)
+    if "trace" in offers:
+        bundle = analyse_health(bundle, examples)
     if "decode" in offers:
+        bundle = analyse_explained(bundle, data_dir, folder=folder)
         bundle = analyse_dimensions(bundle, examples)
         if bundle.manifest.mask_threshold is None:
             bundle = analyse_novelty(bundle, examples, data_dir)
@@ -63,6 +83,58 @@ def analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bu
         bundle = analyse_neighbours(bundle, data_dir, folder=folder, own_images=False)
     write_card(bundle)
     return bundle
+
+
+def analyse_confidence(bundle: Bundle, examples: Examples, *, twin: Path | None = None) -> Bundle:
+    """Fit the calibration on held-out images, and draw it; the card is not written.
+
+    It stays as it was where no network that left these images out can answer them. Networks for
+    pairs have none. Scores of an older calibration on test images are removed.
+
+    Raises:
+        training.data.datasets.DatasetError: this is no twin.
+        training.state.CheckpointError: there is no such run or bundle.
+    """
+    manifest = bundle.manifest
+    if manifest.mask_threshold is not None:
+        return bundle
+    answered = answer_unseen(bundle, examples, twin)
+    if answered is None:
+        return bundle
+    kind: Input = "log-presence" if manifest.presence == "probability" else "presence"
+    confidence = fit_confidence(answered, kind=kind)
+    metrics = {key: value for key, value in manifest.metrics.items() if key != "confidence"}
+    if confidence:
+        scores = {"held-out images": confidence.cross_validated}
+        draw_confidence(scores, bundle.path / CONFIDENCE, title=manifest.name)
+    return _record(bundle, confidence=confidence, metrics=metrics)
+
+
+def analyse_explained(bundle: Bundle, data_dir: Path, *, folder: Path | None = None) -> Bundle:
+    """Measure what poses explain of held-out images, next to PCA, and draw it.
+
+    Raises:
+        training.data.datasets.DatasetError: there are no such images.
+    """
+    data = training_data_of(bundle, data_dir, folder=folder)
+    described = f"held-out training images, which the network was {seen_or_not(bundle.manifest)}"
+    figure = bundle.path / EXPLAINED
+    explained = measure_explained(bundle, data, described=described, figure=figure)
+    return _record(bundle, explained=explained)
+
+
+def analyse_health(bundle: Bundle, examples: Examples) -> Bundle:
+    """Measure the health of the capsules, and draw it; the card is not written.
+
+    Raises:
+        BundleError: the network has no routing to trace.
+    """
+    if "trace" not in bundle.manifest.offers:
+        raise BundleError(f"{bundle.path}: the network has no routing to trace")
+    described = f"held-out training images, which the network was {seen_or_not(bundle.manifest)}"
+    health = measure_health(bundle, examples, described=described)
+    draw_health(health, bundle.path / HEALTH, title=bundle.manifest.name)
+    return _record(bundle, health=health)
 
 
 def analyse_neighbours(
@@ -196,6 +268,7 @@ def _record(bundle: Bundle, arrays: Mapping[str, Arrays] | None = None, **findin
             offers = tuple(offer for offer in manifest.offers if offer != "neighbours")
             manifest = replace(manifest, offers=offers, neighbours=None)
             manifest = replace(manifest, pose_dimensions=(), novelty=None, analysed_version=version)
+            manifest = replace(manifest, confidence=None, explained=None, health=None)
         return replace(manifest, **findings)
 
     return update_manifest(bundle, add, arrays)

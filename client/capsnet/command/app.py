@@ -79,12 +79,17 @@ def classify(
     polarity: PolarityOption = "auto",
     poses: Annotated[bool, typer.Option(help="Add the poses to JSON.")] = False,
     novelty: Annotated[bool, typer.Option(help="Add the novelty score.")] = False,
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Add the set of labels that holds the true one this often, as 0.95."),
+    ] = None,
     as_json: AsJson = False,
     output: Answers = None,
 ) -> None:
     """Say what pictures show: of one in detail, of several or folders in a table."""
     options: dict[str, Any] = {"model": model, "fit": fit, "polarity": polarity}
     options |= {"poses": poses, "novelty": novelty}
+    options |= {} if coverage is None else {"coverage": coverage}
     check_either(as_json=as_json, output=output)
     if output is None and len(pictures) == 1 and not pictures[0].is_dir():
         _classify_one(client, pictures[0], options, as_json=as_json)

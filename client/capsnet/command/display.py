@@ -141,6 +141,9 @@ def show_lengths(console: Console, prediction: Prediction, class_names: Sequence
             name, Bar(1, 0, float(length), width=_BAR_CELLS), f"{length:.3f}", style=style
         )
     console.print(table)
+    if prediction.labels:
+        names = " or ".join(one.class_name for one in prediction.labels)
+        console.print(f"{names}; probability {prediction.probability:.3f}")
     if prediction.novelty:
         words = "novel" if prediction.novelty.novel else "not novel"
         console.print(f"{words}: score {prediction.novelty.score:.3f}")

@@ -18,7 +18,10 @@ from capsnet._generated import FailedPrediction, Prediction
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"})
 STDIN = Path("-")
-COLUMNS = ("file", "label", "class_name", "length", "novelty", "novel", "error")
+COLUMNS = (
+    *("file", "label", "class_name", "length", "probability", "labels"),
+    *("novelty", "novel", "error"),
+)
 _FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """The first characters of formulas, also the full-width ones."""
 Outcome = Prediction | FailedPrediction
@@ -57,6 +60,8 @@ def to_row(path: Path, outcome: Outcome) -> dict[str, Any]:
         "label": outcome.label,
         "class_name": outcome.class_name,
         "length": outcome.length,
+        "probability": outcome.probability,
+        "labels": _or(outcome),
         "novelty": novelty and novelty.score,
         "novel": novelty and novelty.novel,
     }
@@ -114,11 +119,16 @@ def show_table(console: Console, answers: Iterable[tuple[Path, Outcome]]) -> int
             table.add_row(Text(str(path)), Text(outcome.problem.detail, "red"), "")
         else:
             novel = " novel" if outcome.novelty and outcome.novelty.novel else ""
-            table.add_row(
-                Text(str(path)), Text(f"{outcome.class_name}{novel}"), f"{outcome.length:.3f}"
-            )
+            name = _or(outcome) or outcome.class_name
+            table.add_row(Text(str(path)), Text(f"{name}{novel}"), f"{outcome.length:.3f}")
     console.print(table)
     return failed
+
+
+def _or(prediction: Prediction) -> str | None:
+    """The set of labels in words, such as `cat or dog`; None where it was not asked for."""
+    labels = prediction.labels
+    return " or ".join(one.class_name for one in labels) if labels else None
 
 
 def _to_members(path: Path, outcome: Outcome) -> dict[str, Any]:

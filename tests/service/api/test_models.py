@@ -21,6 +21,8 @@ def test_the_loaded_bundles_are_listed(client: TestClient, bundle_path: Path) ->
         "metrics": {},
         "offers": ["decode", "trace"],
         "default": False,
+        "calibrated": False,
+        "explained": None,
     }
     agreement = {"family": "dynamic", "family_title": "routing by agreement"}
     models = {

@@ -68,6 +68,7 @@ def test_an_analysed_bundle_tells_what_was_found(bundle: Bundle, data_dir: Path)
         with Image.open(bundle.path / drawing) as picture:
             assert "PNG" == picture.format
     assert {"Pose dimensions", "Sweeps", "Routing", "Novelty", "Limits"} <= headings(bundle)
+    assert {"Confidence", "Health", "What a pose explains"} <= headings(bundle)
     assert "| letters | 5 |" in (bundle.path / CARD).read_text()
 
 
@@ -94,9 +95,14 @@ def test_each_part_may_be_had_alone(bundle: Bundle, examples: Examples) -> None:
 
 
 def test_a_family_is_asked_what_it_offers(family_bundles: Path, data_dir: Path) -> None:
-    """A CNN has nothing inside; self-attention has poses and no iterations."""
+    """A CNN has a calibration and nothing inside; self-attention has poses and no iterations."""
     plain = say_training(family_bundles / "tiny-baseline", data_dir / "baseline")
-    assert plain == analyse(plain, data_dir)
+    manifest = analyse(plain, data_dir).manifest
+    assert manifest.confidence
+    assert "log-presence" == manifest.confidence.input
+    version = plain.manifest.version
+    expected = replace(plain.manifest, confidence=manifest.confidence, analysed_version=version)
+    assert expected == manifest
     attention = analyse(say_training(family_bundles / "tiny-attention", data_dir / "a"), data_dir)
     assert {"Sweeps", "Novelty"} <= headings(attention)
     assert "Routing" not in headings(attention)

@@ -1,0 +1,66 @@
+"""What the poses of a bundle's classes explain of images, next to PCA.
+
+`training.analysis.explained` measures it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import ConfigDict
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Shares of the variance of images that reconstructions explain.
+
+    The share is 1 - sum |x - y|^2 / sum |x - m|^2 over all pixels of all images. Here y is the
+    reconstruction of image x, and m is the mean training image.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
+
+    images: str
+    """The images that are explained, in words."""
+    count: int
+    """The number of those images; of pairs, that of their objects."""
+    pose: float
+    """By the pose of the most present class, decoded; of pairs by those of the labels."""
+    class_mean: float
+    """By the mean training image of that class."""
+    pca: dict[str, float]
+    """By so many principal components of training images."""
+    class_dim: int
+    """The numbers of a pose, D."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            ValueError: a share exceeds 1, or a count is not positive.
+        """
+        if max(self.pose, self.class_mean, *self.pca.values()) > 1:
+            raise ValueError("a share of the variance exceeds 1")
+        if self.count < 1 or self.class_dim < 1:
+            raise ValueError("images are explained by the numbers of a pose")
+
+    @property
+    def pca_same(self) -> float:
+        """The share that PCA explains with as many numbers as a pose has."""
+        return self.pca[str(self.class_dim)]
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave.
+
+        Raises:
+            ValueError, TypeError: a key is unknown or missing, or a value out of range.
+        """
+        if not isinstance(values, dict):
+            raise TypeError("what a pose explains is an object")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the manifest's entry."""
+        return asdict(self)

@@ -1,0 +1,90 @@
+"""The calibration of a bundle: probabilities and sets of labels from presence."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from model.bundle.confidence import Confidence
+
+COARSE = Confidence(
+    images="some",
+    count=100,
+    input="presence",
+    temperature=4.0,
+    method="temperature",
+    coverages=(0.9, 0.99),
+    thresholds=((0.5, 0.2),),
+)
+PRESENCE = np.array([[0.9, 0.1, 0.0], [0.6, 0.5, 0.1], [0.2, 0.2, 0.2]], np.float32)
+
+
+def test_scores_are_a_softmax_of_scaled_presence() -> None:
+    """A higher temperature is surer, and does not change the order."""
+    expected = np.exp(4 * PRESENCE) / np.exp(4 * PRESENCE).sum(axis=1, keepdims=True)
+    assert np.allclose(expected, COARSE.score_classes(PRESENCE))
+    assert np.allclose(expected.max(axis=1), COARSE.find_probability(PRESENCE))
+    surer = replace(COARSE, temperature=8.0).find_probability(PRESENCE)
+    assert (surer[:2] > COARSE.find_probability(PRESENCE)[:2]).all()
+
+
+def test_a_probability_of_a_network_may_stay_what_it_is() -> None:
+    """With logarithms and a temperature of one, softmax undoes nothing; zero is no fault."""
+    plain = replace(COARSE, input="log-presence", temperature=1.0)
+    shares = np.array([[0.7, 0.3, 0.0]], np.float32)
+    assert np.allclose(shares, plain.score_classes(shares), atol=1e-6)
+
+
+def test_isotonic_regression_replaces_the_highest_score() -> None:
+    """Between its values it is interpolated, and constant outside."""
+    isotonic = replace(COARSE, method="isotonic", scores=(0.4, 0.8), probabilities=(0.5, 0.9))
+    highest = COARSE.find_probability(PRESENCE)
+    expected = np.interp(highest, (0.4, 0.8), (0.5, 0.9))
+    assert np.allclose(expected, isotonic.find_probability(PRESENCE))
+    assert 0.9 == isotonic.find_probability(PRESENCE)[0]
+
+
+def test_a_set_has_the_labels_that_reach_the_threshold() -> None:
+    """A higher coverage adds labels; the most probable one is always there, ties with it."""
+    narrow, wide = (COARSE.find_labels(PRESENCE, coverage) for coverage in (0.9, 0.99))
+    assert [[True, False, False], [True, False, False], [True, True, True]] == narrow.tolist()
+    assert [[True, False, False], [True, True, False], [True, True, True]] == wide.tolist()
+
+
+def test_a_coverage_between_two_is_rounded_up() -> None:
+    """More is not promised than was fitted."""
+    assert np.array_equal(COARSE.find_labels(PRESENCE, 0.93), COARSE.find_labels(PRESENCE, 0.99))
+    with pytest.raises(ValueError, match=r"the highest coverage is 0\.99, not 0\.999"):
+        COARSE.find_labels(PRESENCE, 0.999)
+
+
+def test_rare_classes_have_thresholds_of_their_own() -> None:
+    """The second class needs less than the others."""
+    rare = replace(COARSE, thresholds=((0.5, 0.2), (0.01, 0.0), (0.5, 0.2)))
+    assert rare.per_class
+    assert [True, True, False] == rare.find_labels(PRESENCE, 0.9)[0].tolist()
+
+
+def test_json_keeps_it() -> None:
+    """Lists come back as tuples."""
+    assert COARSE == Confidence.from_dict(json.loads(json.dumps(COARSE.to_dict())))
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ({"thresholds": ((0.5,),)}, "a threshold for each coverage"),
+        ({"thresholds": ((0.2, 0.5),)}, "does not rise"),
+        ({"thresholds": ((1.5, 0.5),)}, "out of range"),
+        ({"temperature": 0.0}, "positive"),
+        ({"method": "isotonic"}, "as many scores as values"),
+        ({"method": "guess"}, "unknown method"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(fault: dict[str, object], message: str) -> None:
+    """The message says what."""
+    with pytest.raises(ValueError, match=message):
+        replace(COARSE, **fault)  # type: ignore[arg-type]

@@ -1,0 +1,125 @@
+"""Probabilities and sets of labels in `/classify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from model.bundle import Bundle
+from model.bundle.confidence import Confidence
+from model.bundle.health import CapsuleHealth, CouplingHealth, Health
+from model.runtime import Runtime
+from service.app import create_app
+from service.inference.engine import open_engine
+from service.settings import Settings
+
+CONFIDENCE = Confidence(
+    images="none",
+    count=100,
+    input="presence",
+    temperature=30.0,
+    method="temperature",
+    coverages=(0.5, 0.9, 0.99),
+    thresholds=((0.3, 0.1, 0.0),),
+)
+HEALTH = Health(
+    images="none",
+    count=3,
+    capsules=(CapsuleHealth("classes", 10, 20.0, 0.1),),
+    couplings=(CouplingHealth("classes", (1.0, 0.9), (0.0, 0.2), 0.1, 0.3),),
+    parse_trees=1.5,
+    images_per_class=3.0,
+    negated_changed_percent=0.0,
+    negated_presence_change=0.0,
+    effective_dims=4.0,
+    class_dim=16,
+)
+
+
+@pytest.fixture(scope="module")
+def studied(bundle_path: Path, settings: Settings) -> Iterator[TestClient]:
+    """The service, its bundle with a calibration and a health."""
+    bundle = Bundle.open(bundle_path)
+    manifest = replace(bundle.manifest, confidence=CONFIDENCE, health=HEALTH)
+    runtime = Runtime(replace(bundle, manifest=manifest), device="cpu", threads=1)
+    with TestClient(create_app(settings, open_engine({"mnist": runtime}))) as client:
+        yield client
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.9, 0.99])
+def test_a_set_of_labels_is_added(
+    studied: TestClient, digits: list[bytes], coverage: float
+) -> None:
+    """It is the calibration's, the most present class first."""
+    files = [("file", digits[3]), ("file", b"no picture"), ("file", digits[8])]
+    answer = studied.post("/classify", params={"coverage": coverage}, files=files).json()
+    first, broken, last = answer["predictions"]
+    assert {"problem"} == broken.keys()
+    for prediction in (first, last):
+        presence = np.array([prediction["lengths"]], np.float32)
+        chosen = np.flatnonzero(CONFIDENCE.find_labels(presence, coverage)[0])
+        labels = [one["label"] for one in prediction["labels"]]
+        assert set(chosen.tolist()) == set(labels)
+        assert prediction["label"] == labels[0]
+        assert [str(label) for label in labels] == [
+            one["class_name"] for one in prediction["labels"]
+        ]
+        expected = CONFIDENCE.find_probability(presence)[0]
+        assert expected == pytest.approx(prediction["probability"], abs=1e-4)
+
+
+def test_nothing_is_added_unasked(studied: TestClient, digits: list[bytes]) -> None:
+    """The answer is what it was."""
+    (prediction,) = studied.post("/classify", files={"file": digits[3]}).json()["predictions"]
+    assert {"label", "class_name", "length", "lengths", "fit"} == prediction.keys()
+
+
+@pytest.mark.parametrize("coverage", ["0.4", "1", "nan", "much"])
+def test_coverages_are_bounded(studied: TestClient, digits: list[bytes], coverage: str) -> None:
+    """A share that no bundle has, or none at all, is refused by name."""
+    answer = studied.post("/classify", params={"coverage": coverage}, files={"file": digits[3]})
+    assert (422, "coverage") == (answer.status_code, answer.json()["parameter"])
+
+
+def test_a_coverage_above_the_bundle_s_is_refused(studied: TestClient, digits: list[bytes]) -> None:
+    """This one has no threshold for 0.999."""
+    answer = studied.post("/classify", params={"coverage": 0.999}, files={"file": digits[3]})
+    assert (422, "coverage") == (answer.status_code, answer.json()["parameter"])
+
+
+def test_a_bundle_without_a_calibration_says_so(client: TestClient, digits: list[bytes]) -> None:
+    """`GET /models` tells which have one."""
+    answer = client.post("/classify", params={"coverage": 0.9}, files={"file": digits[3]})
+    assert "the bundle 'mnist' has no calibration" == answer.json()["detail"]
+    assert {False} == {one["calibrated"] for one in client.get("/models").json()["models"]}
+
+
+def test_calibrated_models_are_listed_as_such(studied: TestClient) -> None:
+    """The manifest has the calibration itself."""
+    (model,) = studied.get("/models").json()["models"]
+    assert model["calibrated"]
+    assert model["explained"] is None
+    assert 30 == studied.get("/models/mnist").json()["confidence"]["temperature"]
+
+
+def test_health_is_shown_in_numbers_and_drawn(studied: TestClient) -> None:
+    """By the header that the client sends."""
+    answer = studied.get("/models/mnist/health").json()
+    assert ("mnist", 20.0, [1.0, 0.9]) == (
+        answer["model"],
+        answer["capsules"][0]["starved_percent"],
+        answer["couplings"][0]["entropy"],
+    )
+    drawn = studied.get("/models/mnist/health", headers={"Accept": "image/png"})
+    assert drawn.content.startswith(b"\x89PNG")
+
+
+def test_health_that_was_not_measured_is_refused(client: TestClient) -> None:
+    """Another model may have it; one that is not loaded is unknown."""
+    assert 409 == client.get("/models/mnist/health").status_code
+    assert 404 == client.get("/models/none/health").status_code

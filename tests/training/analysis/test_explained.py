@@ -1,0 +1,93 @@
+"""What a pose explains of images, next to PCA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from model.bundle import CARD, Bundle
+from model.runtime import Runtime
+from training.analysis.bundle import analyse_explained
+from training.analysis.explained import (
+    Components,
+    explained_share,
+    fit_components,
+    reconstruct,
+    show_objects,
+)
+from training.card import write_card
+from training.data.datasets import Examples
+
+RNG = np.random.default_rng(0)
+
+
+def test_the_share_is_that_of_the_variance() -> None:
+    """All of it by the images themselves, none by the mean, less than none by worse."""
+    images = RNG.random((20, 6)).astype(np.float32)
+    mean = images.mean(axis=0)
+    assert 1 == explained_share(images, images, mean)
+    assert 0 == explained_share(images, np.tile(mean, (20, 1)), mean)
+    assert explained_share(images, 1 - images, mean) < 0
+
+
+@pytest.mark.parametrize("count", [40, 9], ids=["more images than pixels", "fewer"])
+def test_components_are_the_best_linear_code(count: int) -> None:
+    """Images of a plane need two of them, by either way of finding them."""
+    plane = RNG.normal(size=(2, 12))
+    images = (RNG.normal(size=(count, 2)) @ plane + 3).astype(np.float32)
+    found = fit_components(images, 4)
+    shares = [
+        explained_share(images, found.reconstruct(images, size), found.mean) for size in (0, 1, 2)
+    ]
+    assert 0 == shares[0]
+    assert 0 < shares[1] < 1
+    assert 1 == pytest.approx(shares[2], abs=1e-3)
+
+
+def test_components_are_orthonormal() -> None:
+    """The leading one explains most."""
+    images = (RNG.normal(size=(50, 5)) * [1, 5, 2, 0.1, 3]).astype(np.float32)
+    found: Components = fit_components(images, 5)
+    assert np.allclose(np.eye(5), found.axes.T @ found.axes, atol=1e-5)
+    assert 1 == np.abs(found.axes[:, 0]).argmax()
+
+
+def test_the_predicted_class_is_decoded(bundle: Bundle) -> None:
+    """Whatever the label is."""
+    examples = Examples(RNG.integers(0, 256, (5, 1, 28, 28), np.uint8), np.zeros(5, np.int64))
+    runtime, shown = Runtime(bundle), show_objects(bundle, examples, 5)
+    classes, drawn = reconstruct(runtime, shown)
+    presence, poses = runtime.encode(shown.images.astype(np.float32) / 255)
+    assert presence.argmax(axis=1).tolist() == classes.tolist()
+    expected = runtime.decode(poses[np.arange(5), classes], classes)
+    assert np.allclose(expected, drawn, atol=1e-6)
+
+
+def test_manifest_card_and_figure_tell_it(bundle: Bundle, data_dir: Path) -> None:
+    """PCA with as many numbers as the pose has is among them."""
+    analysed = analyse_explained(bundle, data_dir)
+    write_card(analysed)
+    explained = Bundle.open(bundle.path).manifest.explained
+    assert explained
+    assert analysed.manifest.explained == explained
+    assert {"8", "16", "32", "64"} == explained.pca.keys()
+    assert explained.pca["16"] == explained.pca_same > explained.pca["8"]
+    assert "## What a pose explains" in (bundle.path / CARD).read_text()
+    with Image.open(bundle.path / "explained.png") as figure:
+        assert "PNG" == figure.format
+
+
+def test_pairs_are_explained_digit_by_digit(strokes_bundle_path: Path) -> None:
+    """Each digit alone is what its capsule should draw."""
+    bundle = Bundle.open(strokes_bundle_path)
+    digits = Examples(RNG.integers(0, 256, (30, 1, 28, 28), np.uint8), np.arange(30) % 3)
+    shown = show_objects(bundle, digits, 20)
+    size = bundle.manifest.height
+    assert (10, 1, size, size) == shown.images.shape
+    assert (20, 1, size, size) == shown.objects.shape
+    classes, drawn = reconstruct(Runtime(bundle), shown)
+    assert shown.labels.ravel().tolist() == classes.tolist()
+    assert shown.objects.shape == drawn.shape

@@ -1,0 +1,108 @@
+"""What critics of capsules measure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from model.bundle import CARD, Bundle, BundleError
+from model.capsnet import build
+from model.capsnet.dynamic import DynamicConfig
+from tests.model.capsnet.networks import TINY
+from tests.training.published import HELD_OUT, say_training
+from training.analysis.bundle import analyse_health
+from training.analysis.health import effective_dims, entropy, polarisation, presence_negated
+from training.card import write_card
+from training.data.datasets import Examples
+from training.evaluate import validation_examples
+
+RNG = np.random.default_rng(0)
+UNIFORM = np.full((4, 3), 0.25)
+ONE_PARENT = np.eye(4)[:, :3]
+IMAGES = RNG.random((4, 1, 28, 28), np.float32)
+
+
+@pytest.fixture
+def examples(bundle: Bundle, data_dir: Path) -> Examples:
+    return validation_examples(bundle, data_dir)
+
+
+def test_entropy_and_polarisation_are_opposite_ends() -> None:
+    """Uniform shares have an entropy of one and no polarisation; one parent is the reverse."""
+    assert np.allclose(1, entropy(UNIFORM))
+    assert np.allclose(0, polarisation(UNIFORM))
+    assert np.allclose(0, entropy(ONE_PARENT), atol=1e-9)
+    assert np.allclose(1, polarisation(ONE_PARENT))
+
+
+def test_effective_dimensions_count_directions() -> None:
+    """Of a round cloud all, of a line one; the mean over classes."""
+    round_cloud = RNG.normal(size=(4000, 4)).astype(np.float32)
+    line = round_cloud[:, :1] * np.ones(4, np.float32)
+    poses, labels = np.concatenate((round_cloud, line)), np.repeat([0, 1], 4000)
+    assert 4 == pytest.approx(effective_dims(round_cloud, labels[:4000]), abs=0.05)
+    assert 2.5 == pytest.approx(effective_dims(poses, labels), abs=0.05)
+
+
+@pytest.mark.parametrize("family", ["dynamic", "attention", "shared"])
+def test_lengths_without_a_bias_do_not_see_a_sign(family: str) -> None:
+    """Votes are linear in the poses: x and -x have the same presence; the network stays."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = build(TINY[family]).eval()
+    before = network(torch.from_numpy(IMAGES)).presence.detach().numpy()
+    assert np.allclose(before, presence_negated(network, IMAGES), atol=1e-6)
+    assert np.allclose(before, network(torch.from_numpy(IMAGES)).presence.detach().numpy())
+
+
+def test_a_bias_tells_x_from_its_negative() -> None:
+    """So do matrix capsules, whose votes are compared with each other and with learned costs."""
+    config = TINY["dynamic"]
+    assert isinstance(config, DynamicConfig)
+    network = build(replace(config, class_bias=True)).eval()
+    before = network(torch.from_numpy(IMAGES)).presence.detach().numpy()
+    assert np.abs(before - presence_negated(network, IMAGES)).max() > 1e-4
+
+
+@pytest.mark.parametrize("family", ["dynamic", "attention", "shared", "matrix"])
+def test_every_family_that_routes_is_measured(
+    family: str, family_bundles: Path, data_dir: Path
+) -> None:
+    """Each of its layers has couplings by iteration; the card has a section on them."""
+    bundle = say_training(family_bundles / f"tiny-{family}", data_dir / family)
+    layers = bundle.manifest.layers
+    analysed = analyse_health(bundle, validation_examples(bundle, data_dir))
+    health = Bundle.open(bundle.path).manifest.health
+    assert health
+    assert analysed.manifest.health == health
+    assert HELD_OUT == health.count
+    assert [layer.name for layer in layers] == [one.layer for one in health.couplings]
+    assert [layer.iterations for layer in layers] == [len(one.entropy) for one in health.couplings]
+    assert "classes" == health.capsules[-1].layer
+    assert 1 <= health.parse_trees <= health.images_per_class
+    write_card(analysed)
+    assert "## Health" in (bundle.path / CARD).read_text()
+    with Image.open(bundle.path / "health.png") as figure:
+        assert "PNG" == figure.format
+
+
+def test_uniform_first_couplings_are_measured_as_such(bundle: Bundle, examples: Examples) -> None:
+    """Routing by agreement begins with an entropy of one, and agreement lowers it."""
+    health = analyse_health(bundle, examples).manifest.health
+    assert health
+    (classes,) = health.couplings
+    assert 1 == classes.entropy[0] >= classes.entropy[-1]
+    assert 0 == pytest.approx(classes.polarisation[0], abs=1e-6)
+    assert classes.polarisation[-1] > 0
+
+
+def test_a_network_without_routing_has_no_health(family_bundles: Path, data_dir: Path) -> None:
+    """The message says why."""
+    plain = say_training(family_bundles / "tiny-baseline", data_dir / "plain")
+    with pytest.raises(BundleError, match="no routing to trace"):
+        analyse_health(plain, validation_examples(plain, data_dir))

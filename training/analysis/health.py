@@ -1,0 +1,241 @@
+"""Measure the health of a network's capsules on held-out images, as their critics do.
+
+Axes: N images, R iterations, K classes (or parents), I input capsules, D numbers of a pose. With
+s_ki the softmax over k of the logits, capsule i's shares:
+
+- starved capsules: presence stays below PRESENT in all images (Mitterreiter et al. 2023, "Why
+  Capsule Neural Networks Do Not Scale"; the mean presence: Everett, Zhong and Leontidis 2023,
+  "Vanishing Activations");
+- entropy -sum_k s_ki log s_ki / log K and polarisation (K max_k s_ki - 1) / (K - 1), means over
+  images and capsules, by presence (Paik, Kwak and Kim 2019, "Capsule Networks Need an Improved
+  Routing Algorithm");
+- within and between classes: standard deviations of s_ki over images, times K;
+- parse trees: rows s_ki of the predicted class in LEVELS steps, how many different ones there are
+  in a class (Renzulli, Tartaglione and Grangetto 2022, "REM: Routing Entropy Minimization");
+- negated: all poses of the last layer's input change their sign (Peer, Stabinger and
+  Rodriguez-Sanchez 2019, "Limitations of Routing-by-Agreement Based Capsule Networks": without a
+  bias, lengths stay the same);
+- effective dimensions (sum_d v_d)^2 / sum_d v_d^2, of the eigenvalues v of the covariance of a
+  class's poses (the participation ratio, Gao et al. 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from model.bundle import Bundle
+from model.bundle.health import CapsuleHealth, CouplingHealth, Health
+from model.capsnet import Network
+from model.capsnet.weights import load
+from model.outputs import Trace
+from model.preprocess import Floats, scale
+from model.runtime import Runtime
+from training.analysis.explained import show_objects
+from training.data.datasets import Examples
+
+COUNT = 500
+"""The most images that are traced."""
+PRESENT = 0.1
+"""A capsule is present in an image from here on."""
+LEVELS = 10
+"""The steps from 0 to 1 in which the couplings of a parse tree are counted."""
+_BATCH = 10
+_TINY = 1e-12
+
+Labels = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+
+
+class Shares(NamedTuple):
+    """The couplings of one layer as shares of each input capsule."""
+
+    shares: Doubles
+    """(N, R, K, I); they sum to one over K."""
+    weights: Floats
+    """The presence (N, I) of the input capsules; ones where a trace has none."""
+
+
+def measure_health(bundle: Bundle, examples: Examples, *, described: str) -> Health:
+    """Measure the health of a network that traces its routing.
+
+    Args:
+        examples: of which up to COUNT at random are traced; pairs are made of digits.
+        described: what they are, in words.
+    """
+    images = scale(show_objects(bundle, examples, COUNT).images)
+    runtime, network = Runtime(bundle), load(bundle)
+    layers: dict[str, _Layer] = {}
+    presences: dict[str, _Presence] = {}
+    trees: dict[int, list[bytes]] = {}
+    poses, answers, changes, changed = [], [], [], []
+    for start in range(0, len(images), _BATCH):
+        batch = images[start : start + _BATCH]
+        trace = runtime.trace(batch)
+        presence = trace.classes.presence[:, -1]
+        labels = presence.argmax(axis=1)
+        for name, couplings in shares_of(trace).items():
+            layers.setdefault(name, _Layer()).add(couplings, labels)
+        for name, active in presences_of(trace).items():
+            presences.setdefault(name, _Presence()).add(active)
+        own = couplings.shares[np.arange(len(batch)), -1, labels]  # (N, I), of the class capsules
+        for label, row in zip(labels.tolist(), own, strict=True):
+            trees.setdefault(label, []).append((row * LEVELS).round().astype(np.uint8).tobytes())
+        negative = presence_negated(network, batch)
+        changed.append(negative.argmax(axis=1) != labels)
+        changes.append(np.abs(negative - presence).mean(axis=1))
+        answers.append(labels)
+        poses.append(trace.classes.poses[np.arange(len(batch)), -1, labels])
+    return Health(
+        images=described,
+        count=len(images),
+        capsules=tuple(one.summarise(name) for name, one in presences.items()),
+        couplings=tuple(one.summarise(name) for name, one in layers.items()),
+        parse_trees=round(float(np.mean([len(set(rows)) for rows in trees.values()])), 2),
+        images_per_class=round(len(images) / len(trees), 2),
+        negated_changed_percent=round(100 * float(np.concatenate(changed).mean()), 2),
+        negated_presence_change=_rounded(np.concatenate(changes).mean()),
+        effective_dims=effective_dims(np.concatenate(poses), np.concatenate(answers)),
+        class_dim=bundle.manifest.class_dim,
+    )
+
+
+def shares_of(trace: Trace[Floats]) -> dict[str, Shares]:
+    """The shares of each routed layer, that of the class capsules last."""
+    layers = {}
+    for name, layer in trace.hidden.items():
+        shares = layer.couplings.astype(np.float64)
+        weights = np.ones((len(shares), shares.shape[-1]), np.float32)
+        layers[name] = Shares(shares / (shares.sum(axis=2, keepdims=True) + _TINY), weights)
+    logits = trace.classes.logits.astype(np.float64)
+    shares = np.exp(logits - np.logaddexp.reduce(logits, axis=2, keepdims=True))
+    return {**layers, "classes": Shares(shares, trace.classes.input_presence)}
+
+
+def presences_of(trace: Trace[Floats]) -> dict[str, Floats]:
+    """The presence (N, M) of all capsules of each layer, after the last iteration."""
+    presences = {
+        name: layer.presence[:, -1].reshape(len(layer.presence), -1)
+        for name, layer in trace.hidden.items()
+    }
+    if not presences:
+        presences["primary"] = trace.classes.input_presence
+    return {**presences, "classes": trace.classes.presence[:, -1]}
+
+
+def entropy(shares: Doubles) -> Doubles:
+    """The entropy (..., I) of shares (..., K, I), from 0 to 1."""
+    logs = np.log(shares.clip(_TINY))
+    return np.asarray(-(shares * logs).sum(axis=-2) / np.log(shares.shape[-2]))
+
+
+def polarisation(shares: Doubles) -> Doubles:
+    """How near shares (..., K, I) are to serving one parent alone, from 0 to 1: (..., I)."""
+    count = shares.shape[-2]
+    return np.asarray((count * shares.max(axis=-2) - 1) / (count - 1))
+
+
+def effective_dims(poses: Floats, labels: Labels) -> float:
+    """The mean, over classes, of the effective dimensions of their poses (N, D)."""
+    found = []
+    for label in np.unique(labels):
+        own = poses[labels == label].astype(np.float64)
+        if len(own) > 1:
+            values = np.linalg.eigvalsh(np.atleast_2d(np.cov(own, rowvar=False))).clip(0)
+            found.append(values.sum() ** 2 / (np.square(values).sum() + _TINY))
+    return round(float(np.mean(found)), 2) if found else 0.0
+
+
+def presence_negated(network: Network, images: Floats) -> Floats:
+    """The presence (N, K) in images where the poses that the last layer gets change their sign."""
+    with torch.inference_mode(), _negated(network):
+        return network(torch.from_numpy(images)).presence.numpy()
+
+
+@contextmanager
+def _negated(network: Network) -> Iterator[None]:
+    """Change the sign of the poses of the capsules that vote for the classes, in the context."""
+
+    def negate(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (-inputs[0], *inputs[1:])
+
+    voting = network.votes if hasattr(network, "votes") else network.classes
+    handle = voting.register_forward_pre_hook(negate)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+class _Presence:
+    """The highest and the mean presence of each capsule of a layer, over images."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Floats, Floats, int]] = []
+
+    def add(self, presence: Floats) -> None:
+        """Presence (N, M) in some images."""
+        self._parts.append((presence.max(axis=0), presence.mean(axis=0), len(presence)))
+
+    def summarise(self, name: str) -> CapsuleHealth:
+        highest, means, counts = (np.array(part) for part in zip(*self._parts, strict=True))
+        starved = highest.max(axis=0) < PRESENT
+        return CapsuleHealth(
+            layer=name,
+            capsules=len(starved),
+            starved_percent=round(100 * float(starved.mean()), 2),
+            mean_presence=_rounded(np.average(means.mean(axis=1), weights=counts)),
+        )
+
+
+class _Layer:
+    """Sums over images of the shares of one layer."""
+
+    def __init__(self) -> None:
+        self._entropy: list[Doubles] = []
+        self._polarisation: list[Doubles] = []
+        self._sums: dict[int, Doubles] = {}
+        self._squares: dict[int, Doubles] = {}
+        self._counts: dict[int, int] = {}
+
+    def add(self, couplings: Shares, labels: Labels) -> None:
+        """The shares in some images, with their labels (N,)."""
+        shares, weights = couplings
+        for measure, found in ((entropy, self._entropy), (polarisation, self._polarisation)):
+            by_capsule = measure(shares)  # (N, R, I)
+            total = weights.sum(axis=1)[:, None] + _TINY
+            found.extend(np.einsum("nri,ni->nr", by_capsule, weights) / total)
+        for label, last in zip(labels.tolist(), shares[:, -1], strict=True):
+            self._sums[label] = self._sums.get(label, 0.0) + last
+            self._squares[label] = self._squares.get(label, 0.0) + np.square(last)
+            self._counts[label] = self._counts.get(label, 0) + 1
+
+    def summarise(self, name: str) -> CouplingHealth:
+        counts = np.array([*self._counts.values()])
+        means = np.stack([self._sums[label] / self._counts[label] for label in self._counts])
+        squares = np.stack([self._squares[label] / self._counts[label] for label in self._counts])
+        within = np.average((squares - np.square(means)).clip(0), axis=0, weights=counts)
+        overall = np.average(means, axis=0, weights=counts)
+        between = np.average(np.square(means - overall), axis=0, weights=counts)
+        parents = means.shape[1]  # the mean share is one of so many
+        return CouplingHealth(
+            layer=name,
+            entropy=_each(self._entropy),
+            polarisation=_each(self._polarisation),
+            within_class=_rounded(parents * within.mean() ** 0.5),
+            between_classes=_rounded(parents * between.mean() ** 0.5),
+        )
+
+
+def _each(found: list[Doubles]) -> tuple[float, ...]:
+    return tuple(_rounded(np.clip(value, 0, 1)) for value in np.mean(found, axis=0))
+
+
+def _rounded(value: float | np.floating[Any]) -> float:
+    return round(float(value), 5)
