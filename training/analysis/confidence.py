@@ -170,13 +170,16 @@ def _fit_isotonic(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The ends of the blocks of isotonic regression, and the share of right answers in each.
 
-    No block is certain: shares stay 1 / (N + 2) away from 0 and 1.
+    No block is certain: of n answers, r of them right, the share is (r + 1) / (n + 2), made to rise
+    again.
     """
     order = np.argsort(highest, kind="stable")
-    found = optimize.isotonic_regression(right[order].astype(np.float64))
-    least = 1 / (len(right) + 2)
-    ends = np.unique(np.concatenate((found.blocks[:-1], found.blocks[1:] - 1)))
-    at, values = highest[order][ends], found.x[ends].clip(least, 1 - least)
+    blocks = optimize.isotonic_regression(right[order].astype(np.float64)).blocks
+    sizes = np.diff(blocks)
+    shares = (np.add.reduceat(right[order].astype(np.float64), blocks[:-1]) + 1) / (sizes + 2)
+    shares = optimize.isotonic_regression(shares, weights=sizes).x
+    ends = np.stack((blocks[:-1], blocks[1:] - 1), axis=1)
+    at, values = highest[order][ends].ravel(), shares.repeat(2)
     return tuple(at.tolist()), tuple(values.tolist())
 
 
