@@ -229,7 +229,7 @@ def _answer(network: Network, images: Floats) -> NDArray[np.int64]:
 
 def _encode(network: Network, images: Floats) -> list[tuple[Floats, Floats]]:
     with torch.inference_mode():
-        batches = torch.from_numpy(images).split(_BATCH)
+        batches = torch.split(torch.from_numpy(images), _BATCH)
         return [tuple(part.numpy() for part in network(batch)) for batch in batches]
 
 

@@ -186,7 +186,7 @@ def _correlation(first: NDArray[Any], second: NDArray[Any]) -> float:
 
 def _encode(network: Network, images: Floats) -> tuple[Floats, Floats]:
     with torch.inference_mode():
-        parts = [network(batch) for batch in torch.from_numpy(images).split(_BATCH)]
+        parts = [network(batch) for batch in torch.split(torch.from_numpy(images), _BATCH)]
     return (
         torch.cat([one.presence for one in parts]).numpy(),
         torch.cat([one.poses for one in parts]).numpy(),

@@ -88,11 +88,13 @@ def network() -> Network:
 def bundle_path(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The network's bundle, `mnist`, with training images. Tests that change it work on a copy."""
     pytest.importorskip("torch", reason="torch exports the bundles of tests")
+    from tests.health import add_health  # noqa: PLC0415
     from tests.neighbours import add_noise  # noqa: PLC0415
 
     target = tmp_path_factory.mktemp("bundles") / "mnist"
     store.copy("mnist", target, partial(_export, "dynamic"))
     add_noise(target)
+    add_health(target)
     return target
 
 

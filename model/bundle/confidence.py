@@ -91,10 +91,11 @@ class Confidence:
 
     def find_probability(self, presence: Floats) -> Doubles:
         """Compute the probability (N,) that the most present class of (N, K) is the label."""
-        highest = self.score_classes(presence).max(axis=1)
+        highest: Doubles = self.score_classes(presence).max(axis=1)
         if self.method == "temperature":
             return highest
-        return np.interp(highest, self.scores, self.probabilities)
+        probability: Doubles = np.interp(highest, self.scores, self.probabilities)
+        return probability
 
     def find_labels(self, presence: Floats, coverage: float) -> NDArray[np.bool_]:
         """Find which labels (N, K) are in the sets of presence (N, K).

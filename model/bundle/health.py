@@ -89,9 +89,7 @@ class Health:
             raise TypeError("the health is an object")
         capsules = tuple(CapsuleHealth(**one) for one in values["capsules"])
         couplings = tuple(
-            CouplingHealth(
-                **{key: tuple(one) if isinstance(one, list) else one for key, one in row.items()}
-            )
+            CouplingHealth(**{key: _tuple(one) for key, one in row.items()})
             for row in values["couplings"]
         )
         return cls(**{**values, "capsules": capsules, "couplings": couplings})
@@ -99,3 +97,8 @@ class Health:
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest's entry."""
         return asdict(self)
+
+
+def _tuple(value: Any) -> Any:
+    """A JSON list as a tuple."""
+    return tuple(value) if isinstance(value, list) else value

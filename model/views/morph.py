@@ -123,7 +123,7 @@ class MorphAnswer(CapsuleAnswer):
 
 
 async def morph(net: Net, query: MorphQuery, first: Prepared, second: Prepared) -> MorphAnswer:
-    """Turn the pose of one image into the pose of another image of its class.
+    """Turn the pose of one image into that of another.
 
     The direction of the pose follows the great circle, and its length changes linearly. Each frame
     is encoded again. If its presence is low, the encoder does not recognise what the decoder draws.

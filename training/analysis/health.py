@@ -155,7 +155,8 @@ def effective_dims(poses: Floats, labels: Labels) -> float:
 def presence_negated(network: Network, images: Floats) -> Floats:
     """The presence (N, K) in images where the poses that the last layer gets change their sign."""
     with torch.inference_mode(), _negated(network):
-        return network(torch.from_numpy(images)).presence.numpy()
+        presence: Floats = network(torch.from_numpy(images)).presence.numpy()
+    return presence
 
 
 @contextmanager
@@ -165,7 +166,7 @@ def _negated(network: Network) -> Iterator[None]:
     def negate(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (-inputs[0], *inputs[1:])
 
-    voting = network.votes if hasattr(network, "votes") else network.classes
+    voting = network.get_submodule("votes" if hasattr(network, "votes") else "classes")
     handle = voting.register_forward_pre_hook(negate)
     try:
         yield

@@ -75,7 +75,8 @@ def test_an_unknown_bundle_is_not_found(client: TestClient) -> None:
     """The problem names the bundles that there are."""
     answer = client.get("/models/emnist")
     assert 404 == answer.status_code
-    assert "'emnist' is not loaded; loaded: blocks, mnist, strokes" == answer.json()["detail"]
+    expected = "'emnist' is not loaded; loaded: blocks, mnist, strokes. Did you mean 'mnist'?"
+    assert expected == answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

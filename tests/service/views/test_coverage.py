@@ -12,11 +12,11 @@ from fastapi.testclient import TestClient
 
 from model.bundle import Bundle
 from model.bundle.confidence import Confidence
-from model.bundle.health import CapsuleHealth, CouplingHealth, Health
 from model.runtime import Runtime
 from service.app import create_app
 from service.inference.engine import open_engine
 from service.settings import Settings
+from tests.health import HEALTH
 
 CONFIDENCE = Confidence(
     images="none",
@@ -26,18 +26,6 @@ CONFIDENCE = Confidence(
     method="temperature",
     coverages=(0.5, 0.9, 0.99),
     thresholds=((0.3, 0.1, 0.0),),
-)
-HEALTH = Health(
-    images="none",
-    count=3,
-    capsules=(CapsuleHealth("classes", 10, 20.0, 0.1),),
-    couplings=(CouplingHealth("classes", (1.0, 0.9), (0.0, 0.2), 0.1, 0.3),),
-    parse_trees=1.5,
-    images_per_class=3.0,
-    negated_changed_percent=0.0,
-    negated_presence_change=0.0,
-    effective_dims=4.0,
-    class_dim=16,
 )
 
 
