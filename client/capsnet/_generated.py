@@ -1409,7 +1409,7 @@ class CapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> MorphAnswer:
-        """Turn the pose of one image into the pose of another image of its class.
+        """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
         frame
@@ -2294,7 +2294,7 @@ class AsyncCapsNetMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> MorphAnswer:
-        """Turn the pose of one image into the pose of another image of its class.
+        """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
         frame
@@ -3047,7 +3047,7 @@ class DrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Turn the pose of one image into the pose of another image of its class.
+        """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
         frame
@@ -3670,7 +3670,7 @@ class AsyncDrawingsMethods:
         polarity: Polarity | None = None,
         timeout_s: float | None = None,
     ) -> Image.Image:
-        """Turn the pose of one image into the pose of another image of its class.
+        """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
         frame

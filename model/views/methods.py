@@ -492,7 +492,7 @@ class ViewMethods:
         fit: Fit | None = None,
         polarity: Polarity | None = None,
     ) -> MorphAnswer:
-        """Turn the pose of one image into the pose of another image of its class.
+        """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
         frame

@@ -100,7 +100,7 @@ async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
 
 
 async def show_health(request: Request, query: ModelPath) -> SlowJsonOrPng[HealthAnswer]:
-    """Show the health of a model's capsules, as critics of capsules measure it.
+    """Show the health of a network.
 
     Each number is defined in the documentation, on the page "Health of a network".
 
