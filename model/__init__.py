@@ -13,6 +13,7 @@ In a notebook, numpy in and numpy out, under a name that leaves the variable `mo
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,11 @@ def open_bundle(name: str | Path) -> Bundle:
     from model.bundle import MANIFEST, Bundle, BundleError  # noqa: PLC0415  imports nothing large
 
     if not (find(name) / MANIFEST).is_file():
-        ships = ", ".join(sorted(path.parent.name for path in SHIPPED.glob(f"*/{MANIFEST}")))
+        ships = sorted(path.parent.name for path in SHIPPED.glob(f"*/{MANIFEST}"))
+        near = "".join(f". Did you mean {one!r}?" for one in get_close_matches(str(name), ships, 1))
         raise BundleError(
-            f"{str(name)!r} is neither a folder with a bundle nor one that ships: {ships}"
+            f"{str(name)!r} is neither a folder with a bundle nor one that ships: "
+            f"{', '.join(ships)}{near}"
         )
     return Bundle.open(find(name))
 

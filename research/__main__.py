@@ -219,7 +219,7 @@ def compare_with_factors(
     rows = [row for row in choose_rows(names or [factors.TABLE]) if row.protocol == "azimuths"]
     numbers = _seeds(seeds)
     runs = {(row.name, seed): runs_dir / _key(row, seed) for row in rows for seed in numbers}
-    measured = factors.measure_rows(rows, numbers, runs=runs, data_dir=data_dir)
+    measured = factors.measure_rows(rows, numbers, runs=runs, data_dir=data_dir, bundles=bundles)
     (docs_dir / factors.MEASURED).write_text(f"{json.dumps(measured, indent=1)}\n")
     write_page(runs_dir=runs_dir, docs_dir=docs_dir, bundles=bundles)
 

@@ -21,7 +21,7 @@ from model.capsnet import Network, build
 from model.preprocess import scale
 from research.compare import lines
 from research.rows import Row
-from training.answers import BATCH, evaluating
+from training.answers import BATCH, evaluating, is_wrong, measure_presence
 from training.data.assemblies import (
     AZIMUTHS,
     ELEVATIONS,
@@ -31,6 +31,7 @@ from training.data.assemblies import (
     list_factors,
 )
 from training.data.datasets import DATASETS, Examples, load, split_last
+from training.provenance import TestRead, record_read
 from training.state import CHECKPOINT, Checkpoint, TrainingError
 
 Doubles = NDArray[np.float64]
@@ -116,8 +117,12 @@ def measure_rows(
     *,
     runs: Mapping[tuple[str, int], Path],
     data_dir: Path,
+    bundles: Path,
 ) -> dict[str, Any]:
-    """Measure the runs of rows with poses, and principal components.
+    """Measure the runs of rows with poses, and principal components; reads go on record.
+
+    Args:
+        bundles: the folder of bundles, whose record of reads gets them.
 
     Raises:
         TrainingError: no run is there.
@@ -131,10 +136,27 @@ def measure_rows(
                 if hasattr(network, "decoder"):
                     title = f"{row.title.partition(':')[0]}, seed {seed}"
                     measured[title] = measure(network, data_dir, row.recipe.dataset)
+                    _record(directory, row, data_dir, bundles)
     if not measured:
         raise TrainingError("there is no finished run of these rows: run them first")
     measured[PCA] = measure(None, data_dir, rows[0].recipe.dataset)
     return measured
+
+
+def _record(directory: Path, row: Row, data_dir: Path, bundles: Path) -> None:
+    dataset = row.recipe.dataset
+    tested = load(DATASETS[dataset], "test", data_dir)
+    presence = measure_presence(load_network(directory), tested.images, torch.device("cpu"))
+    read = TestRead(
+        run=Checkpoint.load(directory / CHECKPOINT).run.id,
+        version="",
+        dataset=dataset,
+        split="test",
+        images=len(tested.labels),
+        errors=int(is_wrong(presence, tested.labels).sum()),
+        protocol=f"factors of row {row.name}: poses at familiar and new azimuths",
+    )
+    record_read(bundles, read)
 
 
 def read(docs_dir: Path) -> dict[str, Any]:

@@ -237,6 +237,7 @@ def _health(bundles: Path) -> str:
         explained, couplings = bundle.manifest.explained, health.couplings
         starved = (f"{one.starved_percent:g} % of {one.capsules:,}" for one in health.capsules)
         spread = (f"{one.within_class:.3f}, {one.between_classes:.3f}" for one in couplings)
+        negated = health.negated_changed_percent
         rows.append(
             (
                 f"`{bundle.manifest.name}`",
@@ -245,7 +246,7 @@ def _health(bundles: Path) -> str:
                 "; ".join(f"{one.polarisation[-1]:.3f}" for one in couplings),
                 "; ".join(spread),
                 f"{health.parse_trees:g} of {health.images_per_class:g}",
-                f"{health.negated_changed_percent:g} %",
+                "" if negated is None else f"{negated:g} %",
                 f"{explained.pose:.2f}, {explained.pca_same:.2f}" if explained else "",
                 f"{health.effective_dims:g} of {health.class_dim}",
             )

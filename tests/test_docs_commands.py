@@ -45,6 +45,8 @@ NOT_RUN = {
     "kubectl ": "needs a cluster; tests/deploy renders what is applied",
     "BUNDLES_DIR=": "needs Docker; tests/docker reads what Compose makes of it",
     "export PICTURES_DIR=": "is for the commands of Docker after it",
+    "API_KEYS_FILE=": "is a line of `.env`, which tests/docker reads",
+    "LISTEN=": "as above",
     "docker build": "needs Docker",
     "docker push": "needs a registry",
     ".venv/bin/python -m pip install": "needs a package index",
@@ -281,7 +283,7 @@ def test_export_says_the_score_and_what_to_type_next(shapes: Path) -> None:
     wrote, error, then = (shapes / "export.txt").read_text().splitlines()
     (serve,) = commands(OWN_PICTURES, "CAPSNET_")
     assert ("wrote bundles/shapes", f"next: {serve}") == (wrote, then)
-    card = (shapes / "bundles" / "shapes" / "CARD.md").read_text()
+    card = (shapes / "exported" / "shapes" / "CARD.md").read_text()
     assert error.startswith("error: ")
     assert f"| error | {error.removeprefix('error: ')} |" in card
 

@@ -92,6 +92,12 @@ def describe_health(bundle: Bundle) -> Iterator[str]:
     spread, trees = link("spread", "spread-of-couplings"), link("parse trees", "parse-trees")
     negated = link("change their sign", "x-and-x-told-apart")
     dims = link("effective dimensions", "effective-dimensions")
+    signs, changed = "", health.negated_changed_percent
+    if changed is not None:
+        signs = (
+            f" If all\ninput capsules {negated}, {changed:g} % of the answers change, and presence"
+        )
+        signs += f"\nby {health.negated_presence_change:.3f}."
     yield f"""## Health
 
 What critics of capsules measure, on {health.count:,} {health.images}.
@@ -104,10 +110,8 @@ What critics of capsules measure, on {health.count:,} {health.images}.
 |---|---|---|---|---|
 {couplings}
 
-A class has {health.parse_trees:g} different {trees} in {health.images_per_class:g} images. If all
-input capsules {negated}, {health.negated_changed_percent:g} % of the answers change, and presence
-by {health.negated_presence_change:.3f}. The {health.class_dim} numbers of a pose have
-{health.effective_dims:g} {dims}."""
+A class has {health.parse_trees:g} different {trees} in {health.images_per_class:g} images.{signs}
+The {health.class_dim} numbers of a pose have {health.effective_dims:g} {dims}."""
     if (bundle.path / HEALTH).exists():
         yield f"![couplings and starved capsules]({HEALTH})"
 

@@ -449,9 +449,10 @@ class HealthAnswer(Answer):
     """Mean number of different parse trees of a class."""
     images_per_class: float
     """The most that `parse_trees` can be."""
-    negated_changed_percent: float
-    """Percentage of answers that change if all input capsules change their sign."""
-    negated_presence_change: float
+    negated_changed_percent: float | None = None
+    """Percentage of answers that change if all input capsules change their sign; None where the
+    family does not allow that."""
+    negated_presence_change: float | None = None
     """Mean change of presence by that."""
     effective_dims: float
     """Mean effective dimensions of a class's poses."""
@@ -1577,7 +1578,7 @@ class CapsNetMethods:
         )
 
     def show_health(self, name: str, *, timeout_s: float | None = None) -> HealthAnswer:
-        """Show the health of a model's capsules, as critics of capsules measure it.
+        """Show the health of a network.
 
         Each number is defined in the documentation, on the page "Health of a network".
 
@@ -2462,7 +2463,7 @@ class AsyncCapsNetMethods:
         )
 
     async def show_health(self, name: str, *, timeout_s: float | None = None) -> HealthAnswer:
-        """Show the health of a model's capsules, as critics of capsules measure it.
+        """Show the health of a network.
 
         Each number is defined in the documentation, on the page "Health of a network".
 
@@ -3137,7 +3138,7 @@ class DrawingsMethods:
         )
 
     def show_health(self, name: str, *, timeout_s: float | None = None) -> Image.Image:
-        """Show the health of a model's capsules, as critics of capsules measure it.
+        """Show the health of a network.
 
         Each number is defined in the documentation, on the page "Health of a network".
 
@@ -3760,7 +3761,7 @@ class AsyncDrawingsMethods:
         )
 
     async def show_health(self, name: str, *, timeout_s: float | None = None) -> Image.Image:
-        """Show the health of a model's capsules, as critics of capsules measure it.
+        """Show the health of a network.
 
         Each number is defined in the documentation, on the page "Health of a network".
 

@@ -29,7 +29,7 @@ def started_privately(*, cpus: int, store_bytes: int) -> Iterator[None]:
     os.umask(_OTHERS)
     with suppress(FileNotFoundError):  # of an earlier start
         (Path.home() / ".ray" / "auth_token").chmod(0o600)
-    with tempfile.TemporaryDirectory(prefix="capsnet-ray-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         ray.init(
             "local",
             num_cpus=cpus,

@@ -59,9 +59,10 @@ class Health:
     """The mean number of different parse trees of a class."""
     images_per_class: float
     """The mean number of images of a class, which is the most that `parse_trees` can be."""
-    negated_changed_percent: float
-    """The percentage of answers that change if all input capsules change their sign."""
-    negated_presence_change: float
+    negated_changed_percent: float | None
+    """The percentage of answers that change if all input capsules change their sign; None of a
+    family whose votes are no module."""
+    negated_presence_change: float | None
     """The mean change of presence by that."""
     effective_dims: float
     """The mean effective dimensions of a class's poses."""
@@ -70,9 +71,9 @@ class Health:
 
     def __post_init__(self) -> None:
         shares = [share for one in self.couplings for share in (*one.entropy, *one.polarisation)]
-        shares += [one.mean_presence for one in self.capsules] + [self.negated_presence_change]
+        shares += [one.mean_presence for one in self.capsules]
         shares += [one.starved_percent / 100 for one in self.capsules]
-        shares.append(self.negated_changed_percent / 100)
+        shares += [self.negated_presence_change or 0, (self.negated_changed_percent or 0) / 100]
         if not all(0 <= share <= 1 for share in shares):
             raise ValueError("a share of the health is out of range")
         if not 0 <= self.effective_dims <= self.class_dim + 1e-3:

@@ -71,10 +71,11 @@ class HealthAnswer(ModelAnswer):
     couplings: list[CouplingHealth] = Field(description="The couplings of each routed layer.")
     parse_trees: float = Field(description="Mean number of different parse trees of a class.")
     images_per_class: float = Field(description="The most that `parse_trees` can be.")
-    negated_changed_percent: float = Field(
-        description="Percentage of answers that change if all input capsules change their sign."
+    negated_changed_percent: float | None = Field(
+        description="Percentage of answers that change if all input capsules change their sign; "
+        "null where the family does not allow that."
     )
-    negated_presence_change: float = Field(description="Mean change of presence by that.")
+    negated_presence_change: float | None = Field(description="Mean change of presence by that.")
     effective_dims: float = Field(description="Mean effective dimensions of a class's poses.")
     class_dim: int = Field(description="D, the numbers of a pose.")
 

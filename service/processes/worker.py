@@ -145,7 +145,10 @@ class Worker:
                 await follow()
             except (Problem, OSError) as error:  # no descriptor is left
                 log.error("reload failed: %s", error)  # noqa: TRY400
-            except Exception:  # such as no thread; other workers would wait for this one for ever
+            except Exception as error:  # such as no thread; others would wait for ever
+                if self._state.health.draining:  # threads have ended: nothing starts any more
+                    log.info("reload dropped, as the service is ending: %s", error)
+                    return
                 log.exception("reload failed")
 
     async def _follow_keys(self) -> None:

@@ -46,7 +46,11 @@ def browser() -> Iterator[Browser]:
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program,
-            args=["--no-sandbox", "--disable-gpu"],  # tests run as root, and on busy machines
+            args=[
+                "--no-sandbox",  # tests run as root
+                "--disable-gpu",  # on busy machines
+                "--disable-features=LocalNetworkAccessChecks",  # frames of made-up public sites
+            ],
         )
         yield browser
         browser.close()

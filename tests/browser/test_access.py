@@ -94,6 +94,7 @@ def test_a_busy_service_is_asked_again_when_it_says(
         notice.filter(has_text="Queue full. Trying again in").wait_for()
         assert "5" == playground.label
     playground.page.locator("#verdict strong", has_text="3").wait_for()
+    playground.settle()
     assert "" == playground.page.locator("#notice").inner_text()
     assert all("429" in complaint for complaint in playground.complaints)
     playground.complaints.clear()

@@ -59,7 +59,13 @@ def test_rows_have_to_run_first(tmp_path: Path) -> None:
     """Poses are those of finished runs."""
     row = ROWS["matched-assemblies-attention-routed"]
     with pytest.raises(TrainingError, match="run them first"):
-        measure_rows([row], [1], runs={(row.name, 1): tmp_path}, data_dir=tmp_path)
+        measure_rows(
+            [row],
+            [1],
+            runs={(row.name, 1): tmp_path},
+            data_dir=tmp_path,
+            bundles=tmp_path,
+        )
 
 
 def test_a_line_tells_what_was_measured() -> None:

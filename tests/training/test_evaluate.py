@@ -186,9 +186,9 @@ def test_a_bundle_that_ships_is_evaluated_by_its_name(
     )
     assert (0, by_folder.output) == (by_name.exit_code, by_name.output)
     assert f" of {HELD_OUT} wrong: " in by_name.output
-    assert "'mnits' is neither a folder with a bundle nor one that ships: mnist" == str(
-        by_none.exception
-    )
+    assert (
+        "'mnits' is neither a folder with a bundle nor one that ships: mnist. Did you mean 'mnist'?"
+    ) == str(by_none.exception)
 
 
 @pytest.mark.parametrize(("held_out", "option"), [(HELD_OUT, " --validation"), (0, "")])

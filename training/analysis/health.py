@@ -88,8 +88,9 @@ def measure_health(bundle: Bundle, examples: Examples, *, described: str) -> Hea
         for label, row in zip(labels.tolist(), own, strict=True):
             trees.setdefault(label, []).append((row * LEVELS).round().astype(np.uint8).tobytes())
         negative = presence_negated(network, batch)
-        changed.append(negative.argmax(axis=1) != labels)
-        changes.append(np.abs(negative - presence).mean(axis=1))
+        if negative is not None:
+            changed.append(negative.argmax(axis=1) != labels)
+            changes.append(np.abs(negative - presence).mean(axis=1))
         answers.append(labels)
         poses.append(trace.classes.poses[np.arange(len(batch)), -1, labels])
     return Health(
@@ -99,8 +100,10 @@ def measure_health(bundle: Bundle, examples: Examples, *, described: str) -> Hea
         couplings=tuple(one.summarise(name) for name, one in layers.items()),
         parse_trees=round(float(np.mean([len(set(rows)) for rows in trees.values()])), 2),
         images_per_class=round(len(images) / len(trees), 2),
-        negated_changed_percent=round(100 * float(np.concatenate(changed).mean()), 2),
-        negated_presence_change=_rounded(np.concatenate(changes).mean()),
+        negated_changed_percent=(
+            round(100 * float(np.concatenate(changed).mean()), 2) if changed else None
+        ),
+        negated_presence_change=_rounded(np.concatenate(changes).mean()) if changes else None,
         effective_dims=effective_dims(np.concatenate(poses), np.concatenate(answers)),
         class_dim=bundle.manifest.class_dim,
     )
@@ -152,21 +155,26 @@ def effective_dims(poses: Floats, labels: Labels) -> float:
     return round(float(np.mean(found)), 2) if found else 0.0
 
 
-def presence_negated(network: Network, images: Floats) -> Floats:
-    """The presence (N, K) in images where the poses that the last layer gets change their sign."""
-    with torch.inference_mode(), _negated(network):
+def presence_negated(network: Network, images: Floats) -> Floats | None:
+    """The presence (N, K) in images where the poses that the last layer gets change their sign.
+
+    None where no module of the network, `votes` or `classes`, gets them.
+    """
+    voting = getattr(network, "votes", getattr(network, "classes", None))
+    if not isinstance(voting, nn.Module):
+        return None
+    with torch.inference_mode(), _negated(voting):
         presence: Floats = network(torch.from_numpy(images)).presence.numpy()
     return presence
 
 
 @contextmanager
-def _negated(network: Network) -> Iterator[None]:
+def _negated(voting: nn.Module) -> Iterator[None]:
     """Change the sign of the poses of the capsules that vote for the classes, in the context."""
 
     def negate(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (-inputs[0], *inputs[1:])
 
-    voting = network.get_submodule("votes" if hasattr(network, "votes") else "classes")
     handle = voting.register_forward_pre_hook(negate)
     try:
         yield

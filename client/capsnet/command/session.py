@@ -11,6 +11,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from enum import IntEnum
 from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
@@ -71,11 +72,24 @@ class Commands(typer.core.TyperGroup):
         moved, rest = [], list(args)
         while rest and (name := rest[0].partition("=")[0]).startswith("--"):
             if name.removeprefix("--") not in _SHARED:
+                _suggest(ctx, name)
                 break
             count = 1 if "=" in rest[0] else 2
             moved += rest[:count]
             rest = rest[count:]
         return super().parse_args(ctx, [*rest[:1], *moved, *rest[1:]])
+
+
+def _suggest(ctx: Any, name: str) -> None:
+    """Refuse an option that is neither shared nor the application's, but nearly a shared one.
+
+    Raises:
+        typer.Exit: it is; typer itself would suggest options of the application alone.
+    """
+    own = [one for option in ctx.command.get_params(ctx) for one in option.opts]
+    near = get_close_matches(name, [*own, *(f"--{shared}" for shared in _SHARED)], 1)
+    if near and not {name, near[0]} & set(own):
+        fail(f"there is no option {name}. Did you mean {near[0]}?", Exit.USAGE)
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:

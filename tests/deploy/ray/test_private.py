@@ -17,11 +17,11 @@ from pathlib import Path
 from deploy.ray.private import started_privately
 
 with started_privately(cpus=1, store_bytes=100_000_000):
-    (session,) = Path(Path.cwd(), "tmp").glob("capsnet-ray-*")
+    (session,) = Path(Path.cwd(), "tmp").glob("ray-*")
     token = Path.home() / ".ray" / "auth_token"
     print("modes", oct(token.stat().st_mode & 0o777), oct(session.stat().st_mode & 0o777))
     print("has a session", any((session / "ray").glob("session_*")))
-print("left", list(Path(Path.cwd(), "tmp").glob("capsnet-ray-*")))
+print("left", list(Path(Path.cwd(), "tmp").glob("ray-*")))
 """
 
 

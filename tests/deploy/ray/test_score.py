@@ -103,6 +103,6 @@ def test_an_output_has_the_rows_of_one_job(tmp_path: Path) -> None:
 def test_a_wrong_call_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no cluster is started for it."""
     monkeypatch.setattr("sys.argv", ["score", str(tmp_path), str(tmp_path / "out")])
-    monkeypatch.setattr("deploy.ray.score.start", lambda _: pytest.fail("Ray was started"))
+    monkeypatch.setattr("deploy.ray.score.connected", lambda _: pytest.fail("Ray was started"))
     with pytest.raises(SystemExit, match="there is no picture"):
         main()

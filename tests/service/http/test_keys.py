@@ -38,6 +38,7 @@ GUARDED = [
 OPEN = {
     "/",
     "/documentation",
+    "/embed",
     "/livez",
     "/readyz",
     "/static",

@@ -26,9 +26,10 @@ def test_the_root_is_the_playground(client: TestClient) -> None:
 
 def test_other_sites_may_frame_a_lens_where_a_setting_allows_it() -> None:
     """`/embed` is open to the sites that are named, the page itself to none."""
-    plain = TestClient(create_app(Settings()))
+    plain = TestClient(create_app(Settings()), base_url="http://localhost")
     assert PAGE_POLICY == plain.get("/embed").headers["content-security-policy"]
-    client = TestClient(create_app(Settings(frame_ancestors=("https://slides.example",))))
+    settings = Settings(frame_ancestors=("https://slides.example",))
+    client = TestClient(create_app(settings), base_url="http://localhost")
     framed = client.get("/embed")
     assert "<title>CapsNet playground</title>" in framed.text
     ancestors = "frame-ancestors 'self' https://slides.example;"

@@ -103,7 +103,8 @@ def test_an_unknown_model_is_a_parameter_at_fault(client: TestClient) -> None:
     """The problem names the parameter and the models that there are."""
     problem = problem_of(client, post("/classify", model="emnist"))
     assert "model" == problem["parameter"]
-    assert "'emnist' is not loaded; loaded: blocks, mnist, strokes" == problem["detail"]
+    expected = "'emnist' is not loaded; loaded: blocks, mnist, strokes. Did you mean 'mnist'?"
+    assert expected == problem["detail"]
 
 
 @pytest.mark.parametrize("path", ["/models/", "/classify/", "/livez/", "/static-offline-docs"])

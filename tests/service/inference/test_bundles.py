@@ -151,7 +151,7 @@ def test_a_single_bundle_is_the_default(add_bundle: Callable[[str], Path], tmp_p
         (only,) = client.get("/models").json()["models"]
         answer = client.post("/classify", files={"file": (SAMPLES / "7.png").read_bytes()})
     assert ("shapes", True) == (only["name"], only["default"])
-    assert "shapes" == answer.json()["predictions"][0]["model"]
+    assert "shapes" == answer.json()["model"]
     add_bundle("letters")
     with pytest.raises(NothingToServe, match="one of letters, shapes"):
         load_runtimes(plain)

@@ -137,7 +137,7 @@ def test_metrics_count_requests_and_batches(client: TestClient, digits: list[byt
     text = client.get("/metrics").text
     assert 'capsnet_requests_total{method="POST",route="/classify",status="200"}' in text
     assert 'capsnet_requests_total{method="GET",route="/models/{name}",status="404"}' in text
-    assert 'capsnet_requests_total{method="GET",route="unknown",status="404"}' in text
+    assert 'capsnet_requests_total{method="other",route="unknown",status="404"}' in text
     assert "wp-admin" not in text
 
 

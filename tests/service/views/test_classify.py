@@ -82,7 +82,7 @@ def test_many_predictions_are_formed_off_the_event_loop(
     monkeypatch.setattr(ClassifyAnswer, "model_dump_json", record)
     assert images == len(classify(client, *[digits[3]] * images, poses=True)["predictions"])
     (thread,) = threads
-    assert (images > 4) == thread.startswith("asyncio_")
+    assert (images > 4) == thread.startswith("slow_")
 
 
 def test_a_native_picture_is_taken_as_it_is(client: TestClient, digits: list[bytes]) -> None:

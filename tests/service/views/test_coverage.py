@@ -35,7 +35,8 @@ def studied(bundle_path: Path, settings: Settings) -> Iterator[TestClient]:
     bundle = Bundle.open(bundle_path)
     manifest = replace(bundle.manifest, confidence=CONFIDENCE, health=HEALTH)
     runtime = Runtime(replace(bundle, manifest=manifest), device="cpu", threads=1)
-    with TestClient(create_app(settings, open_engine({"mnist": runtime}))) as client:
+    app = create_app(settings, open_engine({"mnist": runtime}))
+    with TestClient(app, base_url="http://localhost") as client:
         yield client
 
 
