@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 /** Above this the service refuses a picture, unless it is set otherwise. */
 const MOST_PIXELS = 25e6;
 /** More than any network sees. */
-const LONGEST = 2048;
+const LONGEST = 1024;
 
 const shrunk = new WeakMap();
 

@@ -5,26 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
 from model.bundle import MANIFEST
-from service.pictures import SAMPLES
+from service.errors import Busy
 from service.settings import Settings
-from tests.browser.conftest import MAX_BODY_BYTES
 from tests.browser.playground import Playground, open_playground
 from tests.processes import SOURCE, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
 
 pytestmark = pytest.mark.browser
 
@@ -59,40 +53,21 @@ def test_a_key_is_asked_for_and_sent(browser: Browser, guarded_url: str) -> None
         assert all("401" in complaint for complaint in playground.complaints)
 
 
-@contextmanager
-def slow_senders(url: str) -> Iterator[None]:
-    """Some whose requests take all the room for bodies, and do not come to their end.
-
-    One address may hold half of what is free: each has its own, and the next one sends less.
-    """
-    address = urlsplit(url)
-    there = (str(address.hostname), int(address.port or 80))
-    head = f"POST /classify HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: image/png\r\n"
-    sample, kind = (SAMPLES / "3.png").read_bytes(), {"Content-Type": "image/png"}
-    sizes = cycle(MAX_BODY_BYTES >> halved for halved in range(13))
-    with ExitStack() as stack:
-        for number in range(2, 100):
-            connection = socket.create_connection(there, source_address=(f"127.0.0.{number}", 0))
-            stack.enter_context(connection)
-            connection.sendall(f"{head}Content-Length: {MAX_BODY_BYTES}\r\n\r\n".encode())
-            connection.sendall(bytes(next(sizes) - 1))
-            answer = httpx.post(f"{url}/classify", content=sample, headers=kind)
-            if answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
-                break
-        else:
-            pytest.fail("there is still room for bodies")
-        yield
+def refuse(route: Route) -> None:
+    """Answer as a service does whose queue is full: one that keeps refusing is hard to make."""
+    problem = {"type": "busy", "title": Busy.title, "status": 429, "detail": "try again in 1 s"}
+    headers = {"Content-Type": "application/problem+json", "Retry-After": "1"}
+    route.fulfill(status=429, headers=headers, body=json.dumps(problem))
 
 
-def test_a_busy_service_is_asked_again_when_it_says(
-    playground: Playground, service_url: str
-) -> None:
+def test_a_busy_service_is_asked_again_when_it_says(playground: Playground) -> None:
     """The page says that it waits, and goes on by itself when there is room."""
     notice = playground.page.get_by_role("status")
-    with slow_senders(service_url):
-        playground.page.locator("#pad").get_by_role("button", name="Sample 3").click()
-        notice.filter(has_text="Queue full. Trying again in").wait_for()
-        assert "5" == playground.label
+    playground.page.route("**/classify*", refuse)
+    playground.page.locator("#pad").get_by_role("button", name="Sample 3").click()
+    notice.filter(has_text="Queue full. Trying again in").wait_for()
+    assert "5" == playground.label
+    playground.page.unroute("**/classify*")
     playground.page.locator("#verdict strong", has_text="3").wait_for()
     playground.settle()
     assert "" == playground.page.locator("#notice").inner_text()

@@ -110,5 +110,5 @@ def test_health_is_shown_in_numbers_and_drawn(studied: TestClient) -> None:
 
 def test_health_that_was_not_measured_is_refused(client: TestClient) -> None:
     """Another model may have it; one that is not loaded is unknown."""
-    assert 409 == client.get("/models/mnist/health").status_code
+    assert 409 == client.get("/models/strokes/health").status_code
     assert 404 == client.get("/models/none/health").status_code
