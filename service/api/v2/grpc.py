@@ -11,8 +11,8 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -35,8 +35,6 @@ MAX_STREAMS = 64
 """A connection may have this many calls at once; others wait."""
 CALL_BYTES = 1_000_000
 """A call counts as this in the budget until its answer is sent, besides its message and answer.
-
-So calls without a key, from few addresses, cannot take the place of others'.
 """
 CONNECTION_AGE_S = 60
 """A connection takes no more calls after this long. Clients open another by themselves."""
@@ -76,6 +74,8 @@ _METHODS = {
 """The HTTP statuses that each method answers with a message: 200 with the app's own, any other with
 `false`. A status that is not listed ends the call with an error.
 """
+_PUBLIC = frozenset({"ServerLive", "ServerReady"})
+"""The methods that need no key. They leave half of the budget to others."""
 _FALSE = b""
 """A message whose only field is false."""
 _IDENTITY = 1
@@ -150,9 +150,7 @@ def _handlers(app: ASGIApp, budget: Budget) -> grpc.GenericRpcHandler:
     message has arrived, and is not over before its answer is sent.
     """
     handlers = {
-        name: grpc.stream_stream_rpc_method_handler(
-            partial(_call, app, budget, f"/{SERVICE}/{name}", statuses)
-        )
+        name: grpc.stream_stream_rpc_method_handler(partial(_call, app, budget, name, statuses))
         for name, statuses in _METHODS.items()
     }
     return grpc.method_handlers_generic_handler(SERVICE, handlers)
@@ -161,7 +159,7 @@ def _handlers(app: ASGIApp, budget: Budget) -> grpc.GenericRpcHandler:
 async def _call(
     app: ASGIApp,
     budget: Budget,
-    path: str,
+    method: str,
     expected: tuple[int, ...],
     _requests: Any,
     context: Any,
@@ -170,8 +168,10 @@ async def _call(
     share = budget.share(client_address(context.peer())[0])
     try:
         try:
-            share.hold(CALL_BYTES)
-            failure = await _ask(app, _scope(context, path), context, expected)
+            spare = budget.limit_bytes // 2 if method in _PUBLIC else 0
+            share.hold(CALL_BYTES, spare_bytes=spare)
+            scope = _scope(context, f"/{SERVICE}/{method}")
+            failure = await _ask(app, scope, context, expected)
         except Busy as busy:
             text = json.dumps(busy.to_dict()).encode()
             failure = Answer(busy.status, {"retry-after": "1"}, text)
@@ -180,7 +180,7 @@ async def _call(
             told = tuple((name, failure.headers[name]) for name in _TOLD if name in failure.headers)
             await context.abort(code, json.loads(failure.body)["detail"], told)
     except grpc.aio.InternalError as error:
-        raise asyncio.CancelledError from error  # the call has ended, nobody is told
+        raise asyncio.CancelledError from error  # the client has left
     finally:
         share.release()
 
@@ -203,8 +203,9 @@ async def _ask(
         nonlocal taken
         if not taken:
             taken = True
-            message = await context.read()
-            return {"type": "http.request", "body": b"" if message is grpc.aio.EOF else message}
+            with _noting_end(left):
+                message = await context.read()
+                return {"type": "http.request", "body": b"" if message is grpc.aio.EOF else message}
         await left.wait()
         return {"type": "http.disconnect"}
 
@@ -215,7 +216,7 @@ async def _ask(
         parts.append(message.get("body", b""))
         if start["status"] in expected and not message.get("more_body"):
             is_ok = start["status"] == HTTPStatus.OK
-            with suppress(grpc.aio.InternalError):  # the client has left
+            with _noting_end(left):
                 await context.write(b"".join(parts) if is_ok else _FALSE)
 
     answering = asyncio.ensure_future(app(scope, receive, send))
@@ -224,10 +225,21 @@ async def _ask(
     except asyncio.CancelledError:
         left.set()
         raise
+    if left.is_set():  # gRPC would log an error if the call went on
+        raise asyncio.CancelledError
     if start["status"] in expected:
         return None
     headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
     return Answer(start["status"], headers, b"".join(parts))
+
+
+@contextmanager
+def _noting_end(left: asyncio.Event) -> Iterator[None]:
+    """Set the event if the call has ended, or the server."""
+    try:
+        yield
+    except grpc.aio.BaseError:
+        left.set()
 
 
 def addresses(host: str, port: int) -> list[str]:
