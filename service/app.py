@@ -195,7 +195,7 @@ async def load_engine(
     Args:
         settings: which bundles, and how.
         metrics: count batches.
-        health: is told if the engine is lost.
+        health: is set if the engine is lost.
         strict: whether a broken bundle is an error.
         folder: where a copy of the bundles is.
 

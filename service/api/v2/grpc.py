@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 MAX_STREAMS = 64
 """A connection may have this many calls at once; others wait."""
 CALL_BYTES = 1_000_000
-"""A call counts as this in the budget until its answer is sent, besides its message and answer.
+"""A call adds this to the budget until its answer is sent, on top of its message and answer.
 
 So calls without a key, from few addresses, cannot take the place of others'.
 """
@@ -109,7 +109,7 @@ async def serve_grpc(
         settings: the address, the largest message and the time to finish.
         budget: counts calls and their bytes.
         loaded: set once the bundles are.
-        on_fault: told why the port cannot be opened.
+        on_fault: gets the reason if the port cannot be opened.
         ending: set to stop the server early, so that calls drain at the same time as HTTP requests.
             Without it, the server stops when the context ends.
     """
