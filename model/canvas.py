@@ -52,5 +52,5 @@ def png(image: Image.Image) -> bytes:
 
 
 def signed(value: float) -> str:
-    """A number with its sign, but for zero."""
+    """A number with its sign; zero has none."""
     return f"{value:+.3g}" if value else "0"

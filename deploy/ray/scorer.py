@@ -25,7 +25,7 @@ from service.settings import Settings
 PATH, BYTES, SECOND, SECOND_BYTES = "path", "bytes", "second", "second_bytes"
 """Columns of the input. The latter two are the second picture of views that take two."""
 _DECODERS = 2
-"""Processes beside an actor, in which pictures that are not tiny are decoded."""
+"""Processes of an actor that decode pictures which are not tiny."""
 Row = dict[str, Any]
 
 
@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the output; where there is an error, all but the path is null."""
+        """Of the output. With an error, all columns except the path are null."""
         columns = {PATH: pa.string()}
         if self.view:
             columns["answer"] = pa.string()

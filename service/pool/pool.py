@@ -193,7 +193,7 @@ class Pool:
 
         Returns:
             The function's result: a JSON value, bytes, or a pair of both. The process may be in the
-            hands of whoever made the file: check the result.
+            hands of the file's author: check the result.
 
         Raises:
             Crashed: the process ended because of the task, as it does after `cpu_s`.

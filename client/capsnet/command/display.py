@@ -238,7 +238,7 @@ def _show_sweep(answer: SweepAnswer, _draw: object) -> None:
 
 
 def _show_segment(answer: SegmentAnswer, draw: Callable[[], Image.Image]) -> None:
-    """The picture beside its parts, and a table of them."""
+    """The picture next to its parts, and a table of them."""
     if console.is_terminal:
         show_images(console, [draw(), *(one.reconstruction for one in answer.segments)])
     table = Table(title=f"{answer.explained_ink:.0%} of the ink explained", title_justify="left")
