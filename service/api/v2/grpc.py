@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
@@ -25,10 +25,10 @@ from service.api.v2.messages import SERVICE
 from service.budget import Budget
 from service.errors import Busy
 from service.http.body import ARRIVES_WHOLE
+from service.http.context import Context
 from service.http.keys import KEY_HEADER
 from service.http.middleware import TIMEOUT_HEADER
 from service.http.problems import REQUEST_ID
-from service.settings import Settings
 
 log = logging.getLogger(__name__)
 MAX_STREAMS = 64
@@ -91,28 +91,17 @@ class Answer(NamedTuple):
 
 
 @asynccontextmanager
-async def serve_grpc(
-    app: ASGIApp,
-    settings: Settings,
-    budget: Budget,
-    loaded: asyncio.Event,
-    on_fault: Callable[[str], object],
-    *,
-    ending: asyncio.Event | None = None,
-) -> AsyncIterator[None]:
+async def serve_grpc(app: ASGIApp, context: Context) -> AsyncIterator[None]:
     """Answer calls once the bundles are loaded. At the end, finish those that are running.
 
-    Until then nothing listens: the port is shared with workers that are ready (SO_REUSEPORT).
+    Until then nothing listens: the port is shared with workers that are ready (SO_REUSEPORT). Calls
+    drain at the same time as HTTP requests.
 
     Args:
         app: answers the requests that calls become.
-        settings: the address, the largest message and the time to finish.
-        budget: counts calls and their bytes.
-        loaded: set once the bundles are.
-        on_fault: told why the port cannot be opened.
-        ending: set to stop the server early, so that calls drain at the same time as HTTP requests.
-            Without it, the server stops when the context ends.
+        context: of the process, which fails if the port cannot be opened.
     """
+    settings, ending = context.settings, context.ending
     idle_ms = round(1000 * settings.upload_timeout_s)
     options = {
         "grpc.compression_enabled_algorithms_bitset": _IDENTITY,
@@ -127,21 +116,19 @@ async def serve_grpc(
         "grpc.so_reuseport": 1,
     }
     server = grpc.aio.server(options=list(options.items()))
-    server.add_generic_rpc_handlers((_handlers(app, budget),))
+    server.add_generic_rpc_handlers((_handlers(app, context.budget),))
 
     async def start() -> None:
-        await loaded.wait()
+        await context.has_bundles.wait()
         host, port = settings.host, settings.grpc_port
         try:
             for address in addresses(host, port):
                 server.add_insecure_port(address)
         except (OSError, RuntimeError):
-            on_fault(f"cannot listen on {host}:{port} for gRPC")
+            context.fail(f"cannot listen on {host}:{port} for gRPC")
             return
         await server.start()
         log.info("gRPC: listening on %s:%d", host, port)
-
-    ending = ending or asyncio.Event()
 
     async def stop() -> None:
         await ending.wait()

@@ -15,6 +15,7 @@ from service.api.v2 import grpc as server
 from service.api.v2.grpc import serve_grpc
 from service.api.v2.messages import SERVICE, messages
 from service.budget import Budget
+from service.http.context import Context
 from service.settings import Settings
 from tests.attack.http2 import DATA, END_STREAM, PREFACE, SETTINGS, frame, head, message
 from tests.processes import free_port
@@ -63,17 +64,17 @@ async def serving(
     **limits: float,
 ) -> AsyncIterator[int]:
     """The app behind gRPC, and its port; a channel to it is added to the list and outlives it."""
-    port, loaded, faults = free_port(), asyncio.Event(), list[str]()
-    loaded.set()
-    settings = Settings(host=host, grpc_port=port, drain_timeout_s=PATIENCE_S, **limits)  # type: ignore[arg-type]
-    budget = budget or Budget(settings.max_waiting_bytes)
-    async with serve_grpc(app, settings, budget, loaded, faults.append):
+    port = free_port()
+    context = Context(Settings(host=host, grpc_port=port, drain_timeout_s=PATIENCE_S, **limits))  # type: ignore[arg-type]
+    context.budget = budget or context.budget
+    context.has_bundles.set()
+    async with serve_grpc(app, context):
         (address,) = server.addresses(host, port)
         channel = grpc.aio.insecure_channel(address)
         channel_to.append(channel)
         await asyncio.wait_for(channel.channel_ready(), PATIENCE_S)
         yield port
-    assert [] == faults
+    assert context.failure is None
 
 
 def is_ready(channel: grpc.aio.Channel, of: str = "Server") -> grpc.aio.UnaryUnaryCall:
