@@ -210,6 +210,7 @@ async def load_engine(
             on_batch=metrics.record_batch,
             on_lost=lambda error: health.fail(f"inference failed: {error}"),
             one_core=cores <= workers,
+            encoding_cache_bytes=settings.encoding_cache_bytes,
         )
 
     return await asyncio.to_thread(load)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -16,6 +17,7 @@ from model.outputs import Encoding, Trace
 from model.preprocess import Floats, Prepared
 from model.views.net import require
 from service.errors import Problem, UnknownModel, unwrap
+from service.inference.encodings import digest
 from service.inference.engine import Engine, Row
 from service.inference.job import Admission, Job
 from service.pictures import ImageSpec, Upload
@@ -25,6 +27,8 @@ from service.telemetry import timings
 
 TURN_ROWS = 32
 """A large request computes this many rows at a time."""
+_FEW_IMAGES = 2
+"""Encodings of so many images at once are kept. More would drive out those of other requests."""
 
 
 @dataclass
@@ -48,6 +52,8 @@ class Pipeline:
     """Runs what takes milliseconds of Python."""
     charge: Callable[[int], object] | None = None
     """Charges the client for so many rows, or raises RateLimited."""
+    caller: Hashable = None
+    """The key or the address of the client. Encodings are kept for each client separately."""
 
     def __post_init__(self) -> None:
         self._drawn = Job(self.job.arrived)
@@ -118,8 +124,25 @@ class Pipeline:
 
         One that fails yields its exception.
         """
-        rows = await self._compute(manifest, "encode", [(image,) for image in images])
+        if len(images) <= _FEW_IMAGES and self.engine.encodings.limit_bytes:
+            found = [self._find(manifest, image) for image in images]
+            rows = [await found[0]] if len(found) == 1 else await asyncio.gather(*found)
+        else:
+            rows = await self._compute(manifest, "encode", [(image,) for image in images])
         return [row if isinstance(row, Exception) else Encoding(*row) for row in rows]
+
+    async def _find(self, manifest: Manifest, image: Floats) -> Row | Exception:
+        """The encoding of one image, perhaps that of an earlier request."""
+
+        async def compute() -> Row | Exception:
+            (row,) = await self._compute(manifest, "encode", [(image,)])
+            return row
+
+        key = (self.caller, manifest.name, digest(image))
+        row, computed = await self.engine.encodings.find(key, compute, bulk=self.job.bulk)
+        if not computed:
+            self.admission.record_found(self.job, 1)
+        return row
 
     async def decode(
         self, manifest: Manifest, poses: Floats, labels: int | NDArray[np.int64]

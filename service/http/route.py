@@ -33,9 +33,9 @@ from service.errors import (
 )
 from service.http.context import Context
 from service.http.keys import Permission
-from service.http.middleware import MODEL_HEADER, TIMEOUT_HEADER
+from service.http.middleware import MODEL_HEADER, PRIORITIES, PRIORITY_HEADER, TIMEOUT_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
-from service.http.openapi import TIMEOUT_PARAMETER, png_answer
+from service.http.openapi import PRIORITY_PARAMETER, TIMEOUT_PARAMETER, png_answer
 from service.http.problems import PROBES, invalid
 from service.inference.job import Job
 from service.inference.price import open_meter
@@ -196,7 +196,7 @@ class Route(APIRoute):
         ]
         for raised, applies in own:
             self.problems.update(raised if applies else ())
-        timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_models else {}
+        headers = {"parameters": [TIMEOUT_PARAMETER, PRIORITY_PARAMETER]} if needs_models else {}
         summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")
         super().__init__(
             path,
@@ -207,7 +207,7 @@ class Route(APIRoute):
             response_model=None if plain else returned,
             response_class=returned if plain else JSONResponse,
             responses={"4XX": {}, **png},  # by which FastAPI adds none of its own; see `complete`
-            openapi_extra={**timeout, **(openapi or {})},
+            openapi_extra={**headers, **(openapi or {})},
             **options,
         )
         self.app = self._run_in_time if needs_models else self._run
@@ -223,14 +223,14 @@ class Route(APIRoute):
         """The route as an ASGI app, with the networks that are loaded.
 
         Raises:
-            InvalidParameter: the request's time limit is none.
+            InvalidParameter: the request's time limit is none, or its priority unknown.
             Closed: nothing is loaded yet.
             RateLimited: see `_charge`.
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send)
         limit_s, context, meter = _limit_s(request), request.context, open_meter()
-        job = Job(time.monotonic())
+        job = Job(time.monotonic(), bulk=_is_bulk(request))
         request.pipeline = Pipeline(
             context.health.engine,
             job,
@@ -240,6 +240,7 @@ class Route(APIRoute):
             max_cost=self._max_cost,
             slow=context.slow,
             charge=self._charge(request),
+            caller=scope["state"].get("caller"),
         )
         try:
             async with asyncio.timeout(None) as timeout:
@@ -371,3 +372,12 @@ def _limit_s(request: Request) -> float:
             f"{TIMEOUT_HEADER} is a positive number of seconds", parameter=TIMEOUT_HEADER
         )
     return min(wanted_s, longest_s)
+
+
+def _is_bulk(request: Request) -> bool:
+    wanted = request.headers.get(PRIORITY_HEADER, PRIORITIES[0])
+    if wanted not in PRIORITIES:
+        raise InvalidParameter(
+            f"{PRIORITY_HEADER} is {' or '.join(PRIORITIES)}", parameter=PRIORITY_HEADER
+        )
+    return wanted == PRIORITIES[1]

@@ -24,6 +24,8 @@ from service.telemetry.reports import BatchReport
 log = logging.getLogger(__name__)
 QUICK_S = 0.01
 """A batch that takes less may be computed on the event loop."""
+_BULK_S = 0.025
+"""A batch of bulk jobs takes about this long, because interactive jobs wait for its end."""
 
 
 class RunnerLost(Exception):
@@ -42,6 +44,14 @@ class Runner:
     """The number of padding rows that are computed with a batch of so many rows."""
     row_s: Callable[[], float] = lambda: math.inf
     """Seconds that one row takes; infinite where only the batcher's thread may compute rows."""
+
+    @property
+    def max_bulk_rows(self) -> int:
+        """The largest batch of bulk jobs."""
+        row_s = self.row_s()
+        if math.isinf(row_s):
+            return self.max_rows
+        return min(self.max_rows, max(1, int(_BULK_S / row_s)))
 
 
 class Results(NamedTuple):
@@ -81,10 +91,12 @@ class Batcher:
 
     There is one queue for each runner; in the service, for each graph of each bundle. The next
     batch is of the queue whose first job arrived first, so no queue starves and the later
-    rows of a job come before those of later jobs. Rows whose caller has left are skipped. Rows that
-    cannot be computed before their deadline are answered with `DeadlineExceeded`. A batch that
-    fails is retried by halves, so that a bad row fails alone. Rows that take less than `QUICK_S`
-    are computed on the event loop: those of a lone caller always, because waking a thread takes
+    rows of a job come before those of later jobs. Bulk jobs come after all interactive ones, and
+    share no batch with them; their batches are short.
+
+    Rows whose caller has left are skipped. Rows that cannot be computed before their deadline are
+    answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that a bad row
+    fails alone. Rows that take less than `QUICK_S` are computed on the event loop: those of a lone caller always, because waking a thread takes
     longer than a small network; those of several if there is no second core for the thread.
 
     Args:
@@ -151,7 +163,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Closed("the service is shutting down")
-            insort(self._queues[key], call, key=lambda queued: queued.job.arrived)
+            insort(self._queues[key], call, key=lambda queued: queued.job.turn)
         loop.call_soon(self._run_here)  # after the rows that come at the same time
         return call.future
 
@@ -235,13 +247,14 @@ class Batcher:
         """
         key, queue = min(
             ((key, queue) for key, queue in self._queues.items() if queue),
-            key=lambda item: item[1][0].job.arrived,
+            key=lambda item: item[1][0].job.turn,
         )
-        now, max_rows = self._clock(), self._runners[key].max_rows
+        now, runner, bulk = self._clock(), self._runners[key], queue[0].job.bulk
+        max_rows = runner.max_bulk_rows if bulk else runner.max_rows
         ends = now + self._expected_s(key, self._upcoming(queue, max_rows))
         batch: list[_Row] = []
         expired: list[_Outcome] = []
-        while queue and len(batch) < max_rows:
+        while queue and len(batch) < max_rows and queue[0].job.bulk == bulk:
             call = queue[0]
             if not call.future.done():  # its caller has not left
                 rows = call.rows[call.taken : call.taken + max_rows - len(batch)]
@@ -265,6 +278,8 @@ class Batcher:
         """Return the rows of the next batch if none is dropped."""
         rows = 0
         for call in queue:
+            if call.job.bulk != queue[0].job.bulk:
+                break
             rows += 0 if call.future.done() else len(call.rows) - call.taken
             if rows >= max_rows:
                 return max_rows

@@ -26,7 +26,7 @@ from service.budget import Budget
 from service.errors import Busy
 from service.http.body import ARRIVES_WHOLE
 from service.http.keys import KEY_HEADER
-from service.http.middleware import TIMEOUT_HEADER
+from service.http.middleware import PRIORITY_HEADER, TIMEOUT_HEADER
 from service.http.problems import REQUEST_ID
 from service.settings import Settings
 
@@ -47,6 +47,7 @@ _HEADERS = {
     KEY_HEADER.lower(),
     REQUEST_ID.lower(),
     TIMEOUT_HEADER.lower(),
+    PRIORITY_HEADER.lower(),
 }
 """The metadata of a call that becomes headers of its request."""
 _TOLD = ("retry-after", REQUEST_ID.lower())
