@@ -1,7 +1,7 @@
 """Where the CPU time of a request goes, in microseconds: one kept connection, one worker.
 
-py-spy samples the stacks of the worker's main thread. A sample belongs to the innermost frame that a
-rule knows. The kernel's part is what the system counts.
+py-spy samples the stacks of the worker. A sample belongs to the innermost frame that a rule knows.
+The kernel's part is what the system counts.
 """
 
 from __future__ import annotations

@@ -30,9 +30,7 @@ MAX_ANSWER_BYTES = 60_000_000
 """An answer may have this many bytes, inflated: several times the largest of the service."""
 
 
-def client_options(
-    url: str | None, api_key: str | None, *, bulk: bool = False
-) -> dict[str, Any]:
+def client_options(url: str | None, api_key: str | None, *, bulk: bool = False) -> dict[str, Any]:
     """What httpx's clients are made with.
 
     Raises:

@@ -51,9 +51,7 @@ class Encodings:
             The row, or the exception that computing it ended with, and whether this call computed
             it.
         """
-        while (kept := self._kept.get(key)) is None and (
-            running := self._running.get((key, bulk))
-        ):
+        while (kept := self._kept.get(key)) is None and (running := self._running.get((key, bulk))):
             await asyncio.wait([running])
             if not running.cancelled():
                 return running.result(), False

@@ -58,7 +58,7 @@ _ROUTED, _BATCH = 256, 8
 def analyse(
     bundle: Bundle, data_dir: Path, *, folder: Path | None = None, twin: Path | None = None
 ) -> Bundle:
-    """Analyse confidence, 8 bits, poses, routing, masks or novelty, and neighbours, where they apply.
+    """Analyse confidence, poses, routing, masks or novelty, and neighbours, and add 8 bits.
 
     Writes the card.
 

@@ -71,9 +71,7 @@ def test_requests_for_one_picture_at_the_same_time_share_its_row(
     monkeypatch.setattr(Runtime, "encode", encode)
     monkeypatch.setattr(Runtime, "row_s", lambda *_: math.inf)  # not on the event loop
     with serve(settings, encoding_cache_bytes=KEPT) as client, ThreadPoolExecutor(4) as pool:
-        asked = [
-            pool.submit(client.post, "/classify", files={"file": digits[7]}) for _ in range(4)
-        ]
+        asked = [pool.submit(client.post, "/classify", files={"file": digits[7]}) for _ in range(4)]
         while "capsnet_waiting_rows 4.0" not in client.get("/metrics").text:
             pass
         gate.set()

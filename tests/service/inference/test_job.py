@@ -243,6 +243,6 @@ def test_an_interactive_job_does_not_wait_for_bulk_rows() -> None:
     admission = Admission(100, clock=Clock())
     with admitted(admission, Job(0.0, cost=1)) as job:
         admission.record_completed(job, 1, 1.0)
-    with admitted(admission, Job(0.0, cost=50, bulk=True)):
-        with admitted(admission, Job(0.0, deadline=5.0, cost=10)):
-            refusal(admission, Job(0.0, deadline=59.0, cost=1, bulk=True))
+    bulk, quick = Job(0.0, cost=50, bulk=True), Job(0.0, deadline=5.0, cost=10)
+    with admitted(admission, bulk), admitted(admission, quick):
+        refusal(admission, Job(0.0, deadline=59.0, cost=1, bulk=True))
