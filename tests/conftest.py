@@ -190,7 +190,10 @@ def runtime(bundle_path: Path) -> Runtime:
 
 @pytest.fixture(scope="session")
 def settings(strokes_bundle_path: Path, colour_bundle_path: Path) -> Settings:
-    """All three bundles, and limits low enough to be reached quickly."""
+    """All three bundles, and limits low enough to be reached quickly.
+
+    No encodings are kept: many tests count what is computed for a picture that they send again.
+    """
     del colour_bundle_path
     return Settings(
         bundles=strokes_bundle_path.parent,
@@ -200,6 +203,7 @@ def settings(strokes_bundle_path: Path, colour_bundle_path: Path) -> Settings:
         max_body_bytes=200_000,
         max_pixels=1_000_000,
         max_pictures=5,
+        encoding_cache_bytes=0,
     )
 
 

@@ -333,6 +333,17 @@ def health(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = 
 
 
 @app.command()
+def eight_bits(bundle: BundleName, *, data_dir: DataDir = _DATA, data: DataFolder = None) -> None:
+    """Add an encoder in 8 bits, and measure it on held-out images; `analyse` does so too."""
+    from training.analysis.bundle import analyse_eight_bits  # noqa: PLC0415  as above
+    from training.card import write_card  # noqa: PLC0415  as above
+
+    analysed = analyse_eight_bits(open_bundle(bundle), data_dir, folder=data)
+    write_card(analysed)
+    console.print_json(data=analysed.manifest.eight_bits)
+
+
+@app.command()
 def figure(
     bundle: Annotated[str, typer.Argument(help="A bundle for pairs of digits: name or folder.")],
     *,

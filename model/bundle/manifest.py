@@ -24,9 +24,17 @@ PreprocessRule = Literal["digit", "pair", "stretch", "crop"]
 PresenceKind = Literal["length", "activation", "probability"]
 Offer = Literal["decode", "trace", "neighbours"]
 GraphRole = Literal[
-    "encoder", "encoder.batch", "encoder.fp16", "encoder.any-size", "decoder", "routing"
+    "encoder",
+    "encoder.batch",
+    "encoder.fp16",
+    "encoder.int8",
+    "encoder.any-size",
+    "decoder",
+    "routing",
 ]
 ANY_SIZE: GraphRole = "encoder.any-size"
+HALF: GraphRole = "encoder.fp16"
+EIGHT_BITS: GraphRole = "encoder.int8"
 _RULES: dict[str, type[NoveltyRule | Confidence | Explained | Health]] = {
     "novelty": NoveltyRule,
     "confidence": Confidence,
@@ -113,6 +121,8 @@ class Manifest:
     """The effect of storing weights in 16 bits, measured on training images kept for validation."""
     half_precision: dict[str, Any] = field(default_factory=dict)
     """The effect of the float16 encoder, measured on the CPU on the same images."""
+    eight_bits: dict[str, Any] = field(default_factory=dict)
+    """The effect of the encoder in 8 bits, measured on the same images."""
     mask_threshold: float | None = None
     """The threshold that assigns pixels to the digits of a pair: see `model.views.masks`."""
     training: dict[str, Any] = field(default_factory=dict)
