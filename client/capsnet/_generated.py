@@ -10,7 +10,17 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from capsnet.answers import Answer, Floats
-from capsnet.calls import Build, Call, call, outcomes, part, picture, with_images, with_poses
+from capsnet.calls import (
+    Build,
+    Call,
+    call,
+    former,
+    outcomes,
+    part,
+    picture,
+    with_images,
+    with_poses,
+)
 from capsnet.errors import Problem
 from capsnet.images import ImageLike, read_image, read_on_thread
 
@@ -54,7 +64,6 @@ __all__ = [
     "SegmentAnswer",
     "SetLabel",
     "SweepAnswer",
-    "TrajectoryAnswer",
     "Votes",
 ]
 
@@ -87,7 +96,6 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
         "target": (0, 999),
     },
     "occlusion": {"patch": (1, 64), "stride": (1, 64), "dim": (0, 999), "target": (0, 999)},
-    "trajectory": {"start": (-180, 180), "stop": (-180, 180), "steps": (2, 64), "target": (0, 999)},
     "rivals": {"count": (1, 64)},
     "morph": {"steps": (2, 64), "target": (0, 999)},
     "neighbours": {"count": (1, 20), "target": (0, 999)},
@@ -277,6 +285,14 @@ class EquivarianceAnswer(Answer):
     """To the untransformed pose; None without poses."""
     poses: Floats | None = None
     """Of the class at each step; None without poses."""
+    points: Floats | None = None
+    """(steps, 2), centred: the path of the pose, in the plane in which it varies most; None
+    without poses."""
+    explained: Floats | None = None
+    """(2,), share of the pose's variance along x and along y of `points`; None without poses."""
+    straightness: float | None = None
+    """Distance between the ends of the path over the length of the path, in all dimensions, from
+    0 to 1; None without poses."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -322,30 +338,6 @@ class SegmentAnswer(Answer):
     explained_ink: float
     """Share of the ink that is in any mask."""
     fit: FitReport
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TrajectoryAnswer(Answer):
-    """The path of a pose while the image is moved. Lists over steps follow `values`."""
-
-    model: str
-    version: str
-    """Version of the weights."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
-    transform: str
-    values: Floats
-    lengths: Floats
-    """(steps,), presence of the class."""
-    points: Floats
-    """(steps, 2), centred: the pose in the plane in which it varies most."""
-    explained: Floats
-    """(2,), share of the pose's variance along x and along y."""
-    straightness: float
-    """Distance of the ends over the length of the path, in all dimensions, from 0 to 1."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -1117,12 +1109,9 @@ class CapsNetMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1163,7 +1152,11 @@ class CapsNetMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1218,11 +1211,9 @@ class CapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1297,66 +1288,6 @@ class CapsNetMethods:
             )
         )
 
-    def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> TrajectoryAnswer:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
     def rivals(
         self,
         image: ImageLike,
@@ -1370,10 +1301,8 @@ class CapsNetMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1413,10 +1342,8 @@ class CapsNetMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1464,10 +1391,8 @@ class CapsNetMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1611,8 +1536,7 @@ class CapsNetMethods:
     def sample_of(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
         """Get a sample image of a model.
 
-        Raises:
-        InvalidParameter: there is none of that name.
+        Raises: InvalidParameter: there is none of that name.
 
         Args:
             name: name
@@ -1629,9 +1553,8 @@ class CapsNetMethods:
         """Reload all models.
 
         The key files are read first, and all workers use the new keys. Then each model is opened
-        in
-        a process of its own, workers load the models, and these replace the old ones. If a model
-        cannot be loaded, the old models stay.
+        in a process of its own, workers load the models, and these replace the old ones. If a
+        model cannot be loaded, the old models stay.
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
@@ -1642,6 +1565,8 @@ class CapsNetMethods:
         return self._send(
             call("POST", "/models/reload", ModelsAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)
 
 
 class AsyncCapsNetMethods:
@@ -2002,12 +1927,9 @@ class AsyncCapsNetMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2048,7 +1970,11 @@ class AsyncCapsNetMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2103,11 +2029,9 @@ class AsyncCapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2182,66 +2106,6 @@ class AsyncCapsNetMethods:
             )
         )
 
-    async def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> TrajectoryAnswer:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
     async def rivals(
         self,
         image: ImageLike,
@@ -2255,10 +2119,8 @@ class AsyncCapsNetMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2298,10 +2160,8 @@ class AsyncCapsNetMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2349,10 +2209,8 @@ class AsyncCapsNetMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2498,8 +2356,7 @@ class AsyncCapsNetMethods:
     ) -> Image.Image:
         """Get a sample image of a model.
 
-        Raises:
-        InvalidParameter: there is none of that name.
+        Raises: InvalidParameter: there is none of that name.
 
         Args:
             name: name
@@ -2516,9 +2373,8 @@ class AsyncCapsNetMethods:
         """Reload all models.
 
         The key files are read first, and all workers use the new keys. Then each model is opened
-        in
-        a process of its own, workers load the models, and these replace the old ones. If a model
-        cannot be loaded, the old models stay.
+        in a process of its own, workers load the models, and these replace the old ones. If a
+        model cannot be loaded, the old models stay.
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
@@ -2529,6 +2385,8 @@ class AsyncCapsNetMethods:
         return await self._send(
             call("POST", "/models/reload", ModelsAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)
 
 
 class DrawingsMethods:
@@ -2755,12 +2613,9 @@ class DrawingsMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2801,7 +2656,11 @@ class DrawingsMethods:
     ) -> Image.Image:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2856,11 +2715,9 @@ class DrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2935,66 +2792,6 @@ class DrawingsMethods:
             )
         )
 
-    def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
     def rivals(
         self,
         image: ImageLike,
@@ -3008,10 +2805,8 @@ class DrawingsMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3051,10 +2846,8 @@ class DrawingsMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3102,10 +2895,8 @@ class DrawingsMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3152,6 +2943,8 @@ class DrawingsMethods:
         return self._send(
             call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)
 
 
 class AsyncDrawingsMethods:
@@ -3378,12 +3171,9 @@ class AsyncDrawingsMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3424,7 +3214,11 @@ class AsyncDrawingsMethods:
     ) -> Image.Image:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3479,11 +3273,9 @@ class AsyncDrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3558,66 +3350,6 @@ class AsyncDrawingsMethods:
             )
         )
 
-    async def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
     async def rivals(
         self,
         image: ImageLike,
@@ -3631,10 +3363,8 @@ class AsyncDrawingsMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3674,10 +3404,8 @@ class AsyncDrawingsMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3725,10 +3453,8 @@ class AsyncDrawingsMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3775,3 +3501,5 @@ class AsyncDrawingsMethods:
         return await self._send(
             call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)
