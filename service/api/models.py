@@ -15,7 +15,8 @@ from model.bundle.manifest import Offer, PresenceKind
 from model.health_figure import draw_health
 from model.views.answers import ModelAnswer, answer_fields
 from service.errors import Forbidden, NotOffered, ReloadNotOffered
-from service.http.route import Query, Request, SlowJsonOrPng
+from service.http.request import Request
+from service.http.route import Query, SlowJsonOrPng
 from service.inference.engine import Engine
 from service.settings import Settings
 
@@ -88,12 +89,12 @@ class ModelPath(Query):
 
 async def list_models(request: Request) -> ModelsAnswer:
     """List the loaded models."""
-    return summarise(request.pipeline.engine, request.context.settings)
+    return summarise(request.engine, request.context.settings)
 
 
 async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
     """Show a model's manifest, its pose dimensions in words."""
-    manifest = request.pipeline.manifest(query.name)
+    manifest = request.manifest(query.name)
     dimensions = [
         {**asdict(dimension), "effect": dimension.effect} for dimension in manifest.pose_dimensions
     ]
@@ -108,10 +109,10 @@ async def show_health(request: Request, query: ModelPath) -> SlowJsonOrPng[Healt
     Raises:
         NotOffered: the model has no routing, or its health was not measured.
     """
-    manifest = request.pipeline.manifest(query.name)
+    manifest = request.manifest(query.name)
     if manifest.health is None:
         raise NotOffered(f"the health of {manifest.name!r} was not measured")
-    request.pipeline.admit(0)
+    request.admit(0)
     fields = {**answer_fields(manifest), **manifest.health.to_dict()}
     draw = partial(draw_health, manifest.health, title=manifest.name)
     return SlowJsonOrPng(HealthAnswer.model_validate(fields), manifest, draw)
@@ -126,24 +127,18 @@ async def reload_models(request: Request) -> ModelsAnswer:
 
     Raises:
         Forbidden: no admin key is set, so nobody may.
+        ReloadNotOffered: no supervisor could have other workers reload.
     """
-    settings, health = request.context.settings, request.context.health
+    context, settings = request.context, request.context.settings
     if not (settings.admin_keys or settings.admin_keys_file):
         raise Forbidden(
             "no admin key is set: set CAPSNET_ADMIN_KEYS, or send SIGHUP to the supervisor"
         )
-    reload = asyncio.ensure_future(request.context.reload())
-    await asyncio.shield(reload)  # it goes on if the client leaves
-    return summarise(health.engine, settings)
-
-
-async def refuse_reload() -> None:
-    """Refuse, where no supervisor could start other workers.
-
-    Raises:
-        ReloadNotOffered: always.
-    """
-    raise ReloadNotOffered("this process has no supervisor: restart it to load other bundles")
+    if context.reload is None:
+        raise ReloadNotOffered("this process has no supervisor: restart it to load other bundles")
+    # It goes on if the client leaves.
+    await asyncio.shield(asyncio.ensure_future(context.reload()))
+    return summarise(context.engine, settings)
 
 
 def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:

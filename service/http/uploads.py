@@ -6,7 +6,6 @@ import binascii
 from functools import partial
 from typing import Any
 
-from fastapi import Request
 from pydantic_core import from_json
 
 from service.errors import (
@@ -16,8 +15,8 @@ from service.errors import (
     UnsupportedFormat,
     unwrap,
 )
-from service.http.context import Context
 from service.http.form import Part, read_form
+from service.http.request import Request
 from service.pictures import Upload
 
 FILE_FIELD = "file"
@@ -44,7 +43,7 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
         UnsupportedFormat: the content type is none of the three.
         TooLarge: too many pictures, or a body over the limit.
     """
-    context: Context = request.app.state
+    context = request.context
     max_pictures = max_pictures or context.settings.max_pictures
     kind = content_type(request)
     if kind in _READERS:

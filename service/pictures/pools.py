@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -21,6 +22,7 @@ from service.pictures.spec import (
     read_decoded,
 )
 from service.pool.pool import Crashed, ForkServer, Pool
+from service.telemetry import timings
 
 _LARGE_PIXELS = 1_000_000
 """Files with more pixels, or bytes, have processes of their own, so that others need not wait."""
@@ -86,6 +88,15 @@ class DecodePools:
             QueueFull: too much waits to be decoded.
             Closed: a process was killed or cannot be started.
         """
+        began = time.monotonic()
+        try:
+            return await self._prepare_all(uploads, spec, deadline)
+        finally:
+            timings.record("preprocess", time.monotonic() - began)
+
+    async def _prepare_all(
+        self, uploads: Sequence[Upload], spec: ImageSpec, deadline: float
+    ) -> list[Prepared | Problem]:
         weights = await self._weigh_all(uploads, spec)
         if weights == [0]:
             return [await self._prepare(uploads[0], spec, 0)]

@@ -25,7 +25,8 @@ from service.api.v2.tensors import LENGTH
 from service.api.v2.wire import check_fields
 from service.errors import InvalidParameter, MalformedRequest, TooLarge
 from service.http.problems import invalid
-from service.http.route import Request, Route
+from service.http.request import Request
+from service.http.route import Route
 
 _MAX_INLINE_BYTES = 100_000
 """A message of more bytes is read off the event loop."""

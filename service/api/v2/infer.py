@@ -12,7 +12,7 @@ from service.api.v2.models import ProtocolModel, Tensors
 from service.api.v2.request import Work, read_work
 from service.http.middleware import TENSOR_HEADER
 from service.http.negotiation import JSON
-from service.http.route import Request
+from service.http.request import Request
 
 BINARY = "application/octet-stream"
 _MAX_INLINE_BYTES = 200_000
@@ -38,8 +38,8 @@ async def compute(request: Request, model: ProtocolModel, work: Work) -> Tensors
         Problem: an image file cannot be read.
     """
     request.scope["state"]["share"].reserve_answer(work.answer_bytes)
-    request.pipeline.admit(model.cost(work.rows, work.wanted))
-    return await model.compute(request.pipeline, work.inputs, work.wanted)
+    request.admit(model.cost(work.rows, work.wanted))
+    return await model.compute(request, work.inputs, work.wanted)
 
 
 def _answer(model: ProtocolModel, work: Work, outputs: Tensors) -> Response:
