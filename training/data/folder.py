@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,6 +31,7 @@ from training.data.picture_files import (
 )
 from training.data.picture_size import choose_size
 from training.data.source import DatasetError
+from training.data.words import to_ascii_name
 
 _SLOW = 500
 """From this many images on a progress bar is shown."""
@@ -141,8 +141,8 @@ def digest_names(folder: Path) -> str:
 
 
 def name_of(folder: Path) -> str:
-    """The folder's name as the name of a data set."""
-    return "-".join(re.findall(r"[a-z0-9]+", folder.resolve().name.lower())) or "pictures"
+    """The folder's name as the name of a data set; `pictures` where no Latin letter is left."""
+    return to_ascii_name(folder.resolve().name) or "pictures"
 
 
 def _find(folder: Path, *, least: int) -> PictureFiles:
