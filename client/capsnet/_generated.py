@@ -1635,6 +1635,7 @@ class CapsNetMethods:
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
+            ReloadNotOffered: no supervisor could have other workers reload.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
@@ -2522,6 +2523,7 @@ class AsyncCapsNetMethods:
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
+            ReloadNotOffered: no supervisor could have other workers reload.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
