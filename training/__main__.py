@@ -26,7 +26,7 @@ from training.data.folder import count_pictures
 from training.data.pairs import PUBLISHED_PAIRS, TEST_PAIRS, validation_pairs
 from training.data.source import DatasetError, DownloadError
 from training.device import DeviceError, choose_device, joined_processes
-from training.growth import LARGEST_PX
+from training.growth import MAX_PX
 from training.pretrained import (
     PretrainedError,
     PublishedWeights,
@@ -107,7 +107,7 @@ def train(
     ] = None,
     size: Annotated[
         int | None,
-        typer.Option(min=1, max=LARGEST_PX, help="Height and width that those are brought to."),
+        typer.Option(min=1, max=MAX_PX, help="Height and width that those are brought to."),
     ] = None,
     stem: Annotated[
         str | None,

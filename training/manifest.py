@@ -27,7 +27,7 @@ def update_manifest(
 
     Args:
         bundle: as it was opened; what is written starts from what is on disk now.
-        change: gives the new manifest, all but the digests of `files`.
+        change: gives the new manifest, all except the digests of `files`.
         files: to write into the bundle, by file name.
 
     Raises:

@@ -18,7 +18,7 @@ from model.bundle.neighbours import NeighbourImages
 from model.bundle.novelty import NoveltyRule
 
 SCHEMA_VERSION = 2
-MOST_CHANNELS = 16
+MAX_CHANNELS = 16
 """Images have at most this many channels."""
 PreprocessRule = Literal["digit", "pair", "stretch", "crop"]
 PresenceKind = Literal["length", "activation", "probability"]
@@ -100,7 +100,7 @@ class Manifest:
     presence: PresenceKind
     """The meaning of the encoder's first output."""
     offers: tuple[Offer, ...]
-    """The operations of the bundle besides encoding."""
+    """The operations of the bundle in addition to encoding."""
     graphs: dict[GraphRole, str]
     """The graphs' file names, by role."""
     layers: tuple[Layer, ...]
@@ -174,9 +174,9 @@ class Manifest:
     def _check_sizes(self) -> None:
         if (self.preprocess == "pair") != (self.mask_threshold is not None):
             raise ValueError("bundles for pairs of digits, and only they, have a mask threshold")
-        most = MOST_CHANNELS if self.preprocess == "crop" else 1
+        most = MAX_CHANNELS if self.preprocess == "crop" else 1
         if not 1 <= self.channels <= most:
-            raise ValueError(f"images have 1 channel, or up to {MOST_CHANNELS} where cropped")
+            raise ValueError(f"images have 1 channel, or up to {MAX_CHANNELS} where cropped")
         if min(len(self.class_names), self.height, self.width) < 1:
             raise ValueError("sizes must be positive")
         if self.preprocess in ("digit", "pair") and self.height != self.width:

@@ -10,7 +10,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from service.errors import MalformedRequest, TooLarge
 
-_MOST_HEADER_BYTES = 4_096
+_MAX_HEADER_BYTES = 4_096
 _BOUNDARY = re.compile(
     r"multipart/form-data; ?boundary=(?P<boundary>[\w'()+.:/=?-]{1,70})", re.ASCII
 )
@@ -63,7 +63,7 @@ def read_form(content_type: str, body: bytes, *, max_parts: int) -> list[Part]:
 def _read_one_file(content_type: str, body: bytes) -> Part | None:
     """The only part of a form as clients write it for one file; None if it has another form."""
     stated = _BOUNDARY.fullmatch(content_type)
-    head = _HEAD.match(body, 0, _MOST_HEADER_BYTES)
+    head = _HEAD.match(body, 0, _MAX_HEADER_BYTES)
     if not (stated and head and head["boundary"] == stated["boundary"].encode()):
         return None
     delimiter = b"\r\n--" + head["boundary"]
@@ -75,8 +75,8 @@ def _read_one_file(content_type: str, body: bytes) -> Part | None:
 
 def _read_options(header: bytes) -> dict[bytes, bytes]:
     """The options of a header that is not too long: reading takes the square of its length."""
-    if len(header) > _MOST_HEADER_BYTES:
-        text = f"the form cannot be read: a header has over {_MOST_HEADER_BYTES:,} bytes"
+    if len(header) > _MAX_HEADER_BYTES:
+        text = f"the form cannot be read: a header has over {_MAX_HEADER_BYTES:,} bytes"
         raise MalformedRequest(text)
     return parse_options_header(header)[1]
 

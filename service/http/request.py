@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 import fastapi
@@ -21,6 +22,7 @@ from service.inference.engine import Engine
 from service.inference.job import Admission, Job
 from service.net import ServedNet
 from service.pictures import ImageSpec, Upload
+from service.pictures.pools import Weighed
 
 
 class Request(fastapi.Request):
@@ -170,6 +172,8 @@ class Request(fastapi.Request):
             manifest, self.engine, self.job, context.admission, context.slow, caller=caller
         )
 
-    async def prepare(self, uploads: list[Upload], spec: ImageSpec) -> list[Prepared | Problem]:
+    async def decode(
+        self, uploads: Sequence[Upload | Weighed], spec: ImageSpec
+    ) -> list[Prepared | Problem]:
         """Decode and fit all uploads, in order. One that cannot be read yields its problem."""
-        return await self.context.decode_pools.prepare(uploads, spec, deadline=self.job.deadline)
+        return await self.context.decode_pools.decode(uploads, spec, deadline=self.job.deadline)

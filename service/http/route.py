@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import takewhile
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import fastapi
@@ -133,13 +134,13 @@ class Route(APIRoute):
             if get_origin(returned) is not DeferredJson:
                 self._media_types, png = (
                     (JSON, PNG),
-                    png_answer("Where `Accept` prefers image/png."),
+                    png_answer("If `Accept` prefers image/png."),
                 )
             (returned,) = get_args(returned)
         elif returned is PngResponse:
-            self._media_types, png = (PNG,), png_answer("There is no other answer.")
+            self._media_types, png = (PNG,), png_answer("The only answer.")
         elif returned is FileResponse:
-            png = png_answer("There is no other answer.")
+            png = png_answer("The only answer.")
         self.problems: set[type[Problem]] = {Problem, *problems}
         own: list[tuple[tuple[type[Problem], ...], object]] = [
             ((InvalidParameter, Unavailable, TooLate), needs_models),
@@ -152,12 +153,12 @@ class Route(APIRoute):
         for raised, applies in own:
             self.problems.update(raised if applies else ())
         headers = {"parameters": [TIMEOUT_PARAMETER, PRIORITY_PARAMETER]} if needs_models else {}
-        summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")
+        summary, description = _describe(handler)
         super().__init__(
             path,
             _documented(handler, description, self._query),
             operation_id=handler.__name__,
-            summary=summary.removesuffix("."),
+            summary=summary,
             methods=[method],
             response_model=None if plain else returned,
             response_class=returned if plain else JSONResponse,
@@ -250,6 +251,13 @@ def _read(model: type[Query], request: Request) -> Query:
         return model.model_validate({**values, **lists, **request.path_params})
     except ValidationError as error:
         raise invalid(error) from error
+
+
+def _describe(handler: Handler) -> tuple[str, str]:
+    """Summary and description of a route: the docstring's paragraphs without its sections."""
+    summary, *paragraphs = (inspect.getdoc(handler) or "").split("\n\n")
+    prose = takewhile(lambda one: not one.startswith(("Args:", "Raises:")), paragraphs)
+    return summary.removesuffix("."), "\n\n".join(" ".join(one.split()) for one in prose)
 
 
 def _documented(handler: Handler, description: str, query: type[Query] | None) -> Handler:

@@ -255,11 +255,11 @@ def analyse_novelty(bundle: Bundle, examples: Examples, data_dir: Path) -> Bundl
     """Fit the novelty rule on held-out images alone; report what it makes of other kinds.
 
     Other kinds are compared with the half that chose the threshold, unless the network has learnt
-    it: then `evaluate` compares them with test images. Of fewer than `novelty.FEWEST` images there
-    is no rule.
+    it: then `evaluate` compares them with test images. Of fewer than `novelty.MIN_IMAGES` images
+    there is no rule.
     """
     manifest, runtime, images = bundle.manifest, Runtime(bundle), scale(examples.images)
-    if len(images) < novelty.FEWEST:
+    if len(images) < novelty.MIN_IMAGES:
         return _record(bundle, novelty=None)
     described = f"{len(images):,} training images that the network was {seen_or_not(manifest)}"
     rule = fit_novelty(runtime, images, described=described)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 MAX_STREAMS = 64
 """A connection may have this many calls at once; others wait."""
 CALL_BYTES = 1_000_000
-"""A call counts as this in the budget until its answer is sent, besides its message and answer.
+"""A call adds this to the budget until its answer is sent, on top of its message and answer.
 """
 CONNECTION_AGE_S = 60
 """A connection takes no more calls after this long. Clients open another by themselves."""
