@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
-from model.outputs import Encoding, Trace
+from model.outputs import Encoding, Graph, Trace
 from model.preprocess import Floats, Prepared
 from model.views.net import require
 from service.errors import Problem, UnknownModel, unwrap
@@ -24,7 +24,7 @@ from service.slow import SlowThread
 from service.telemetry import timings
 
 TURN_ROWS = 32
-"""A large request computes this many rows at a time."""
+"""A large request computes rows of this price at a time."""
 
 
 @dataclass
@@ -52,10 +52,16 @@ class Pipeline:
     def __post_init__(self) -> None:
         self._drawn = Job(self.job.arrived)
 
-    def admit(self, rows: int, *, files: int = 0) -> None:
-        """Admit the job with its number of rows, and its drawing, before anything is decoded.
+    def admit(self, rows: int, *, files: int = 0, price: int = 1) -> None:
+        """Admit the job with the price of its rows, and its drawing, before anything is decoded.
 
-        The caller is charged for at least one row for each of the files.
+        A job of a higher price than the limit of admission has the queue for itself. The caller is
+        charged for at least one row for each of the files.
+
+        Args:
+            rows: of the job.
+            files: that are decoded.
+            price: of one row: see `Engine.price`.
 
         Raises:
             QueueFull: see `Admission.admit`.
@@ -64,13 +70,13 @@ class Pipeline:
         """
         if rows > self.max_cost:
             raise ValueError(f"the route declares at most {self.max_cost} rows, not {rows}")
-        self.job.cost = rows
+        self.job.cost = min(rows * price, self.admission.limit)
         self.admission.admit(self.job)
         if self.drawing:
             self._drawn = Job(self.job.arrived, self.job.deadline)
             self.drawing.admit(self._drawn)
         if self.charge:
-            self.charge(max(rows, files))
+            self.charge(max(rows * price, files))
 
     def record_drawing(self) -> None:
         """Record that the response is drawn."""
@@ -137,19 +143,21 @@ class Pipeline:
         return Trace.of(unwrap(row), manifest.layers)
 
     async def _compute(
-        self, manifest: Manifest, graph: str, rows: Sequence[Row]
+        self, manifest: Manifest, graph: Graph, rows: Sequence[Row]
     ) -> list[Row | Exception]:
         """The results of rows, in order.
 
-        Rows beyond the first TURN_ROWS wait behind those that others sent meanwhile, so that nobody
+        Rows beyond the first turn wait behind those that others sent meanwhile, so that nobody
         waits for all of a large request.
         """
         results: list[Row | Exception] = []
-        for start in range(0, len(rows), TURN_ROWS):
+        price = self.engine.price(manifest.name, graph)
+        turn_rows = max(1, TURN_ROWS // price)
+        for start in range(0, len(rows), turn_rows):
             if start:
                 self.job.arrived = time.monotonic()
-            turn, before_s = rows[start : start + TURN_ROWS], self.job.computed_s
+            turn, before_s = rows[start : start + turn_rows], self.job.computed_s
             results += await self.engine.submit((manifest.name, graph), turn, self.job)
             seconds = self.job.computed_s - before_s
-            self.admission.record_completed(self.job, len(turn), seconds)
+            self.admission.record_completed(self.job, price * len(turn), seconds)
         return results

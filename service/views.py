@@ -39,6 +39,7 @@ from service.http.route import (
     SlowJsonOrPng,
 )
 from service.http.uploads import FILE_FIELD, content_type, read_picture, read_pictures
+from service.inference.engine import graph_of
 from service.net import ServedNet
 from service.pictures import ImageSpec, Upload
 from service.pipeline import Pipeline
@@ -189,8 +190,9 @@ async def _read_pictures(
         the view takes any number.
     """
     pipeline = request.pipeline
+    price = pipeline.engine.price(manifest.name, graph_of(view.needs))
     if not isinstance(asked, PictureQuery):
-        pipeline.admit(view.cost(asked.rows(manifest), 0))
+        pipeline.admit(view.cost(asked.rows(manifest), 0), price=price)
         return [], 0
     spec = ImageSpec(
         manifest.image_shape,
@@ -201,7 +203,7 @@ async def _read_pictures(
     )
     uploads = await _read_uploads(view, spec, request)
     files = sum(isinstance(upload, bytes) for upload in uploads)
-    pipeline.admit(view.cost(asked.rows(manifest), files), files=len(uploads))
+    pipeline.admit(view.cost(asked.rows(manifest), files), files=len(uploads), price=price)
     prepared = await pipeline.prepare(uploads, spec)
     if view.pictures[1] is not None or len(prepared) == 1:
         prepared = list(map(unwrap, prepared))

@@ -13,6 +13,7 @@ from service.api.v2.request import Work, read_work
 from service.http.middleware import TENSOR_HEADER
 from service.http.negotiation import JSON
 from service.http.route import Request
+from service.inference.engine import graph_of
 
 BINARY = "application/octet-stream"
 _MAX_INLINE_BYTES = 200_000
@@ -38,7 +39,8 @@ async def compute(request: Request, model: ProtocolModel, work: Work) -> Tensors
         Problem: an image file cannot be read.
     """
     request.scope["state"]["share"].reserve_answer(work.answer_bytes)
-    request.pipeline.admit(model.cost(work.rows, work.wanted))
+    price = request.pipeline.engine.price(model.manifest.name, graph_of(model.needs))
+    request.pipeline.admit(model.cost(work.rows, work.wanted), price=price)
     return await model.compute(request.pipeline, work.inputs, work.wanted)
 
 
