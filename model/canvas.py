@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -15,6 +17,11 @@ from model.preprocess import WHITE, Floats
 PAPER, INK, ACCENT = "#ffffff", "#1b1f24", "#bc4c00"
 MARGIN = 10
 """The pixels around a drawing."""
+MOST_PX = 13_000_000
+"""The most pixels of the images in a drawing, unless they have more on a scale of 1."""
+_QUICK_PX = 40_000
+"""PNG files of more pixels are compressed in a quarter of the time: photographs and figures get
+about a tenth larger by that."""
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -32,6 +39,19 @@ def enlarge(image: Floats, scale: int) -> Image.Image:
     return Image.fromarray(last.repeat(scale, 0).repeat(scale, 1))
 
 
+def fit_scale(scale: int, shape: Sequence[int], *, most_px: int = MOST_PX) -> int:
+    """The largest scale, up to the wanted one, on which a drawing of images is not too large.
+
+    Args:
+        scale: the wanted one.
+        shape: of the images (..., C, H, W).
+        most_px: the most pixels of all images together.
+    """
+    *others, _, height, width = shape
+    pixels = math.prod(others) * height * width
+    return max(1, min(scale, math.isqrt(most_px // pixels)))
+
+
 def shown_channels(images: NDArray[Any]) -> NDArray[Any]:
     """The channels (..., 1 or 3, H, W) that figures show of images (..., C, H, W).
 
@@ -47,8 +67,14 @@ def shown_channels(images: NDArray[Any]) -> NDArray[Any]:
 def png(image: Image.Image) -> bytes:
     """A drawing as a PNG file."""
     file = io.BytesIO()
-    image.save(file, "PNG")
+    quick = image.width * image.height > _QUICK_PX
+    image.save(file, "PNG", **({"compress_level": 1} if quick else {}))
     return file.getvalue()
+
+
+def draw_image(image: Floats, scale: int) -> bytes:
+    """An image (C, H, W) in [0, 1] as a PNG file, on this scale unless it is too large."""
+    return png(enlarge(image, fit_scale(scale, image.shape)))
 
 
 def signed(value: float) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from model.canvas import draw_image
 from service.inference.price import ROW_S, row_prices
-from service.pictures import encode_png
 from service.settings import Settings
 from tests.serving import Served, serve
 
 FAST, SLOW = "blocks", "large"
-PICTURE = encode_png(np.full((3, 64, 64), 0.7, np.float32))
+PICTURE = draw_image(np.full((3, 64, 64), 0.7, np.float32), 1)
 
 
 @pytest.fixture(scope="module")
