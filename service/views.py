@@ -100,12 +100,10 @@ def _handler(view: AnyView) -> Handler:
             asked.check_drawing()
         pictures, files = await _read_pictures(view, asked, manifest, request)
         large = view.is_large(files)
-        answer = await view.compute(ServedNet(pipeline, manifest), asked, *pictures)
+        answer = await view.ask(ServedNet(pipeline, manifest), asked, *pictures)
         if not view.draw:
             return DeferredJson(answer, large=large)
-        made: DeferredJson[Any] = result(
-            answer, manifest, partial(view.draw, answer, asked), large=large
-        )
+        made: DeferredJson[Any] = result(answer, manifest, view.drawing(answer, asked), large=large)
         return made
 
     handler.__name__ = handler.__qualname__ = view.compute.__name__

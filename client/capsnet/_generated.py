@@ -103,6 +103,8 @@ class Prediction(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -136,6 +138,8 @@ class ReconstructAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -155,6 +159,8 @@ class PerturbAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -179,6 +185,8 @@ class DecodeAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     images: list[Image.Image]
@@ -192,6 +200,8 @@ class SweepAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -217,6 +227,8 @@ class RoutingAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -241,6 +253,8 @@ class RoutingOffAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -262,6 +276,8 @@ class EquivarianceAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -286,6 +302,8 @@ class OcclusionAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -317,6 +335,8 @@ class SegmentAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     segments: list[Segment]
     """The longest capsule first."""
     explained_ink: float
@@ -331,6 +351,8 @@ class TrajectoryAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -355,6 +377,8 @@ class RivalsAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -374,6 +398,8 @@ class MorphAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -400,6 +426,8 @@ class NeighboursAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     label: int
     class_name: str
     length: float
@@ -437,6 +465,8 @@ class HealthAnswer(Answer):
     model: str
     version: str
     """Version of the weights."""
+    notes: list[str] | None = None
+    """What limits this answer, in sentences; left out where nothing is known to."""
     images: str
     """The images that it was measured on."""
     count: int
@@ -682,6 +712,8 @@ class ModelSummary(Answer):
     explained: Explained | None = None
     """The share of the images' variance that poses explain, next to PCA; None where that was not
     measured."""
+    notes: dict[str, Any]
+    """What limits the answers of some views, in sentences, by the view's name."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -1540,7 +1572,8 @@ class CapsNetMethods:
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dx: pixels by which the second digit lies right of the first; by default `4`.
             dy: pixels by which the second digit lies below the first; by default `4`.
-            scale: PNG: each pixel becomes scale x scale; by default `1`.
+            scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
+                default `1`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -2425,7 +2458,8 @@ class AsyncCapsNetMethods:
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dx: pixels by which the second digit lies right of the first; by default `4`.
             dy: pixels by which the second digit lies below the first; by default `4`.
-            scale: PNG: each pixel becomes scale x scale; by default `1`.
+            scale: PNG: each pixel becomes scale x scale, or less in a very large drawing; by
+                default `1`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is

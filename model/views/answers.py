@@ -134,6 +134,11 @@ class ModelAnswer(Part):
 
     model: str
     version: str = Field(description="Version of the weights.")
+    notes: list[str] | None = Field(
+        None,
+        description="What limits this answer, in sentences; left out where nothing is known to.",
+        exclude_if=is_none,
+    )
     _draw: Callable[[int | None], bytes] | None = PrivateAttr(None)
 
     def drawn_by(self, draw: Callable[[int | None], bytes]) -> None:

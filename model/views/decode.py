@@ -132,5 +132,6 @@ VIEW = View(
     body=DecodeBody,
     large=True,
     draw=draw,
+    plain=True,
     needs="decode",
 )

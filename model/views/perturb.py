@@ -76,5 +76,6 @@ VIEW = View(
     answer=PerturbAnswer,
     compute=perturb,
     draw=draw,
+    plain=True,
     needs="decode",
 )

@@ -57,6 +57,7 @@ VIEW = View(
     answer=ReconstructAnswer,
     compute=reconstruct,
     draw=draw,
+    plain=True,
     needs="decode",
     tag="classify",
 )

@@ -213,6 +213,7 @@ VIEW = View(
     answer=SegmentAnswer,
     compute=segment_image,
     draw=draw,
+    plain=True,
     needs="decode",
     suited=Suited("overlapping digits", lambda manifest: manifest.mask_threshold is not None),
     tag="classify",

@@ -22,6 +22,9 @@ export class Lenses {
   constructor(scene, others) {
     this.active = "pose";
     this.others = others;
+    /** The view of the service behind each panel. */
+    this.views = { pose: "decode", sweep: "sweep", routing: "routing", compare: "sweep" };
+    this.model = null;
     this.needs = { pose: "decode", sweep: "decode", routing: "trace" };
     this.lenses = {
       pose: { show: showEnds }, // its sliders come with every scene
@@ -31,6 +34,7 @@ export class Lenses {
     };
     this.tabs = tabs(document.querySelector(".lenses [role=tablist]"), (panel, picked) => {
       this.active = panel;
+      this.tellLimits();
       if (picked) remember({ view: panel });
       this.show(scene());
     });
@@ -46,8 +50,17 @@ export class Lenses {
     this.tabs.open(FORMER[name] ?? name);
   }
 
+  /** Say what limits the open view of this network, where anything is known to. */
+  tellLimits() {
+    const notes = this.model?.notes[this.views[this.active]] ?? [];
+    find("limits").textContent = notes.join(" ");
+    find("limits").hidden = !notes.length;
+  }
+
   /** Hide the tabs of what a network does not offer. */
   offer(model) {
+    this.model = model;
+    this.tellLimits();
     const isOffered = (panel) => !this.needs[panel] || offers(model, this.needs[panel]);
     this.tabs.offer((panel) => (panel === "compare" ? this.others(model).length : isOffered(panel)));
   }
@@ -60,6 +73,7 @@ export class Lenses {
     find("compare").before(panel);
     this.tabs.add(tab, find("tab-compare"));
     this.needs[name] = view.needs;
+    this.views[name] = view.path.slice(1);
     this.lenses[name] = lens(panel, (shown, wanted) => drawView(view, shown, wanted));
   }
 }
