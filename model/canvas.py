@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -22,6 +24,8 @@ MOST_PX = 13_000_000
 _QUICK_PX = 40_000
 """PNG files of more pixels are compressed in a quarter of the time: photographs and figures get
 about a tenth larger by that."""
+
+_shown: ContextVar[tuple[int, ...]] = ContextVar("shown", default=())
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -55,13 +59,25 @@ def fit_scale(scale: int, shape: Sequence[int], *, most_px: int = MOST_PX) -> in
 def shown_channels(images: NDArray[Any]) -> NDArray[Any]:
     """The channels (..., 1 or 3, H, W) that figures show of images (..., C, H, W).
 
-    Of other numbers of channels the last, the middle and the first one are shown as red, green and
-    blue: channels are in the order of their wavelengths, as sensors list them.
+    Of other numbers of channels, those that `showing` names are shown as red, green and blue. By
+    default these are the last, the middle and the first one: channels are in the order of their
+    wavelengths, as sensors list them.
     """
     channels = images.shape[-3]
     if channels in (1, 3):
         return images
-    return images[..., [channels - 1, channels // 2, 0], :, :]
+    chosen = _shown.get() or (channels - 1, channels // 2, 0)
+    return images[..., list(chosen), :, :]
+
+
+@contextmanager
+def showing(channels: Sequence[int]) -> Iterator[None]:
+    """Show these three channels of images with other numbers of them; none for the default."""
+    before = _shown.set(tuple(channels))
+    try:
+        yield
+    finally:
+        _shown.reset(before)
 
 
 def png(image: Image.Image) -> bytes:

@@ -103,7 +103,9 @@ def _handler(view: AnyView) -> Handler:
         answer = await view.ask(ServedNet(pipeline, manifest), asked, *pictures)
         if not view.draw:
             return DeferredJson(answer, large=large)
-        made: DeferredJson[Any] = result(answer, manifest, view.drawing(answer, asked), large=large)
+        made: DeferredJson[Any] = result(
+            answer, manifest, view.drawing(answer, asked, manifest), large=large
+        )
         return made
 
     handler.__name__ = handler.__qualname__ = view.compute.__name__

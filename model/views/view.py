@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from model.bundle import Manifest
 from model.bundle.manifest import Offer
+from model.canvas import showing
 from model.errors import NotOffered
 from model.preprocess import Prepared
 from model.views.answers import ModelAnswer
@@ -89,10 +90,11 @@ class View(Generic[Q, A]):
         """Compute the answer, with notes on what limits it, and with its drawing."""
         answer = await self.compute(net, query, *pictures)
         answer.notes = self.notes_on(net.manifest) or None
+        answer.show(net.manifest.shown_channels)
         return answer
 
-    def drawing(self, answer: A, query: Q) -> Callable[[], bytes]:
-        """What draws an answer, with its notes below. It pickles.
+    def drawing(self, answer: A, query: Q, manifest: Manifest) -> Callable[[], bytes]:
+        """What draws a network's answer, with its notes below. It pickles.
 
         Raises:
             NotOffered: there is no drawing of such answers.
@@ -100,7 +102,8 @@ class View(Generic[Q, A]):
         if self.draw is None:
             raise NotOffered(f"{self.name} has no drawing")
         notes = () if self.plain else (answer.notes or ())
-        return partial(_draw_noted, self.draw, answer, query, notes)
+        drawn = partial(self.draw, answer, query)
+        return partial(_draw_noted, drawn, notes, manifest.shown_channels)
 
     def is_large(self, pictures: int) -> bool:
         """Whether forming the JSON of so many pictures' answer takes milliseconds."""
@@ -125,5 +128,6 @@ class View(Generic[Q, A]):
         )
 
 
-def _draw_noted(draw: Callable[[A, Q], bytes], answer: A, query: Q, notes: Sequence[str]) -> bytes:
-    return write_below(draw(answer, query), notes)
+def _draw_noted(draw: Callable[[], bytes], notes: Sequence[str], shown: Sequence[int]) -> bytes:
+    with showing(shown):
+        return write_below(draw(), notes)
