@@ -94,5 +94,5 @@ def draw_image(image: Floats, scale: int) -> bytes:
 
 
 def signed(value: float) -> str:
-    """A number with its sign, but for zero."""
+    """A number with its sign; zero has none."""
     return f"{value:+.3g}" if value else "0"

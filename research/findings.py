@@ -74,18 +74,17 @@ def write_findings(
 
 def _rule(count: int, *, has_bounds: bool) -> str:
     text = (
-        "A finding follows from two rows by one rule. Capsules, or their routing, make *more* or "
-        "*fewer* errors than a control where the 95 % interval of the difference lies above or "
-        "below zero. Elsewhere nothing is decided, and the interval says how large a difference "
-        "may have gone unnoticed. With one seed nothing is decided for other seeds. Each line has "
-        "the errors of the first and of the second network and their difference. "
-        f"There are {count} comparisons, and intervals are not corrected for their number: one in "
-        "twenty of them excludes zero by chance. Evidence against capsules comes first."
+        "A finding compares capsules, or their routing, with a control by one rule: *more* or "
+        "*fewer* errors if the 95 % interval of the difference lies above or below zero. Otherwise "
+        "nothing is decided, and the line says how large a difference may have gone unnoticed. "
+        "Each line has the errors of both networks and their difference. "
+        f"{count} comparisons are not corrected for their number: one in twenty intervals excludes "
+        "zero by chance. Evidence against capsules comes first."
     )
     if has_bounds:
         text += (
-            f" {BOUND} marks older rows that did not keep which images were wrong: their images "
-            "are not paired, so that the interval is wider than it need be."
+            f" {BOUND} marks older rows that did not keep which images were wrong: their interval "
+            "is too wide."
         )
     return text
 

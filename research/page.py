@@ -25,7 +25,7 @@ from training.provenance import reads_of, runs_of
 
 NAME, SPEEDS = "results.md", "speeds.json"
 ROUNDED = 5
-"""Answers that 16-bit weights may change: a bundle's errors are those of its seed but for these."""
+"""Answers that 16-bit weights may change, so a bundle's errors may differ from its seed's."""
 _TEXT = Path(__file__).with_name(NAME)
 
 
@@ -61,7 +61,7 @@ def describe_bundles(bundles: Path, results: Sequence[Result]) -> None:
     """Add a bundle's test reads, and the mean over seeds of its row, to manifest and card.
 
     One of the seeds is the bundle's own. Where that made other errors, the results are of an older
-    recipe, and the card tells no mean.
+    recipe, and the card has no mean.
     """
     for bundle in _open(bundles):
         tell = partial(_add_seeds_and_reads, bundles=bundles, results=results)

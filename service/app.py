@@ -14,27 +14,19 @@ from starlette.routing import BaseRoute
 
 from model.runtime.cpu import cpu_quota
 from service import VERSION
-from service.api.models import refuse_reload
 from service.api.routes import TAGS, api_routes, max_view_cost
 from service.api.v2.routes import v2_routes
-from service.budget import Budget
-from service.drawing import open_pool
-from service.health import Health
 from service.http.context import Context
 from service.http.keys import Access
 from service.http.middleware import Middleware, cross_origin
 from service.http.openapi import complete
 from service.http.pages import mounts, show_docs, show_lens, show_openapi, show_page
 from service.http.problems import PROBES
-from service.http.rate import RateLimit
 from service.http.route import Route
+from service.http.router import Router
 from service.inference.bundles import load_runtimes
 from service.inference.engine import Engine, open_engine
-from service.inference.job import Admission
-from service.pictures.pools import DecodePools
-from service.pipeline import TURN_ROWS
 from service.settings import Settings, SettingsError
-from service.telemetry.metrics import Metrics
 from service.telemetry.reports import Workers
 from service.telemetry.tracing import telemetry
 
@@ -60,7 +52,7 @@ def create_app(
     *,
     access: Access | None = None,
     load: Callable[[], Awaitable[Engine]] | None = None,
-    reload: Callable[[], Awaitable[None]] = refuse_reload,
+    reload: Callable[[], Awaitable[None]] | None = None,
     registry: Workers | None = None,
     gather_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
@@ -73,7 +65,7 @@ def create_app(
         engine: where inference happens, if that is loaded already.
         access: the keys; by default those of the settings.
         load: loads the engine; by default, from the bundles of the settings.
-        reload: has all workers load the bundles anew.
+        reload: has all workers load the bundles anew; without it, nothing can.
         registry: of all workers, for the metrics.
         gather_metrics: answers `/metrics`, where this process is one of several without a registry.
 
@@ -82,34 +74,23 @@ def create_app(
             cannot be sent.
     """
     settings = settings or Settings.from_environment()
-    health = Health(settings.inference_timeout_s)
-    admission = Admission(
-        max(settings.max_waiting_rows, max_view_cost(settings.max_pictures)), turn_rows=TURN_ROWS
-    )
-    metrics = Metrics(lambda: admission.waiting, registry)
-    decode_pools = DecodePools(max_pixels=settings.max_pixels, processes=settings.decode_processes)
     access = access or Access(settings)
     serve_grpc = _grpc(settings)
     context = Context(
-        settings=settings,
-        health=health,
-        admission=admission,
-        metrics=metrics,
-        rate_limit=_rate_limit(settings),
-        budget=Budget(settings.max_waiting_bytes),
-        decode_pools=decode_pools,
-        drawing=open_pool(),
-        load=load or partial(load_engine, settings, metrics, health),
+        settings,
+        max_cost=max_view_cost(settings.max_pictures),
+        registry=registry,
+        load=load,
         reload=reload,
         gather_metrics=gather_metrics,
     )
+    context.load = load or partial(load_engine, context)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        decode_pools.start()
-        loading = None if health.loaded else asyncio.ensure_future(context.load_and_use())
-        loaded, ending = context.has_bundles, context.ending
-        async with serve_grpc(app, settings, context.budget, loaded, health.fail, ending=ending):
+        context.decode_pools.start()
+        loading = None if context.loaded else asyncio.ensure_future(context.load_and_use())
+        async with serve_grpc(app, context):
             yield
         if loading:
             loading.cancel()
@@ -145,7 +126,7 @@ def create_app(
     ]
     context.openapi = complete(app, {route.operation_id or "": route.problems for route in routes})
     # Instead of Starlette's and FastAPI's own middleware: Middleware answers all errors.
-    middleware = Middleware(app.router, access, settings, context.budget, metrics, health)
+    middleware = Middleware(Router(app.router, access), context)
     app.middleware_stack = cross_origin(middleware, settings.cors_origins)
     if engine is not None:
         context.use(engine)
@@ -160,13 +141,6 @@ def _swagger(app: FastAPI) -> list[BaseRoute]:
     return found
 
 
-def _rate_limit(settings: Settings) -> RateLimit | None:
-    """Make the limit of rows a second for each key, if the settings have one."""
-    if not settings.rate_limit_per_key:
-        return None
-    return RateLimit(settings.rate_limit_per_key, settings.rate_burst_per_key)
-
-
 def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]]:
     """Make the context manager that serves gRPC; one that does nothing if no port is set.
 
@@ -174,7 +148,7 @@ def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]
         SettingsError: its packages are not installed.
     """
     if not settings.grpc_port:
-        return lambda *_, **__: nullcontext()
+        return lambda _app, _context: nullcontext()
     try:
         from service.api.v2.grpc import serve_grpc  # noqa: PLC0415  an extra
     except ImportError as error:
@@ -183,19 +157,12 @@ def _grpc(settings: Settings) -> Callable[..., AbstractAsyncContextManager[None]
 
 
 async def load_engine(
-    settings: Settings,
-    metrics: Metrics,
-    health: Health,
-    *,
-    strict: bool = False,
-    folder: Path | None = None,
+    context: Context, *, strict: bool = False, folder: Path | None = None
 ) -> Engine:
     """Load the bundles into this process, on a thread.
 
     Args:
-        settings: which bundles, and how.
-        metrics: count batches.
-        health: is told if the engine is lost.
+        context: has the settings, counts batches, and fails if the engine is lost.
         strict: whether a broken bundle is an error.
         folder: where a copy of the bundles is.
 
@@ -204,11 +171,12 @@ async def load_engine(
     """
 
     def load() -> Engine:
+        settings = context.settings
         cores, workers = settings.threads or cpu_quota(), max(1, settings.workers)
         return open_engine(
             load_runtimes(settings, strict=strict, workers=workers, folder=folder),
-            on_batch=metrics.record_batch,
-            on_lost=lambda error: health.fail(f"inference failed: {error}"),
+            on_batch=context.metrics.record_batch,
+            on_lost=lambda error: context.fail(f"inference failed: {error}"),
             one_core=cores <= workers,
         )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Collection, Mapping
+from typing import Self, TypeVar
 
 from model.errors import InvalidParameter, NotOffered, Problem, UnreadablePicture, unwrap
 
@@ -78,6 +78,13 @@ class NotFound(Problem, status=404, slug="not-found", title="Not found"):
 
 class MethodNotAllowed(Problem, status=405, slug="method-not-allowed", title="Method not allowed"):
     """A route, but not with this method."""
+
+    @classmethod
+    def of(cls, methods: Collection[str]) -> Self:
+        """The problem of a path with these methods; GET includes HEAD."""
+        names = {*methods, *(("HEAD",) if "GET" in methods else ())}
+        allowed = ", ".join(sorted(names))
+        return cls(f"allowed methods: {allowed}", headers={"Allow": allowed})
 
 
 class NotAcceptable(Problem, status=406, slug="not-acceptable", title="Not acceptable"):

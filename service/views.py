@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,20 +29,12 @@ from service.errors import (
 from service.http.negotiation import JSON, PNG
 from service.http.openapi import image_body, json_body
 from service.http.problems import invalid
-from service.http.route import (
-    DeferredJson,
-    Handler,
-    JsonOrPng,
-    Query,
-    Request,
-    Route,
-    SlowJsonOrPng,
-)
+from service.http.request import Request
+from service.http.route import DeferredJson, Handler, JsonOrPng, Query, Route, SlowJsonOrPng
 from service.http.uploads import FILE_FIELD, content_type, read_picture, read_pictures
 from service.inference.engine import graph_of
-from service.net import ServedNet
 from service.pictures import ImageSpec, Upload
-from service.pipeline import Pipeline
+from service.pictures.pools import Weighed
 
 AnyView = View[Any, Any]
 VIEWS: list[AnyView] = all_views()
@@ -92,15 +84,14 @@ def _handler(view: AnyView) -> Handler:
     result: Any = SlowJsonOrPng if view.slow else JsonOrPng if view.draw else DeferredJson
 
     async def handler(request: Request, query: Any) -> DeferredJson[Any]:
-        pipeline = request.pipeline
         asked = await _read_query(view, query, request)
-        manifest = _find_network(view, pipeline, query.model)
+        manifest = _find_network(view, request, query.model)
         asked.check(manifest)
         if request.media_type == PNG:
             asked.check_drawing()
         pictures, files = await _read_pictures(view, asked, manifest, request)
         large = view.is_large(files)
-        answer = await view.ask(ServedNet(pipeline, manifest), asked, *pictures)
+        answer = await view.ask(request.net(manifest), asked, *pictures)
         if not view.draw:
             return DeferredJson(answer, large=large)
         made: DeferredJson[Any] = result(
@@ -156,7 +147,7 @@ async def _read_body(view: AnyView, request: Request) -> dict[str, Any]:
         raise invalid(error) from error
 
 
-def _find_network(view: AnyView, pipeline: Pipeline, model: str | None) -> Manifest:
+def _find_network(view: AnyView, request: Request, model: str | None) -> Manifest:
     """The manifest of the named network, or of the first that suits the view.
 
     Raises:
@@ -165,12 +156,12 @@ def _find_network(view: AnyView, pipeline: Pipeline, model: str | None) -> Manif
         InvalidParameter: it does not suit the view.
     """
     if not view.suited:
-        return pipeline.manifest(model, needs=view.needs)
-    manifests = pipeline.engine.manifests.items()
+        return request.manifest(model, needs=view.needs)
+    manifests = request.engine.manifests.items()
     suited = sorted(name for name, manifest in manifests if view.suited.has(manifest))
     if not (model or suited):
         raise UnknownModel(f"no model for {view.suited.to} is loaded", parameter="model")
-    manifest = pipeline.manifest(model or suited[0], needs=view.needs)
+    manifest = request.manifest(model or suited[0], needs=view.needs)
     if not view.suited.has(manifest):
         raise InvalidParameter(
             f"{model!r} was not trained on {view.suited.to}; loaded models that were: "
@@ -189,10 +180,9 @@ async def _read_pictures(
         The pictures, and how many of them were files. Those that failed are their problems, where
         the view takes any number.
     """
-    pipeline = request.pipeline
-    price = pipeline.engine.price(manifest.name, graph_of(view.needs))
+    price = request.engine.price(manifest.name, graph_of(view.needs))
     if not isinstance(asked, PictureQuery):
-        pipeline.admit(view.cost(asked.rows(manifest), 0), price=price)
+        request.admit(view.cost(asked.rows(manifest), 0), price=price)
         return [], 0
     spec = ImageSpec(
         manifest.image_shape,
@@ -202,15 +192,17 @@ async def _read_pictures(
         asked.any_size(manifest),
     )
     uploads = await _read_uploads(view, spec, request)
-    files = sum(isinstance(upload, bytes) for upload in uploads)
-    pipeline.admit(view.cost(asked.rows(manifest), files), files=len(uploads), price=price)
-    prepared = await pipeline.prepare(uploads, spec)
+    files = sum(not isinstance(upload, Problem) for upload in uploads)
+    request.admit(view.cost(asked.rows(manifest), files), files=len(uploads), price=price)
+    prepared = await request.decode(uploads, spec)
     if view.pictures[1] is not None or len(prepared) == 1:
         prepared = list(map(unwrap, prepared))
     return prepared, files
 
 
-async def _read_uploads(view: AnyView, spec: ImageSpec, request: Request) -> list[Upload]:
+async def _read_uploads(
+    view: AnyView, spec: ImageSpec, request: Request
+) -> Sequence[Upload | Weighed]:
     """Read the uploads; of any number, with the problems that their headers announce."""
     least, most = view.pictures
     if most == 1:
@@ -218,4 +210,4 @@ async def _read_uploads(view: AnyView, spec: ImageSpec, request: Request) -> lis
     uploads = await read_pictures(request, max_pictures=most or 0)
     if len(uploads) < least:
         raise InvalidParameter("send two images of one class", parameter=FILE_FIELD)
-    return uploads if most else await request.pipeline.decode_pools.check(uploads, spec)
+    return uploads if most else [*await request.context.decode_pools.weigh(uploads, spec)]

@@ -23,7 +23,7 @@ def update_manifest(
 
     Args:
         bundle: as it was opened; what is written starts from what is on disk now.
-        change: gives the new manifest, all but the digests of `arrays`.
+        change: gives the new manifest, all except the digests of `arrays`.
         arrays: to write into the bundle, by file name.
 
     Raises:

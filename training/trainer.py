@@ -261,7 +261,7 @@ def learning_rate(recipe: Recipe, step: int, *, total: int) -> float:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Catch SIGTERM and SIGINT within the context. The yielded function tells whether one came."""
+    """Catch SIGTERM and SIGINT within the context. The yielded function says whether one came."""
     received: list[int] = []
 
     def record(signum: int, _frame: FrameType | None) -> None:

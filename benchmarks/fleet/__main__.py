@@ -50,7 +50,7 @@ def measure_network(server: Running, seconds: float) -> Network:
 
 
 def check(bundle: str, *, deadline_s: float, seconds: float) -> Table:
-    """One replica simulated, beside one worker of the service."""
+    """One simulated replica, compared with one worker of the service."""
     table = _table("load, %", *(f"{name} {kind}" for name in _FIGURES for kind in ("sim.", "real")))
     with running(ours(ROOT / "model" / "bundles" / bundle, ALONE)) as server:
         network = measure_network(server, seconds / 2)

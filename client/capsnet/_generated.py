@@ -115,8 +115,8 @@ class Prediction(Answer):
     """With coverage=: calibrated chance that the label is right, for images like those of the
     calibration."""
     labels: list[SetLabel] | None = None
-    """With coverage=: the smallest set that holds the true label so often, the most probable one
-    first."""
+    """With coverage=: the smallest set that holds the true label with this coverage, the most
+    probable label first."""
     poses: Floats | None = None
     """All K poses, with poses=true."""
     novelty: NoveltyReport | None = None
@@ -190,7 +190,7 @@ class DecodeAnswer(Answer):
     label: int
     class_name: str
     images: list[Image.Image]
-    """One for each pose, in order."""
+    """An image for each pose, in order."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -263,7 +263,7 @@ class RoutingOffAnswer(Answer):
     variants: list[RoutingVariant]
     """The first one is as routed."""
     changed: bool
-    """Whether the labels of any variant are others."""
+    """Whether the labels of any variant differ."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -316,7 +316,7 @@ class OcclusionAnswer(Answer):
     dim: int | None = None
     """The pose dimension that was watched; None: presence."""
     value: float
-    """Of what was watched, without the patch."""
+    """Presence, or value of `dim`, without the patch."""
     map: Floats
     """(H, W): how much the value changes where the patch covers a pixel, the mean over its
     places; negative where it falls."""
@@ -388,7 +388,7 @@ class RivalsAnswer(Answer):
     """The image as the network saw it."""
     classes: list[Rival]
     best_drawn: int
-    """Label, among these, of the smallest error."""
+    """The label with the smallest error among these."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -434,18 +434,18 @@ class NeighboursAnswer(Answer):
     """Confidence that the class is present, in [0, 1]."""
     fit: FitReport
     images: str
-    """Among which images, in words."""
+    """The images that were searched, in words."""
     licence: str
-    """Of the images; empty if none is stated."""
+    """Licence of the images; empty if none is stated."""
     source: str
     drawn: bool
-    """Whether images are drawn by the decoder from their poses, because the bundle has not the
-    images themselves."""
+    """Whether images are drawn by the decoder from their poses, because the bundle does not
+    contain the images."""
     typical_distance: float
     """Median distance, in the class, of a training image from the nearest other one."""
     neighbours: list[Neighbour]
     prototypes: list[Prototype]
-    """Those that stand for most images first."""
+    """The prototypes, those of most images first."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -478,12 +478,12 @@ class HealthAnswer(Answer):
     parse_trees: float
     """Mean number of different parse trees of a class."""
     images_per_class: float
-    """The most that `parse_trees` can be."""
+    """The largest possible `parse_trees`."""
     negated_changed_percent: float | None = None
     """Percentage of answers that change if all input capsules change their sign; None where the
     family does not allow that."""
     negated_presence_change: float | None = None
-    """Mean change of presence by that."""
+    """Mean change of presence in that case."""
     effective_dims: float
     """Mean effective dimensions of a class's poses."""
     class_dim: int
@@ -518,13 +518,13 @@ class NoveltyReport(Answer):
     score: float
     """The highest of the four scores below."""
     length_score: float
-    """By the longest capsule's length."""
+    """The score of the longest capsule's length."""
     margin_score: float
-    """By its lead over the second longest."""
+    """The score of its lead over the second longest capsule."""
     error_score: float
-    """By the error of its reconstruction."""
+    """The score of the error of its reconstruction."""
     distance_score: float | None = None
-    """By the Mahalanobis distance of the poses."""
+    """The score of the Mahalanobis distance of the poses."""
     error: float
     """Of the reconstruction y of x: sum((x-y)^2) / (sum(x^2) + 1)."""
 
@@ -535,7 +535,7 @@ class FitReport(Answer):
 
     fit: str
     polarity: str | None = None
-    """As uploaded; None for photographs."""
+    """Polarity of the upload; None for photographs."""
     box: tuple[int, int, int, int] | None = None
     """Left, top, right and bottom of the strokes, in pixels of the decoded image; None where
     they were not looked for or nothing was found."""
@@ -615,7 +615,7 @@ class RoutingVariant(Answer):
     lengths: Floats
     """(K,), presence of the classes."""
     changed: bool
-    """Whether `labels` are others than as routed."""
+    """Whether `labels` differ from those as routed."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -625,12 +625,12 @@ class Segment(Answer):
     label: int
     class_name: str
     length: float
-    """Confidence, in [0, 1)."""
+    """Length of the capsule, in [0, 1)."""
     mask: Image.Image
     """White where the digit gets at least `mask_threshold` of the ink around the pixel, which
     the returned digits divide. A pixel may belong to several."""
     reconstruction: Image.Image
-    """Its capsule, decoded alone."""
+    """The digit's capsule, decoded alone."""
     ink_share: float
     """Share of the ink in the mask; shared ink counts in each."""
 
@@ -654,7 +654,7 @@ class Neighbour(Answer):
     """A training image of the class."""
 
     distance: float
-    """Of its pose from this image's, in standard deviations of the class's poses."""
+    """Distance of the two poses, in standard deviations of the class's poses."""
     image: Image.Image
 
 
@@ -663,10 +663,10 @@ class Prototype(Answer):
     """A training image that stands for others of the class."""
 
     distance: float
-    """Of its pose from this image's, in standard deviations of the class's poses."""
+    """Distance of the two poses, in standard deviations of the class's poses."""
     image: Image.Image
     share: float
-    """Of the class's images, those it is the nearest prototype of."""
+    """Share of the class's images whose nearest prototype this is."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -674,7 +674,7 @@ class Limits(Answer):
     """The limits of one request."""
 
     images: int
-    """Of one request to /classify."""
+    """Most images of one request to /classify."""
     body_bytes: int
 
 
@@ -688,13 +688,13 @@ class ModelSummary(Answer):
     family: str
     """The kind of network."""
     family_title: str
-    """What that is called, in a few words."""
+    """The name of the family, in a few words."""
     dataset: str
     class_names: list[str]
     channels: int
-    """Of the network's images: 1 for grey, 3 for colour, others for arrays."""
+    """Channels of the network's images: 1 for grey, 3 for colour."""
     height: int
-    """Of the network's images, in pixels."""
+    """Height of the network's images, in pixels."""
     width: int
     any_size: bool
     """Whether /classify also takes larger images, `fit=none`."""
@@ -705,7 +705,7 @@ class ModelSummary(Answer):
     offers: list[str]
     """`decode`: routes that reconstruct; `trace`: /routing."""
     default: bool
-    """Whether it answers requests without `model`."""
+    """Whether this model answers requests without `model`."""
     metrics: dict[str, Any]
     calibrated: bool
     """Whether /classify takes `coverage`."""
@@ -734,9 +734,9 @@ class CouplingHealth(Answer):
 
     layer: str
     entropy: Floats
-    """From 0, each capsule serves one parent, to 1, it serves all alike."""
+    """0: each capsule serves one parent. 1: it serves all alike."""
     polarisation: Floats
-    """From 0, couplings are uniform, to 1, each capsule serves one parent."""
+    """0: couplings are uniform. 1: each capsule serves one parent."""
     within_class: float
     """The standard deviation over images of one class, as a share of the mean coupling."""
     between_classes: float
@@ -751,10 +751,10 @@ class SampleReport(Answer):
     label: int | None = None
     """None where the picture shows none of the classes, or several."""
     class_name: str
-    """What is to be seen."""
+    """What the picture shows."""
     licence: str
     source: str
-    """Who made it, or the data set that it is from."""
+    """The maker of the picture, or its data set."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -780,13 +780,13 @@ class Explained(Answer):
     images: str
     """The images that are explained, in words."""
     count: int
-    """The number of those images; of pairs, that of their objects."""
+    """The number of those images; for pairs, of their objects."""
     pose: float
-    """By the pose of the most present class, decoded; of pairs by those of the labels."""
+    """By the decoded pose of the most present class; for pairs, of the labels."""
     class_mean: float
     """By the mean training image of that class."""
     pca: dict[str, Any]
-    """By so many principal components of training images."""
+    """By `class_dim` principal components of training images."""
     class_dim: int
     """The numbers of a pose, D."""
 
@@ -946,7 +946,7 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -984,8 +984,8 @@ class CapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1058,11 +1058,11 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1110,7 +1110,7 @@ class CapsNetMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1149,17 +1149,14 @@ class CapsNetMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1205,7 +1202,7 @@ class CapsNetMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1250,11 +1247,9 @@ class CapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1264,7 +1259,7 @@ class CapsNetMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1346,11 +1341,9 @@ class CapsNetMethods:
         """Follow the pose while the image turns, shifts or grows.
 
         The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
+        images and other transforms have other planes. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1360,7 +1353,7 @@ class CapsNetMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1402,10 +1395,8 @@ class CapsNetMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1445,10 +1436,8 @@ class CapsNetMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1456,7 +1445,7 @@ class CapsNetMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1496,16 +1485,14 @@ class CapsNetMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1615,9 +1602,6 @@ class CapsNetMethods:
 
         Each number is defined in the documentation, on the page "Health of a network".
 
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
-
         Args:
             name: name
             timeout_s: deadline in seconds, instead of the client's.
@@ -1644,9 +1628,6 @@ class CapsNetMethods:
     def sample_of(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
         """Get a sample image of a model.
 
-        Raises:
-        InvalidParameter: there is none of that name.
-
         Args:
             name: name
             file: file
@@ -1662,12 +1643,8 @@ class CapsNetMethods:
         """Reload all models.
 
         The key files are read first, and all workers use the new keys. Then each model is opened
-        in
-        a process of its own, workers load the models, and these replace the old ones. If a model
-        cannot be loaded, the old models stay.
-
-        Raises:
-            Forbidden: no admin key is set, so nobody may.
+        in a process of its own, workers load the models, and these replace the old ones. If a
+        model cannot be loaded, the old models stay.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
@@ -1832,7 +1809,7 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1870,8 +1847,8 @@ class AsyncCapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1944,11 +1921,11 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1996,7 +1973,7 @@ class AsyncCapsNetMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2035,17 +2012,14 @@ class AsyncCapsNetMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2091,7 +2065,7 @@ class AsyncCapsNetMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2136,11 +2110,9 @@ class AsyncCapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2150,7 +2122,7 @@ class AsyncCapsNetMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2232,11 +2204,9 @@ class AsyncCapsNetMethods:
         """Follow the pose while the image turns, shifts or grows.
 
         The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
+        images and other transforms have other planes. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2246,7 +2216,7 @@ class AsyncCapsNetMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2288,10 +2258,8 @@ class AsyncCapsNetMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2331,10 +2299,8 @@ class AsyncCapsNetMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2342,7 +2308,7 @@ class AsyncCapsNetMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2382,16 +2348,14 @@ class AsyncCapsNetMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2501,9 +2465,6 @@ class AsyncCapsNetMethods:
 
         Each number is defined in the documentation, on the page "Health of a network".
 
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
-
         Args:
             name: name
             timeout_s: deadline in seconds, instead of the client's.
@@ -2532,9 +2493,6 @@ class AsyncCapsNetMethods:
     ) -> Image.Image:
         """Get a sample image of a model.
 
-        Raises:
-        InvalidParameter: there is none of that name.
-
         Args:
             name: name
             file: file
@@ -2550,12 +2508,8 @@ class AsyncCapsNetMethods:
         """Reload all models.
 
         The key files are read first, and all workers use the new keys. Then each model is opened
-        in
-        a process of its own, workers load the models, and these replace the old ones. If a model
-        cannot be loaded, the old models stay.
-
-        Raises:
-            Forbidden: no admin key is set, so nobody may.
+        in a process of its own, workers load the models, and these replace the old ones. If a
+        model cannot be loaded, the old models stay.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
@@ -2586,7 +2540,7 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2624,8 +2578,8 @@ class DrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2698,11 +2652,11 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2750,7 +2704,7 @@ class DrawingsMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2789,17 +2743,14 @@ class DrawingsMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2845,7 +2796,7 @@ class DrawingsMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2890,11 +2841,9 @@ class DrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2904,7 +2853,7 @@ class DrawingsMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2986,11 +2935,9 @@ class DrawingsMethods:
         """Follow the pose while the image turns, shifts or grows.
 
         The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
+        images and other transforms have other planes. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3000,7 +2947,7 @@ class DrawingsMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3042,10 +2989,8 @@ class DrawingsMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3085,10 +3030,8 @@ class DrawingsMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3096,7 +3039,7 @@ class DrawingsMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3136,16 +3079,14 @@ class DrawingsMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3175,9 +3116,6 @@ class DrawingsMethods:
         """Show the health of a network.
 
         Each number is defined in the documentation, on the page "Health of a network".
-
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
 
         Args:
             name: name
@@ -3209,7 +3147,7 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3247,8 +3185,8 @@ class AsyncDrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3321,11 +3259,11 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3373,7 +3311,7 @@ class AsyncDrawingsMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3412,17 +3350,14 @@ class AsyncDrawingsMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3468,7 +3403,7 @@ class AsyncDrawingsMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3513,11 +3448,9 @@ class AsyncDrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3527,7 +3460,7 @@ class AsyncDrawingsMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3609,11 +3542,9 @@ class AsyncDrawingsMethods:
         """Follow the pose while the image turns, shifts or grows.
 
         The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
+        images and other transforms have other planes. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3623,7 +3554,7 @@ class AsyncDrawingsMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3665,10 +3596,8 @@ class AsyncDrawingsMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3708,10 +3637,8 @@ class AsyncDrawingsMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3719,7 +3646,7 @@ class AsyncDrawingsMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3759,16 +3686,14 @@ class AsyncDrawingsMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3798,9 +3723,6 @@ class AsyncDrawingsMethods:
         """Show the health of a network.
 
         Each number is defined in the documentation, on the page "Health of a network".
-
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
 
         Args:
             name: name

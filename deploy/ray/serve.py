@@ -105,7 +105,7 @@ def options(arguments: Arguments, settings: Settings) -> dict[str, Any]:
 
 
 class Replica:
-    """One copy of the service, which nothing but its arguments is sent to.
+    """One copy of the service. Ray sends only its arguments to it.
 
     Raises:
         RuntimeError: the bundles cannot be loaded.
@@ -119,8 +119,8 @@ class Replica:
         logs.configure(settings.log_format, access_log=settings.access_log, fields=fields)
         self._all = serve.get_deployment_handle(context.deployment, context.app_name)
         self._app = create_app(settings, gather_metrics=self._gather, reload=_refuse_reload)
-        self._health = self._app.state.health
-        await self._app.state.load_and_use()
+        self._context = self._app.state
+        await self._context.load_and_use()
         await self.check_health()
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -133,17 +133,17 @@ class Replica:
         Raises:
             RuntimeError: why it cannot.
         """
-        self._health.check()
-        if self._health.failure:
-            raise RuntimeError(self._health.failure)
+        self._context.check()
+        if self._context.failure:
+            raise RuntimeError(self._context.failure)
 
     async def drain(self) -> None:
         """Have load balancers leave: `/readyz` says 503, and answers close their connections."""
-        self._health.draining = True
+        self._context.draining = True
 
     async def collect(self) -> tuple[str, list[Metric]]:
         """This replica's id and metrics."""
-        return self._id, self._app.state.metrics.collect()
+        return self._id, self._context.metrics.collect()
 
     async def _gather(self) -> bytes:
         """The metrics of all replicas that answer."""

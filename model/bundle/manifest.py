@@ -94,7 +94,7 @@ class Manifest:
     presence: PresenceKind
     """The meaning of the encoder's first output."""
     offers: tuple[Offer, ...]
-    """The operations of the bundle besides encoding."""
+    """The operations of the bundle in addition to encoding."""
     graphs: dict[GraphRole, str]
     """The graphs' file names, by role."""
     layers: tuple[Layer, ...]

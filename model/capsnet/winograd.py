@@ -87,7 +87,7 @@ def tile_size(outputs: int, taps: int, stride: int) -> int | None:
 class WinogradConv2d(nn.Conv2d):
     """`nn.Conv2d` without padding for images of one size, with fewer products on a CPU.
 
-    Weights, results and gradients are those of `nn.Conv2d`, but for rounding. On a GPU, and in
+    Weights, results and gradients are those of `nn.Conv2d`, except for rounding. On a GPU, and in
     16-bit arithmetic, it computes as `nn.Conv2d` does.
 
     Args:

@@ -38,7 +38,7 @@ def prepare(
 ) -> Prepared:
     """Make a picture look like a training image.
 
-    A picture that already has the network's size is passed through untouched, but for its
+    A picture that already has the network's size is passed through untouched, except for its
     polarity. For networks of photographs (`rule="crop"`) any other is cropped and scaled. For
     networks of strokes it is made upright and grey, freed of its background and uneven light,
     cropped to its strokes, scaled and centred by mass.

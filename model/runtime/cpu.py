@@ -67,7 +67,7 @@ class CpuDevice:
 class FasterSession:
     """Sessions of one graph with different numbers of threads. The one that was faster lately runs.
 
-    On a quiet machine that is the one with more threads. Beside another busy program it is the one
+    On a quiet machine that is the one with more threads. Next to another busy program it is the one
     with a single thread, because threads of one inference wait for each other.
 
     Args:
@@ -133,7 +133,7 @@ def open_session(graph: Path, *, threads: int = 0) -> InferenceSession:
     options = SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or cpu_quota()
-    # A thread that spins takes the core from whoever else needs it.
+    # A thread that spins takes the core from other programs.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     _share_memory()
     options.add_session_config_entry("session.use_env_allocators", "1")

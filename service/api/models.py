@@ -15,7 +15,8 @@ from model.bundle.manifest import Offer, PresenceKind
 from model.health_figure import draw_health
 from model.views.answers import ModelAnswer, answer_fields
 from service.errors import Forbidden, NotOffered, ReloadNotOffered
-from service.http.route import Query, Request, SlowJsonOrPng
+from service.http.request import Request
+from service.http.route import Query, SlowJsonOrPng
 from service.inference.engine import Engine
 from service.settings import Settings
 from service.views import VIEWS
@@ -27,19 +28,17 @@ class ModelSummary(BaseModel):
     name: str
     version: str = Field(description="Version of the weights.")
     family: str = Field(description="The kind of network.")
-    family_title: str = Field(description="What that is called, in a few words.")
+    family_title: str = Field(description="The name of the family, in a few words.")
     dataset: str
     class_names: list[str]
-    channels: int = Field(
-        description="Of the network's images: 1 for grey, 3 for colour, others for arrays."
-    )
-    height: int = Field(description="Of the network's images, in pixels.")
+    channels: int = Field(description="Channels of the network's images: 1 for grey, 3 for colour.")
+    height: int = Field(description="Height of the network's images, in pixels.")
     width: int
     any_size: bool = Field(description="Whether /classify also takes larger images, `fit=none`.")
     class_dim: int = Field(description="D, the size of a pose; 0 where there are none.")
     presence: PresenceKind = Field(description="What `length` and `lengths` in answers are.")
     offers: list[Offer] = Field(description="`decode`: routes that reconstruct; `trace`: /routing.")
-    default: bool = Field(description="Whether it answers requests without `model`.")
+    default: bool = Field(description="Whether this model answers requests without `model`.")
     metrics: dict[str, Any]
     calibrated: bool = Field(description="Whether /classify takes `coverage`.")
     explained: Explained | None = Field(
@@ -54,7 +53,7 @@ class ModelSummary(BaseModel):
 class Limits(BaseModel):
     """The limits of one request."""
 
-    images: int = Field(description="Of one request to /classify.")
+    images: int = Field(description="Most images of one request to /classify.")
     body_bytes: int
 
 
@@ -74,12 +73,14 @@ class HealthAnswer(ModelAnswer):
     capsules: list[CapsuleHealth] = Field(description="The capsules of each layer.")
     couplings: list[CouplingHealth] = Field(description="The couplings of each routed layer.")
     parse_trees: float = Field(description="Mean number of different parse trees of a class.")
-    images_per_class: float = Field(description="The most that `parse_trees` can be.")
+    images_per_class: float = Field(description="The largest possible `parse_trees`.")
     negated_changed_percent: float | None = Field(
         description="Percentage of answers that change if all input capsules change their sign; "
         "null where the family does not allow that."
     )
-    negated_presence_change: float | None = Field(description="Mean change of presence by that.")
+    negated_presence_change: float | None = Field(
+        description="Mean change of presence in that case."
+    )
     effective_dims: float = Field(description="Mean effective dimensions of a class's poses.")
     class_dim: int = Field(description="D, the numbers of a pose.")
 
@@ -92,12 +93,12 @@ class ModelPath(Query):
 
 async def list_models(request: Request) -> ModelsAnswer:
     """List the loaded models."""
-    return summarise(request.pipeline.engine, request.context.settings)
+    return summarise(request.engine, request.context.settings)
 
 
 async def show_model(request: Request, query: ModelPath) -> dict[str, Any]:
     """Show a model's manifest, its pose dimensions in words."""
-    manifest = request.pipeline.manifest(query.name)
+    manifest = request.manifest(query.name)
     dimensions = [
         {**asdict(dimension), "effect": dimension.effect} for dimension in manifest.pose_dimensions
     ]
@@ -112,10 +113,10 @@ async def show_health(request: Request, query: ModelPath) -> SlowJsonOrPng[Healt
     Raises:
         NotOffered: the model has no routing, or its health was not measured.
     """
-    manifest = request.pipeline.manifest(query.name)
+    manifest = request.manifest(query.name)
     if manifest.health is None:
         raise NotOffered(f"the health of {manifest.name!r} was not measured")
-    request.pipeline.admit(0)
+    request.admit(0)
     fields = {**answer_fields(manifest), **manifest.health.to_dict()}
     draw = partial(draw_health, manifest.health, title=manifest.name)
     return SlowJsonOrPng(HealthAnswer.model_validate(fields), manifest, draw)
@@ -130,24 +131,18 @@ async def reload_models(request: Request) -> ModelsAnswer:
 
     Raises:
         Forbidden: no admin key is set, so nobody may.
+        ReloadNotOffered: no supervisor could have other workers reload.
     """
-    settings, health = request.context.settings, request.context.health
+    context, settings = request.context, request.context.settings
     if not (settings.admin_keys or settings.admin_keys_file):
         raise Forbidden(
             "no admin key is set: set CAPSNET_ADMIN_KEYS, or send SIGHUP to the supervisor"
         )
-    reload = asyncio.ensure_future(request.context.reload())
-    await asyncio.shield(reload)  # it goes on if the client leaves
-    return summarise(health.engine, settings)
-
-
-async def refuse_reload() -> None:
-    """Refuse, where no supervisor could start other workers.
-
-    Raises:
-        ReloadNotOffered: always.
-    """
-    raise ReloadNotOffered("this process has no supervisor: restart it to load other bundles")
+    if context.reload is None:
+        raise ReloadNotOffered("this process has no supervisor: restart it to load other bundles")
+    # It goes on if the client leaves.
+    await asyncio.shield(asyncio.ensure_future(context.reload()))
+    return summarise(context.engine, settings)
 
 
 def summarise(engine: Engine, settings: Settings) -> ModelsAnswer:

@@ -11,7 +11,8 @@ from model.overlay import DIGIT_SIZE, MAX_SHIFT_PX, overlay
 from model.views.query import FitQuery, Scale
 from service.api.samples import Label
 from service.errors import InvalidParameter, unwrap
-from service.http.route import PngResponse, Query, Request
+from service.http.request import Request
+from service.http.route import PngResponse, Query
 from service.http.uploads import FILE_FIELD, read_pictures
 from service.pictures import SAMPLES, ImageSpec, Upload
 
@@ -57,7 +58,7 @@ async def overlay_samples(request: Request, query: OverlaySamplesQuery) -> PngRe
 async def _overlay(
     request: Request, uploads: list[Upload], place: OffsetQuery, spec: ImageSpec
 ) -> PngResponse:
-    request.pipeline.admit(len(uploads))
-    first, second = map(unwrap, await request.pipeline.prepare(uploads, spec))
+    request.admit(len(uploads))
+    first, second = map(unwrap, await request.decode(uploads, spec))
     image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
     return PngResponse(await request.context.slow.run(draw_image, image, place.scale))

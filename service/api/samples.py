@@ -13,7 +13,8 @@ from model.bundle.samples import Sample, read_samples
 from model.views.answers import Part
 from service.api.models import ModelPath
 from service.errors import InvalidParameter
-from service.http.route import PngResponse, Query, Request
+from service.http.request import Request
+from service.http.route import PngResponse, Query
 from service.pictures import SAMPLES
 
 Dataset = Literal["mnist", "fashion-mnist"]
@@ -40,9 +41,9 @@ class SampleReport(Part):
     label: int | None = Field(
         description="Null where the picture shows none of the classes, or several."
     )
-    class_name: str = Field(description="What is to be seen.")
+    class_name: str = Field(description="What the picture shows.")
     licence: str
-    source: str = Field(description="Who made it, or the data set that it is from.")
+    source: str = Field(description="The maker of the picture, or its data set.")
 
 
 class SamplesAnswer(BaseModel):
@@ -81,8 +82,8 @@ async def show_sample_of(request: Request, query: SampleFileQuery) -> PngRespons
 
 
 def _samples(request: Request, name: str) -> Sequence[Sample]:
-    manifest = request.pipeline.manifest(name)
-    own = request.pipeline.engine.samples.get(name)
+    manifest = request.manifest(name)
+    own = request.engine.samples.get(name)
     return own or _of_dataset(manifest.dataset)
 
 

@@ -5,76 +5,134 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from service.budget import Budget
-from service.health import Health
+from service.drawing import open_pool
 from service.http.rate import RateLimit
 from service.inference.bundles import trim_memory
 from service.inference.engine import Engine
-from service.inference.job import Admission
+from service.inference.job import Admission, Closed
+from service.net import TURN_ROWS
 from service.pictures.pools import DecodePools
-from service.pool.pool import Pool
 from service.settings import Settings
 from service.slow import SlowThread
 from service.telemetry.metrics import Metrics
+from service.telemetry.reports import Workers
 
 log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 3
 """The last inference may take this long to end after the last request."""
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Context:
-    """Everything that routes, protocols and the process use of each other: `app.state`."""
+    """Everything that routes, protocols and the process use of each other: `app.state`.
+
+    Args:
+        settings: of this process.
+        max_cost: the rows of the most expensive request.
+        registry: of all workers, for the metrics.
+    """
 
     settings: Settings
-    health: Health
-    admission: Admission
-    """Of rows."""
-    metrics: Metrics
-    rate_limit: RateLimit | None
-    """Of each key's rows a second, if the settings have one."""
-    budget: Budget
-    """Of the bytes in memory."""
-    decode_pools: DecodePools
-    drawing: Pool
-    slow: SlowThread = field(default_factory=SlowThread)
-    load: Callable[[], Awaitable[Engine]]
+    _: KW_ONLY
+    max_cost: int = 0
+    registry: Workers | None = None
+    load: Callable[[], Awaitable[Engine]] | None = None
     """Loads the engine."""
-    reload: Callable[[], Awaitable[None]]
-    """Has all workers load the bundles anew."""
-    gather_metrics: Callable[[], Awaitable[bytes]] | None
+    reload: Callable[[], Awaitable[None]] | None = None
+    """Has all workers load the bundles anew; None where nothing can."""
+    gather_metrics: Callable[[], Awaitable[bytes]] | None = None
     """Answers `/metrics`, where this process is one of several without a registry."""
     openapi: Callable[[str], bytes] = field(init=False)
     """Gives the OpenAPI document as JSON, for a root path."""
+    loaded: Engine | None = None
+    """What computes requests, once it is loaded."""
+    failure: str | None = None
+    """The reason why the process cannot answer any more: `/livez` and `/readyz` say 503."""
+    draining: bool = False
+    """The service is about to end: `/readyz` says 503, and answers close their connections."""
     has_bundles: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the engine is loaded."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once no more connections are accepted."""
 
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.admission = Admission(
+            max(settings.max_waiting_rows, self.max_cost), turn_rows=TURN_ROWS
+        )
+        """Of rows."""
+        self.metrics = Metrics(lambda: self.admission.waiting, self.registry)
+        self.budget = Budget(settings.max_waiting_bytes)
+        """Of the bytes in memory."""
+        self.rate_limit = (
+            RateLimit(settings.rate_limit_per_key, settings.rate_burst_per_key)
+            if settings.rate_limit_per_key
+            else None
+        )
+        """Of each key's rows a second, if the settings have one."""
+        self.decode_pools = DecodePools(
+            max_pixels=settings.max_pixels, processes=settings.decode_processes
+        )
+        self.drawing = open_pool()
+        self.slow = SlowThread()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that computes requests.
+
+        Raises:
+            Closed: it is not loaded.
+        """
+        if self.loaded is None:
+            raise Closed(self.failure or "the service is starting")
+        return self.loaded
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether bundles are loaded and nothing has failed."""
+        return self.loaded is not None and self.failure is None
+
+    @property
+    def running_s(self) -> float:
+        """How long the running batch has taken so far, in seconds; 0 if none runs."""
+        return self.loaded.running_s if self.loaded else 0.0
+
     async def load_and_use(self) -> None:
         """Load the engine and use it. An error is recorded as this process's failure."""
+        assert self.load
         try:
             loaded = await self.load()
         except Exception as error:
             log.debug("the bundles cannot be loaded", exc_info=True)
-            self.health.fail(str(error))
+            self.fail(str(error))
             return
         trim_memory()
         self.use(loaded)
 
     def use(self, loaded: Engine) -> None:
         """Answer requests with an engine from now on."""
-        self.health.loaded = loaded
+        self.loaded = loaded
         self.metrics.record_engine(loaded)
         self.has_bundles.set()
         log.info("ready: %s with %s", ", ".join(loaded.manifests), loaded.provider)
+
+    def fail(self, reason: str) -> None:
+        """Record why the process cannot answer any more; the first reason is kept."""
+        self.failure = self.failure or reason
+
+    def check(self) -> None:
+        """Record a failure if an inference hangs."""
+        limit_s = self.settings.inference_timeout_s
+        if self.running_s > limit_s:
+            self.fail(f"an inference takes longer than {limit_s:g} s")
 
     def close(self) -> None:
         """End the processes, and wait for the last inference."""
         self.decode_pools.close()
         self.drawing.close()
         self.slow.close()
-        if self.health.loaded and not self.health.loaded.backend.close(CLOSE_TIMEOUT_S):
-            self.health.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")
+        if self.loaded and not self.loaded.close(CLOSE_TIMEOUT_S):
+            self.fail(f"the last inference did not end within {CLOSE_TIMEOUT_S} s")

@@ -13,14 +13,13 @@ from fastapi import Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from pydantic import SecretStr
 from starlette.datastructures import Headers
-from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from service.errors import Forbidden, Unauthorized
 from service.settings import Settings, SettingsError
 
 Permission = Literal["public", "key", "admin"]
-"""Who may call a route: anybody, a client with an API key, or one with an admin key."""
+"""The callers of a route: anybody, clients with an API key, or clients with an admin key."""
 KEY_HEADER = "X-API-Key"
 SECURITY_SCHEMES = [
     Security(HTTPBearer(auto_error=False, description="An API key.")),
@@ -36,9 +35,9 @@ class Access:
 
     They come from the settings and the files that those name, or from `dumped`.
 
-    The route that matches a request says who may call it: its attribute `permission`. A route
-    without this attribute answers 403. So an included router, whose inner routes are not asked, is
-    never open by accident. A path that no route has needs an API key. Admin keys open every route.
+    The route of a request says who may call it: its attribute `permission`. A route without this
+    attribute answers 403. So an included router, whose inner routes are not asked, is never open by
+    accident. A path that no route has needs an API key. Admin keys open every route.
 
     Raises:
         SettingsError: a file cannot be read or is empty, or a key is unfit.
@@ -59,8 +58,12 @@ class Access:
         """Replace the digests by those that `dump` returned."""
         self.api, self.admin = (frozenset(map(bytes.fromhex, keys)) for keys in json.loads(text))
 
-    def check(self, scope: Scope) -> bytes | None:
-        """Check a request's key, and record the request's route in the scope.
+    def check(self, scope: Scope, permission: Permission | None) -> bytes | None:
+        """Check a request's key.
+
+        Args:
+            scope: of the request.
+            permission: that its route declares.
 
         Returns:
             The digest of its key; None if it needs none.
@@ -71,8 +74,6 @@ class Access:
         """
         if not (self.api or self.admin):
             return None
-        route = scope["route"] = find_route(scope)
-        permission: Permission | None = getattr(route, "permission", None) if route else "key"
         if permission is None:
             raise Forbidden("this route does not say who may call it")
         if permission == "public" or (permission == "key" and not self.api):
@@ -88,22 +89,6 @@ class Access:
         if permission == "admin" and digest not in self.admin:
             raise Forbidden("this route requires an admin key")
         return digest
-
-
-def find_route(scope: Scope) -> BaseRoute | None:
-    """Find the route that the router will choose: of this method, else the first of this path.
-
-    None where no route has the path.
-    """
-    partial = None
-    for route in scope["app"].routes:
-        match, _ = route.matches(scope)
-        if match is Match.FULL:
-            full: BaseRoute = route
-            return full
-        if match is Match.PARTIAL and partial is None:
-            partial = route
-    return partial
 
 
 def _read(kind: str, keys: Iterable[SecretStr], path: Path | None) -> frozenset[bytes]:

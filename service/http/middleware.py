@@ -15,16 +15,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.budget import Budget
 from service.errors import MalformedRequest
-from service.health import Health
 from service.http.body import ARRIVES_WHOLE, Body
-from service.http.keys import KEY_HEADER, Access
+from service.http.context import Context
+from service.http.keys import KEY_HEADER
 from service.http.problems import PROBES, REQUEST_ID, respond
 from service.http.sites import Sites
-from service.settings import Settings
 from service.telemetry import logs, timings
-from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import hide_target
 
 TIMEOUT_HEADER = "X-Request-Timeout"
@@ -80,13 +77,10 @@ class Middleware:
     """
 
     app: ASGIApp
-    access: Access
-    settings: Settings
-    budget: Budget
-    metrics: Metrics
-    health: Health
+    context: Context
 
     def __post_init__(self) -> None:
+        self.settings, self.metrics = self.context.settings, self.context.metrics
         self.sites = Sites(self.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,13 +108,13 @@ class Middleware:
 
         announced, client = headers.get(b"content-length", b""), _address(scope)
         whole = ARRIVES_WHOLE in scope.get("extensions", ())
-        share = scope["state"]["share"] = self.budget.share(client)
+        share = scope["state"]["share"] = self.context.budget.share(client)
         body = Body(share, self.settings, receive, announced, whole=whole)
         self.metrics.begin_request()
         try:
             self.sites.check(method, headers)
             _check_path(scope)
-            scope["state"]["caller"] = self.access.check(scope) or client
+            scope["state"]["caller"] = client
             await self.app(scope, body.receive, send_with_headers)
         except (asyncio.CancelledError, ClientDisconnect) as cause:
             if not isinstance(cause, ClientDisconnect) and not body.absorb_cancellation():
@@ -162,7 +156,7 @@ class Middleware:
         ]
         if own.get(b"content-type", b"").startswith(b"text/html"):
             headers += ((name, _PAGE_HEADERS[name]) for name in _PAGE_HEADERS.keys() - own.keys())
-        if self.health.draining:
+        if self.context.draining:
             headers.append((b"connection", b"close"))
         return headers
 

@@ -8,7 +8,6 @@ from http import HTTPStatus
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 from starlette.types import Scope
 
 from model.views.query import describe_fault
@@ -47,7 +46,7 @@ log = logging.getLogger(__name__)
 
 def respond(scope: Scope, error: Exception, metrics: Metrics) -> JSONResponse:
     """The response to a request whose handling raised something, which is released."""
-    problem, request_id = to_problem(error, scope), scope["state"]["request_id"]
+    problem, request_id = to_problem(error), scope["state"]["request_id"]
     if problem is None:
         log.error("request %s failed", request_id, exc_info=error)
         problem = Problem("The failure was logged under this request's id.")
@@ -65,7 +64,7 @@ def to_response(problem: Problem, scope: Scope, request_id: str) -> JSONResponse
     return JSONResponse(members, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
-def to_problem(error: Exception, scope: Scope) -> Problem | None:
+def to_problem(error: Exception) -> Problem | None:
     """Convert an error to a problem; None if it is unexpected."""
     match error:
         case Problem():
@@ -76,8 +75,9 @@ def to_problem(error: Exception, scope: Scope) -> Problem | None:
             return TooLate(str(error))
         case Closed() | MemoryError():
             return Unavailable(str(error) or "no memory is left", retry_after_s=1)
-        case HTTPException():
-            return _unrouted(error, scope)
+        case HTTPException():  # of a folder of files
+            is_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
+            return MethodNotAllowed.of({"GET"}) if is_method else NotFound("no such file")
     return None
 
 
@@ -87,15 +87,3 @@ def invalid(error: ValidationError) -> Problem:
     if fault.parameter is None:  # the body as a whole: no JSON, or not an object
         return MalformedRequest(f"the body: {fault.detail}")
     return fault
-
-
-def _unrouted(error: HTTPException, scope: Scope) -> Problem:
-    """Make a problem of a path that no route has, or of a method that none of its routes has."""
-    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
-        return NotFound("no such route")
-    fitting = [route for route in scope["app"].routes if route.matches(scope)[0] != Match.NONE]
-    methods = {method for route in fitting for method in getattr(route, "methods", ())}
-    if "GET" in methods or not methods:  # a folder of files has none
-        methods |= {"GET", "HEAD"}
-    allowed = ", ".join(sorted(methods))
-    return MethodNotAllowed(f"allowed methods: {allowed}", headers={"Allow": allowed})

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import wraps
+from itertools import takewhile
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import fastapi
@@ -31,15 +30,13 @@ from service.errors import (
     Unauthorized,
     Unavailable,
 )
-from service.http.context import Context
 from service.http.keys import Permission
-from service.http.middleware import MODEL_HEADER, TIMEOUT_HEADER
+from service.http.middleware import MODEL_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
 from service.http.openapi import TIMEOUT_PARAMETER, png_answer
 from service.http.problems import PROBES, invalid
-from service.inference.job import Job
+from service.http.request import Request
 from service.inference.price import open_meter
-from service.pipeline import Pipeline
 from service.pool.pool import Crashed
 
 _MAX_PARAMETERS = 100
@@ -52,47 +49,6 @@ class Query(views.Query):
 
     of_path: ClassVar[frozenset[str]] = frozenset()
     """Parameters that only the path may have."""
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """The time limit of one request. It starts at the end of the body."""
-
-    limit_s: float
-    job: Job
-    timeout: asyncio.Timeout
-
-    def start(self) -> None:
-        """Let the time run, for the request and its rows."""
-        now = self.job.arrived = time.monotonic()
-        self.job.deadline = now + self.limit_s
-        self.timeout.reschedule(asyncio.get_running_loop().time() + self.limit_s)
-
-
-class Request(fastapi.Request):
-    """What a handler receives."""
-
-    pipeline: Pipeline
-    """Set only where the route has `needs_models`."""
-    media_type: str
-    """The media type of the answer, negotiated from `Accept`; set only on routes that negotiate."""
-    deadline: Deadline | None = None
-
-    @property
-    def context(self) -> Context:
-        """What the process shares."""
-        context: Context = self.app.state
-        return context
-
-    async def body(self) -> bytes:
-        """Read the whole body, once: it is not kept.
-
-        The deadline starts at its end: the upload has its own time limit.
-        """
-        content = b"".join([part async for part in self.stream()])
-        if self.deadline:
-            self.deadline.start()
-        return content
 
 
 class PngResponse(Response):
@@ -140,7 +96,7 @@ class Route(APIRoute):
         permission: who may call it, where keys are set.
         max_cost: the rows of the most expensive request.
         problems: what the handler raises.
-        needs_models: whether the handler uses `request.pipeline`. Such a route answers 503 until
+        needs_models: whether the handler uses `request.engine`. Such a route answers 503 until
             the bundles are loaded, and 504 if its answer is not ready by the deadline; sending the
             answer is not timed.
         fixed: whether the answer is JSON that only a reload changes: it is serialised once.
@@ -178,13 +134,13 @@ class Route(APIRoute):
             if get_origin(returned) is not DeferredJson:
                 self._media_types, png = (
                     (JSON, PNG),
-                    png_answer("Where `Accept` prefers image/png."),
+                    png_answer("If `Accept` prefers image/png."),
                 )
             (returned,) = get_args(returned)
         elif returned is PngResponse:
-            self._media_types, png = (PNG,), png_answer("There is no other answer.")
+            self._media_types, png = (PNG,), png_answer("The only answer.")
         elif returned is FileResponse:
-            png = png_answer("There is no other answer.")
+            png = png_answer("The only answer.")
         self.problems: set[type[Problem]] = {Problem, *problems}
         own: list[tuple[tuple[type[Problem], ...], object]] = [
             ((InvalidParameter, Unavailable, TooLate), needs_models),
@@ -197,12 +153,12 @@ class Route(APIRoute):
         for raised, applies in own:
             self.problems.update(raised if applies else ())
         timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_models else {}
-        summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")
+        summary, description = _describe(handler)
         super().__init__(
             path,
             _documented(handler, description, self._query),
             operation_id=handler.__name__,
-            summary=summary.removesuffix("."),
+            summary=summary,
             methods=[method],
             response_model=None if plain else returned,
             response_class=returned if plain else JSONResponse,
@@ -213,9 +169,13 @@ class Route(APIRoute):
         self.app = self._run_in_time if needs_models else self._run
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The route as an ASGI app."""
-        request = Request(scope, receive, send)
-        self._charge(request)
+        """The route as an ASGI app.
+
+        Raises:
+            RateLimited: the client has asked for too many rows.
+        """
+        request = Request(scope, receive, send, limited=self._limited)
+        request.charge()
         response = await self._respond(request)
         await response(scope, receive, send)
 
@@ -225,51 +185,23 @@ class Route(APIRoute):
         Raises:
             InvalidParameter: the request's time limit is none.
             Closed: nothing is loaded yet.
-            RateLimited: see `_charge`.
+            RateLimited: the client has asked for too many rows.
             TooLate: it takes longer than it may.
         """
-        request = Request(scope, receive, send)
-        limit_s, context, meter = _limit_s(request), request.context, open_meter()
-        job = Job(time.monotonic())
-        request.pipeline = Pipeline(
-            context.health.engine,
-            job,
-            admission=context.admission,
-            decode_pools=context.decode_pools,
-            default_model=context.settings.default_model,
-            max_cost=self._max_cost,
-            slow=context.slow,
-            charge=self._charge(request),
-        )
+        request = Request(scope, receive, send, max_cost=self._max_cost, limited=self._limited)
+        limit_s, meter = request.limit_s, open_meter()
+        request.engine = request.context.engine
+        request.charge()
         try:
-            async with asyncio.timeout(None) as timeout:
-                request.deadline = Deadline(limit_s, job, timeout)
+            async with asyncio.timeout(None) as request.timeout:
                 if scope["method"] == "GET":  # else `Request.body` starts it
-                    request.deadline.start()
+                    request.start_deadline()
                 response = await self._respond(request)
         except TimeoutError as error:
             raise TooLate(f"no answer within {limit_s:g} s") from error
         finally:
-            request.pipeline.release()
-            if meter.rows and context.rate_limit and self._limited:
-                context.rate_limit.owe(scope["state"]["caller"], meter.rows)
+            request.release(meter.rows)
         await response(scope, receive, send)
-
-    def _charge(self, request: Request) -> Callable[[int], object] | None:
-        """Charge the client one row now.
-
-        Returns:
-            What charges the rest once the cost is known; None where rows are not limited.
-
-        Raises:
-            RateLimited: the client has asked for too many.
-        """
-        rate_limit = request.context.rate_limit
-        if rate_limit is None or not self._limited:
-            return None
-        caller = request.scope["state"]["caller"]
-        rate_limit.spend(caller, 1)
-        return partial(rate_limit.spend, caller, paid=1)
 
     async def _respond(self, request: Request) -> Response:
         query = (_read(self._query, request),) if self._query else ()
@@ -279,7 +211,7 @@ class Route(APIRoute):
             accept = ", ".join(request.headers.getlist("accept"))
             request.media_type = choose_media_type(accept, self._media_types)
         if self._draws and request.media_type == PNG:
-            request.pipeline.drawing = request.context.drawing.admission
+            request.drawing = request.context.drawing.admission
         if self._is_fixed:
             return await self._respond_once(request, *query)
         result = await self._handler(request, *query)
@@ -293,7 +225,7 @@ class Route(APIRoute):
         return JSONResponse(result)
 
     async def _respond_once(self, request: Request, *query: Query) -> Response:
-        answers, key = request.pipeline.engine.answers, (self.path, *query)
+        answers, key = request.engine.answers, (self.path, *query)
         if key not in answers:
             result = await self._handler(request, *query)
             response = _to_json(result) if isinstance(result, BaseModel) else JSONResponse(result)
@@ -319,6 +251,13 @@ def _read(model: type[Query], request: Request) -> Query:
         return model.model_validate({**values, **lists, **request.path_params})
     except ValidationError as error:
         raise invalid(error) from error
+
+
+def _describe(handler: Handler) -> tuple[str, str]:
+    """Summary and description of a route: the docstring's paragraphs without its sections."""
+    summary, *paragraphs = (inspect.getdoc(handler) or "").split("\n\n")
+    prose = takewhile(lambda one: not one.startswith(("Args:", "Raises:")), paragraphs)
+    return summary.removesuffix("."), "\n\n".join(" ".join(one.split()) for one in prose)
 
 
 def _documented(handler: Handler, description: str, query: type[Query] | None) -> Handler:
@@ -353,21 +292,8 @@ async def _render(answer: DeferredJson[Any], request: Request) -> Response:
                 f"drawing took more memory or CPU time than it may ({DRAW_CPU_S:g} s), or crashed"
             )
             raise Unavailable(text, retry_after_s=1) from error
-        request.pipeline.record_drawing()
+        request.record_drawing()
         return PngResponse(drawn, headers=headers)
     if answer.large or isinstance(answer, JsonOrPng):
         return await request.context.slow.run(_to_json, answer.answer, headers)
     return _to_json(answer.answer, headers)
-
-
-def _limit_s(request: Request) -> float:
-    longest_s = request.context.settings.request_timeout_s
-    try:
-        wanted_s = float(request.headers.get(TIMEOUT_HEADER, longest_s))
-    except ValueError:
-        wanted_s = math.nan
-    if not 0 < wanted_s < math.inf:
-        raise InvalidParameter(
-            f"{TIMEOUT_HEADER} is a positive number of seconds", parameter=TIMEOUT_HEADER
-        )
-    return min(wanted_s, longest_s)

@@ -6,7 +6,6 @@ import binascii
 from functools import partial
 from typing import Any
 
-from fastapi import Request
 from pydantic_core import from_json
 
 from service.errors import (
@@ -16,16 +15,16 @@ from service.errors import (
     UnsupportedFormat,
     unwrap,
 )
-from service.http.context import Context
 from service.http.form import Part, read_form
+from service.http.request import Request
 from service.pictures import Upload
 
 FILE_FIELD = "file"
 _MAX_INLINE_BYTES = 100_000
 """A body of more bytes is parsed off the event loop: a megabyte takes milliseconds."""
 _MAX_OTHER_FIELDS = 16
-"""A form may have this many parts beside its pictures. They are refused by name; beyond this
-number, without.
+"""A form may have this many parts in addition to its pictures. They are refused by name, and beyond
+this number without.
 """
 _CHUNK = 1 << 18
 """This many characters of base64 are decoded at once: other threads run in between."""
@@ -44,7 +43,7 @@ async def read_pictures(request: Request, *, max_pictures: int = 0) -> list[Uplo
         UnsupportedFormat: the content type is none of the three.
         TooLarge: too many pictures, or a body over the limit.
     """
-    context: Context = request.app.state
+    context = request.context
     max_pictures = max_pictures or context.settings.max_pictures
     kind = content_type(request)
     if kind in _READERS:

@@ -1,7 +1,7 @@
 """Compute the rows of many clients in batches, on one thread.
 
-Knows nothing of arrays or networks: a row is anything, and a runner turns a list of rows into a
-list of results.
+Knows nothing of arrays or networks: a row is anything, and the function of a queue turns a list of
+rows into a list of results.
 """
 
 from __future__ import annotations
@@ -26,29 +26,11 @@ QUICK_S = 0.01
 """A batch that takes less may be computed on the event loop."""
 
 
-class RunnerLost(Exception):
-    """A runner will never work again. The batcher ends and answers every caller."""
-
-
-@dataclass(frozen=True)
-class Runner:
-    """A function that computes the rows of one queue, and what it costs."""
-
-    run: Callable[[list[Any]], Sequence[Any]]
-    """A function that returns one result for each row, in order."""
-    max_rows: int
-    """The largest batch."""
-    padding: Callable[[int], int] = lambda _rows: 0
-    """The number of padding rows that are computed with a batch of so many rows."""
-    row_s: Callable[[], float] = lambda: math.inf
-    """Seconds that one row takes; infinite where only the batcher's thread may compute rows."""
-
-
 class Results(NamedTuple):
     """The results of one call."""
 
     rows: list[Any]
-    """The result of each row, or the exception that the runner raised for that row alone."""
+    """The result of each row, or the exception that computing that row alone raised."""
     waited_s: float
     """Seconds from submission until the first row was in a batch."""
     computed_s: float
@@ -74,62 +56,92 @@ _Row = tuple[_Call, Any]
 _Outcome = tuple[_Call, Results | Exception]
 
 
+class BatcherLost(Exception):
+    """No row will be computed again. The batcher ends and answers every caller."""
+
+
+@dataclass(eq=False)
+class Queue:
+    """The function that computes some rows, what it costs, and the calls that wait for it."""
+
+    run: Callable[[list[Any]], Sequence[Any]]
+    """A function that returns one result for each row, in order."""
+    max_rows: int
+    """The largest batch."""
+    padding: Callable[[int], int] = lambda _rows: 0
+    """The number of padding rows that are computed with a batch of so many rows."""
+    row_s: Callable[[], float] = lambda: math.inf
+    """Seconds that one row takes; infinite where only the batcher's thread may compute rows."""
+    calls: list[_Call] = field(default_factory=list, init=False)
+    """The calls with waiting rows, ordered by the arrival of their jobs."""
+    last_s: float = field(default=0.0, init=False)
+    last_rows: int = field(default=1, init=False)
+    """Seconds and rows of the last batch."""
+
+    @property
+    def expected_s(self) -> float:
+        """The expected seconds of the next batch: the last one's, scaled down to fewer rows."""
+        rows = 0
+        for call in self.calls:
+            rows += 0 if call.future.done() else len(call.rows) - call.taken
+            if rows >= self.max_rows:
+                break
+        return self.last_s * min(1.0, min(rows, self.max_rows) / self.last_rows)
+
+
 class Batcher:
-    """Forms batches of all waiting rows whenever its thread is free, up to the runner's limit.
+    """Forms batches of all waiting rows whenever its thread is free, up to the queue's limit.
 
     There is no fixed delay.
 
-    There is one queue for each runner; in the service, for each graph of each bundle. The next
-    batch is of the queue whose first job arrived first, so no queue starves and the later
-    rows of a job come before those of later jobs. Rows whose caller has left are skipped. Rows that
-    cannot be computed before their deadline are answered with `DeadlineExceeded`. A batch that
-    fails is retried by halves, so that a bad row fails alone. Rows that take less than `QUICK_S`
-    are computed on the event loop: those of a lone caller always, because waking a thread takes
-    longer than a small network; those of several if there is no second core for the thread.
+    In the service, each graph of each bundle has a queue. The next batch is of the queue whose
+    first job arrived first, so no queue starves and the later rows of a job come before those of
+    later jobs. Rows whose caller has left are skipped. Rows that cannot be computed before their
+    deadline are answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that
+    a bad row fails alone. Rows that take less than `QUICK_S` are computed on the event loop: those
+    of a lone caller always, because waking a thread takes longer than a small network; those of
+    several if there is no second core for the thread.
 
     Args:
-        runners: one for each queue.
+        queues: by the key that callers name.
         clock: monotonic seconds, as jobs tell the time.
-        prepare: called once on the thread before any batch; the constructor waits.
+        warm_up: called once on the thread before any batch; the constructor waits.
         on_batch: called on the thread after every run.
-        on_lost: called on the thread if a runner is lost.
+        on_lost: called on the thread if the batcher is lost.
         one_core: whether the thread and the event loop share one core.
 
     Raises:
-        Exception: what `prepare` raised.
+        Exception: what `warm_up` raised.
     """
 
     def __init__(
         self,
-        runners: Mapping[Hashable, Runner],
+        queues: Mapping[Hashable, Queue],
         *,
         clock: Callable[[], float] = time.monotonic,
-        prepare: Callable[[], None] = lambda: None,
+        warm_up: Callable[[], None] = lambda: None,
         on_batch: Callable[[BatchReport], None] = lambda _report: None,
         on_lost: Callable[[Exception], None] = lambda _error: None,
         one_core: bool = False,
     ) -> None:
-        self._runners = dict(runners)
+        self._queues = dict(queues)
         self._one_core = one_core
         self._clock = clock
         self._on_batch = on_batch
         self._on_lost = on_lost
-        self._queues: dict[Hashable, list[_Call]] = {key: [] for key in runners}
-        self._last: dict[Hashable, tuple[float, int]] = dict.fromkeys(runners, (0.0, 1))
-        """Seconds and rows of each queue's last batch."""
         self._running_since: float | None = None
         self._closed = False
         self._changed = threading.Condition()
-        prepared: Future[None] = Future()
+        warm: Future[None] = Future()
         self._thread = threading.Thread(
-            target=self._work, args=(prepare, prepared), name="inference", daemon=True
+            target=self._work, args=(warm_up, warm), name="inference", daemon=True
         )
         self._thread.start()
-        prepared.result()
+        warm.result()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        calls = {key: len(queue) for key, queue in self._queues.items() if queue}
+        calls = {key: len(queue.calls) for key, queue in self._queues.items() if queue.calls}
         return f"Batcher({state}, {calls})"
 
     @property
@@ -144,14 +156,14 @@ class Batcher:
         Cancelling the future drops the rows that are not yet in a batch.
 
         Raises:
-            Closed: `close` was called, or a runner was lost.
+            Closed: `close` was called, or the batcher was lost.
         """
         loop = asyncio.get_running_loop()
         call = _Call(job, rows, loop.create_future(), self._clock())
         with self._changed:
             if self._closed:
                 raise Closed("the service is shutting down")
-            insort(self._queues[key], call, key=lambda queued: queued.job.arrived)
+            insort(self._queues[key].calls, call, key=lambda queued: queued.job.arrived)
         loop.call_soon(self._run_here)  # after the rows that come at the same time
         return call.future
 
@@ -159,7 +171,7 @@ class Batcher:
         """Wait for the results of some rows, in order; see `start`.
 
         Raises:
-            Closed: `close` was called, or a runner was lost.
+            Closed: `close` was called, or the batcher was lost.
             DeadlineExceeded: the job's deadline would have passed before.
         """
         return await self.start(key, rows, job)
@@ -178,19 +190,19 @@ class Batcher:
 
     @property
     def _has_calls(self) -> bool:
-        return any(self._queues.values())
+        return any(queue.calls for queue in self._queues.values())
 
     @property
-    def _waiting(self) -> list[tuple[Hashable, _Call]]:
-        return [(key, call) for key, queue in self._queues.items() for call in queue]
+    def _waiting(self) -> list[tuple[Queue, _Call]]:
+        return [(queue, call) for queue in self._queues.values() for call in queue.calls]
 
-    def _work(self, prepare: Callable[[], None], prepared: Future[None]) -> None:
+    def _work(self, warm_up: Callable[[], None], warm: Future[None]) -> None:
         try:
-            prepare()
+            warm_up()
         except Exception as error:  # noqa: BLE001  the constructor raises it
-            prepared.set_exception(error)
+            warm.set_exception(error)
             return
-        prepared.set_result(None)
+        warm.set_result(None)
         try:
             while self._run_next():
                 pass
@@ -214,7 +226,7 @@ class Batcher:
         waiting = self._waiting
         if len(waiting) > 1 and not self._one_core:
             return False
-        seconds = sum(self._runners[key].row_s() * len(call.rows) for key, call in waiting)
+        seconds = sum(queue.row_s() * len(call.rows) for queue, call in waiting)
         return seconds <= QUICK_S
 
     def _run_here(self) -> None:
@@ -234,17 +246,17 @@ class Batcher:
         Answer calls whose deadline it would exceed.
         """
         key, queue = min(
-            ((key, queue) for key, queue in self._queues.items() if queue),
-            key=lambda item: item[1][0].job.arrived,
+            ((key, queue) for key, queue in self._queues.items() if queue.calls),
+            key=lambda item: item[1].calls[0].job.arrived,
         )
-        now, max_rows = self._clock(), self._runners[key].max_rows
-        ends = now + self._expected_s(key, self._upcoming(queue, max_rows))
+        now = self._clock()
+        ends = now + queue.expected_s
         batch: list[_Row] = []
         expired: list[_Outcome] = []
-        while queue and len(batch) < max_rows:
-            call = queue[0]
+        while queue.calls and len(batch) < queue.max_rows:
+            call = queue.calls[0]
             if not call.future.done():  # its caller has not left
-                rows = call.rows[call.taken : call.taken + max_rows - len(batch)]
+                rows = call.rows[call.taken : call.taken + queue.max_rows - len(batch)]
                 if call.job.deadline < ends:
                     expired.append((call, DeadlineExceeded("the deadline would pass in the queue")))
                 else:
@@ -253,27 +265,12 @@ class Batcher:
                     batch += [(call, row) for row in rows]
                     if call.taken < len(call.rows):
                         break
-            del queue[0]
+            del queue.calls[0]
         if expired:  # one slow batch must not keep all out
-            self._last[key] = self._last[key][0] / 2, self._last[key][1]
+            queue.last_s /= 2
         _deliver(expired)
         self._running_since = now
         return key, batch
-
-    @staticmethod
-    def _upcoming(queue: list[_Call], max_rows: int) -> int:
-        """Return the rows of the next batch if none is dropped."""
-        rows = 0
-        for call in queue:
-            rows += 0 if call.future.done() else len(call.rows) - call.taken
-            if rows >= max_rows:
-                return max_rows
-        return rows
-
-    def _expected_s(self, key: Hashable, rows: int) -> float:
-        """Return the expected seconds of a batch: the last one's, scaled down to fewer rows."""
-        seconds, last_rows = self._last[key]
-        return seconds * min(1.0, rows / last_rows)
 
     def _run(self, key: Hashable, batch: list[_Row]) -> None:
         """Run a batch, if there are rows in it, and let others run."""
@@ -289,21 +286,21 @@ class Batcher:
                     self._changed.notify()
 
     def _compute(self, key: Hashable, batch: list[_Row]) -> None:
-        runner, began = self._runners[key], self._clock()
+        queue, began = self._queues[key], self._clock()
         try:
-            results = runner.run([row for _, row in batch])
+            results = queue.run([row for _, row in batch])
             if len(results) != len(batch):
                 raise ValueError(f"{len(batch)} rows got {len(results)} results")  # noqa: TRY301
-        except RunnerLost:
+        except BatcherLost:
             raise
-        except Exception as error:  # noqa: BLE001  a runner may raise anything; the row's caller gets it
+        except Exception as error:  # noqa: BLE001  it may raise anything; the row's caller gets it
             if len(batch) > 1:
                 self._compute(key, batch[: len(batch) // 2])
                 self._compute(key, batch[len(batch) // 2 :])
                 return
             results = [error]
         now = self._clock()
-        self._last[key] = now - began, len(batch)
+        queue.last_s, queue.last_rows = now - began, len(batch)
         for call, _ in batch:
             call.job.computed_s += (now - began) / len(batch)
         for (call, _), result in zip(batch, results, strict=True):
@@ -316,7 +313,7 @@ class Batcher:
             ]
         )
         try:
-            self._on_batch(BatchReport(key, len(batch), now - began, runner.padding(len(batch))))
+            self._on_batch(BatchReport(key, len(batch), now - began, queue.padding(len(batch))))
         except Exception:  # the rows were computed all the same
             log.exception("a batch was not counted")
 
@@ -326,7 +323,7 @@ class Batcher:
             self._closed = True
             left = [call for call, _ in batch] + [call for _, call in self._waiting]
             for queue in self._queues.values():
-                queue.clear()
+                queue.calls.clear()
         text = f"inference failed: {error}"
         _deliver([(call, Closed(text)) for call in dict.fromkeys(left)])
         self._on_lost(error)

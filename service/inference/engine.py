@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from model.bundle.manifest import Offer
 from model.bundle.samples import Sample
 from model.outputs import Graph
 from model.runtime import Array, DeviceLostError, Runtime
-from service.inference.batcher import Batcher, Results, Runner, RunnerLost
+from service.inference.batcher import Batcher, BatcherLost, Queue
 from service.inference.job import Job
 from service.inference.price import row_prices
 from service.telemetry import timings
@@ -27,25 +27,11 @@ Row = tuple[Array, ...]
 """A row: one image, or one pose and its class; or their result."""
 
 
-class Backend(Protocol):
-    """Computes rows: a `Batcher`, or a test's."""
-
-    @property
-    def running_s(self) -> float:
-        """How long the running batch has taken so far, in seconds; 0 if none runs."""
-
-    async def submit(self, key: Hashable, rows: Sequence[Row], job: Job) -> Results:
-        """Wait for the results of some rows, in order."""
-
-    def close(self, timeout_s: float | None = None) -> bool:
-        """Finish accepted rows. Return whether that ended within the timeout."""
-
-
 @dataclass(eq=False)
 class Engine:
     """Computes rows. Rows of different jobs share batches."""
 
-    backend: Backend
+    batcher: Batcher
     manifests: dict[str, Manifest]
     """The manifests of the loaded bundles, by model name."""
     provider: str
@@ -63,7 +49,16 @@ class Engine:
         return next(iter(self.manifests)) if alone else wanted
 
     def __repr__(self) -> str:
-        return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.backend!r})"
+        return f"Engine({sorted(self.manifests)}, {self.provider!r}, {self.batcher!r})"
+
+    @property
+    def running_s(self) -> float:
+        """How long the running batch has taken so far, in seconds; 0 if none runs."""
+        return self.batcher.running_s
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Finish accepted rows. Return whether that ended within the timeout."""
+        return self.batcher.close(timeout_s)
 
     def price(self, model: str, graph: Graph) -> int:
         """The price in rows of one row of a model's graph."""
@@ -77,7 +72,7 @@ class Engine:
         """
         began = time.monotonic()
         try:
-            results = await self.backend.submit(key, rows, job)
+            results = await self.batcher.submit(key, rows, job)
         except BaseException:  # too late, or its client has left
             timings.record("queue", time.monotonic() - began)
             raise
@@ -107,7 +102,7 @@ def open_engine(
     Raises:
         model.runtime.DeviceError: the device that was asked for does not work.
     """
-    runners: dict[Hashable, Runner] = {}
+    queues: dict[Hashable, Queue] = {}
     for name, runtime in runtimes.items():
         for graph, run, max_rows, padding in (
             ("encode", runtime.encode, runtime.max_encode_rows, runtime.encoder_padding),
@@ -115,14 +110,14 @@ def open_engine(
             ("trace", _trace(runtime), MAX_TRACED_IMAGES, lambda _rows: 0),
         ):
             row_s = partial(runtime.row_s, graph)
-            runners[name, graph] = Runner(_in_rows(run), max_rows, padding, row_s)
+            queues[name, graph] = Queue(_in_rows(run), max_rows, padding, row_s)
 
     def warm_up() -> None:
         for runtime in runtimes.values():
             runtime.warm_up()
 
     batcher = Batcher(
-        runners, prepare=warm_up, on_batch=on_batch, on_lost=on_lost, one_core=one_core
+        queues, warm_up=warm_up, on_batch=on_batch, on_lost=on_lost, one_core=one_core
     )
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.bundle.manifest for name, runtime in runtimes.items()}
@@ -146,7 +141,7 @@ def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[
         try:
             outputs = run(*(np.stack(column) for column in zip(*rows, strict=True)))
         except DeviceLostError as error:
-            raise RunnerLost(str(error)) from error
+            raise BatcherLost(str(error)) from error
         if not all(np.isfinite(array).all() for array in outputs):
             raise ArithmeticError("the network answered with NaN or infinity")
         return list(zip(*outputs, strict=True))

@@ -90,7 +90,7 @@ class Admission:
         Raises:
             DeadlineExceeded: the job's deadline has passed.
             QueueFull: they do not fit, or would wait past the job's deadline.
-            ValueError: they would never fit; whoever accepts jobs has to bound them.
+            ValueError: they would never fit. The caller has to bound its jobs.
         """
         self._check(job)
         if not self.waiting:

@@ -34,7 +34,7 @@ def row_prices(core_s: Mapping[tuple[str, Graph], float]) -> dict[tuple[str, Gra
 
 
 class Meter:
-    """Seconds that one request has taken, besides those of its rows."""
+    """Seconds that one request has taken, without those of its rows."""
 
     seconds = 0.0
 

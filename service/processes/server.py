@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._settings, self._send_to_supervisor = settings, send_to_supervisor
         self._others_answer, self._accepts = others_answer, False
-        self._app, self._health = app, app.state.health
+        self._context = app.state
         self._listeners: list[socket.socket] = []
         self._accepting: set[asyncio.Task[None]] = set()
         self._end_at = float("inf")
@@ -83,13 +83,13 @@ class Server(uvicorn.Server):
     @property
     def is_ready(self) -> bool:
         """Whether requests can be answered."""
-        can_answer: bool = self._health.can_answer
+        can_answer: bool = self._context.can_answer
         return can_answer
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until there is a reason to stop, and end the process, whatever its threads do."""
         await super().serve(sockets)
-        failure = self._health.failure
+        failure = self._context.failure
         if failure:
             self._send_to_supervisor(failure)
         if self._is_orphan:  # nobody else removes what the supervisor has left
@@ -107,7 +107,8 @@ class Server(uvicorn.Server):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
         Watchdog(
             asyncio.get_running_loop(),
-            self._health,
+            lambda: self._context.running_s,
+            inference_timeout_s=self._settings.inference_timeout_s,
             heartbeat_timeout_s=self._settings.heartbeat_timeout_s,
             send_to_supervisor=self._send_to_supervisor,
             leave=self._leave,
@@ -125,22 +126,22 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Accept requests for the grace period, then end."""
         del sig, frame
-        self._health.draining = True
+        self._context.draining = True
         self._end_at = min(self._end_at, time.monotonic() + self._settings.drain_grace_s)
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to stop, asked ten times a second."""
         self._listen()
-        is_over = self._health.failure or time.monotonic() >= self._end_at
+        is_over = self._context.failure or time.monotonic() >= self._end_at
         return bool(is_over) or await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port and finish what was accepted, over HTTP and gRPC within the same time."""
-        self._health.draining = True
-        self._app.state.ending.set()
+        self._context.draining = True
+        self._context.ending.set()
         for listener in self._listeners:
             asyncio.get_running_loop().remove_reader(listener)
-            while not self._health.failure and self._accept(listener):
+            while not self._context.failure and self._accept(listener):
                 pass  # the last worker that closes the port would reset what waits
             listener.close()
         await asyncio.gather(*self._accepting)
@@ -196,5 +197,5 @@ class Server(uvicorn.Server):
 
     def _leave(self) -> None:
         """Drain without grace, because the supervisor is gone."""
-        self._is_orphan = self._health.draining = True
+        self._is_orphan = self._context.draining = True
         self._end_at = 0.0

@@ -16,9 +16,11 @@ from pathlib import Path
 from model.runtime import DeviceError
 from service.app import create_app, load_engine
 from service.errors import BundleRefused, KeysRefused, NoSpace, Problem, ReloadUnderWay
+from service.http.context import Context
 from service.http.keys import Access
+from service.inference.batcher import Batcher
 from service.inference.bundles import NothingToServe, ReloadRefused, trim_memory
-from service.inference.engine import Backend, Engine
+from service.inference.engine import Engine
 from service.inference.job import Closed
 from service.processes.folder import hold
 from service.processes.registry import WorkerRegistry
@@ -78,7 +80,7 @@ class Worker:
             reload=self._reload,
             registry=self._registry,
         )
-        self._state = self.app.state
+        self._context: Context = self.app.state  # type: ignore[assignment]  # see `create_app`
         self._loading = asyncio.Lock()
 
     def others_answer(self) -> bool:
@@ -108,7 +110,7 @@ class Worker:
             self._report(revision)
             if (current := self._current).bundles == revision.bundles:
                 break
-            engine.backend.close()
+            engine.close()
             revision = current
         self._report(current)
         self._following = [
@@ -127,9 +129,9 @@ class Worker:
             return current
 
     async def _load(self, digest: str, *, strict: bool = False) -> Engine:
-        metrics, health = self._state.metrics, self._state.health
-        folder = self._snapshots.bundles(digest)
-        return await load_engine(self._settings, metrics, health, strict=strict, folder=folder)
+        return await load_engine(
+            self._context, strict=strict, folder=self._snapshots.bundles(digest)
+        )
 
     @property
     def _current(self) -> Revision:
@@ -146,7 +148,7 @@ class Worker:
             except (Problem, OSError) as error:  # no descriptor is left
                 log.error("reload failed: %s", error)  # noqa: TRY400
             except Exception as error:  # such as no thread; others would wait for ever
-                if self._state.health.draining:  # threads have ended: nothing starts any more
+                if self._context.draining:  # threads have ended: nothing starts any more
                     log.info("reload dropped, as the service is ending: %s", error)
                     return
                 log.exception("reload failed")
@@ -175,7 +177,7 @@ class Worker:
                     self._use_bundles(bundles, await self._load(bundles))
                 except Exception as error:  # whatever it is, another process may do better
                     reason = f"the current bundles cannot be loaded: {error}"
-                    self._state.health.fail(reason)
+                    self._context.fail(reason)
                     raise BundleRefused(reason) from error
 
     async def _reload(self, *, by_signal: bool = False) -> None:
@@ -191,10 +193,9 @@ class Worker:
             KeysRefused: nothing has changed.
             BundleRefused, NoSpace, ReloadUnderWay: only the keys have.
         """
-        health = self._state.health
-        if not (health.loaded and self._revision):
+        if not (self._context.loaded and self._revision):
             raise Closed("the service is starting")
-        if health.draining:
+        if self._context.draining:
             raise Closed("the service is ending")
         if by_signal and not self._registry.take_request():
             return
@@ -260,11 +261,11 @@ class Worker:
 
         Requests that run keep the engine that they have, which ends with the last of them.
         """
-        old = self._state.health.engine
-        retire = partial(self._loop.call_soon_threadsafe, self._retire, old.backend)
+        old = self._context.engine
+        retire = partial(self._loop.call_soon_threadsafe, self._retire, old.batcher)
         weakref.finalize(old, retire).atexit = False
         del old
-        self._state.use(engine)
+        self._context.use(engine)
         assert self._revision  # see `_reload`
         self._report(self._revision._replace(bundles=bundles))
 
@@ -274,8 +275,8 @@ class Worker:
         self._registry.report(self._slot, revision.bundles, revision.keys_digest)
         self._revision = revision
 
-    def _retire(self, backend: Backend) -> None:
+    def _retire(self, batcher: Batcher) -> None:
         """Close an engine. Its sessions are in cycles, which were frozen when they were loaded."""
-        backend.close(0)
+        batcher.close(0)
         gc.unfreeze()
         self._loop.call_later(_POLL_S, trim_memory)

@@ -34,6 +34,14 @@ def hide_target(scope: Scope) -> None:
         span.set_attribute("url.query", _HIDDEN)
 
 
+def name_route(method: str, path: str) -> None:
+    """Name the span of a request by its route."""
+    span = trace.get_current_span()
+    if span.is_recording():
+        span.set_attribute("http.route", path)
+        span.update_name(f"{method} {path}")
+
+
 def telemetry(settings: Settings, probes: Collection[str] = ()) -> TelemetryConfig:
     """Configure FastAPI's traces of all requests but probes; nothing if traces are off.
 

@@ -7,7 +7,7 @@ import gzip
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import cycle
+from itertools import cycle, islice
 from typing import Any
 
 import grpc
@@ -25,7 +25,7 @@ from tests.attack.http2 import (
     head,
     message,
 )
-from tests.attack.wire import CLOSED, Connection, Target
+from tests.attack.wire import ATTACKER, CLOSED, Connection, Target
 
 LABEL, WRONG = "label", "wrong label"
 """Of calls beside an attack: their answer, or another one."""
@@ -290,11 +290,15 @@ async def _count_ends(site: Site, connections: Sequence[Http2], streams: Iterabl
     required=BESIDE,
 )
 async def untaken_answers(site: Site) -> None:
-    """Calls without a key, with a flow-control window of 0, on 40 connections."""
+    """Calls without a key, with a flow-control window of 0, on 40 connections.
+
+    Half of them come from the address of the client that is to be answered.
+    """
     target = Target(int(site.service.grpc_address.rpartition(":")[2]))
     path, streams = "/inference.GRPCInferenceService/ServerLive", range(1, 129, 2)
     async with _beside(site):
-        connections = [await Http2.open(target, window=0) for _ in range(40)]
+        sources = islice(cycle((ATTACKER, "127.0.0.1")), 40)
+        connections = [await Http2.open(target, source=source, window=0) for source in sources]
         for connection in connections:
             for stream in streams:
                 await connection.write(

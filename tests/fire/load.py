@@ -25,14 +25,14 @@ from service.pictures import SAMPLES
 from tests.attack.cases import HONEST
 from tests.attack.client import Report as Quiet
 from tests.attack.client import pictures
-from tests.attack.runner import MOST_MEMORY, start_client, stop_client
+from tests.attack.runner import MAX_MEMORY, start_client, stop_client
 from tests.attack.service import ROOT, Service, started, warm_up
 from tests.attack.wire import CLOSED, SILENT, Answer, Connection, Target, request, several
 from tests.fire.table import Table
 
 FACTORS = (0.5, 1, 2, 5, 10)
 """Of the rate that saturates the service."""
-LEAST_GOODPUT = 0.8
+MIN_GOODPUT = 0.8
 """Of what the saturated service answers, under any overload."""
 _SOURCE = "127.0.0.77"
 
@@ -185,7 +185,7 @@ def overload(
     *,
     seconds: float = 10,
     factors: tuple[float, ...] = FACTORS,
-    least_goodput: float = LEAST_GOODPUT,
+    least_goodput: float = MIN_GOODPUT,
 ) -> Table:
     """Mixed requests at constant rates around what two workers can answer."""
     columns = ["arrivals", "sent/s", "right/s", "p50, p99 ms", "429", "503, 504", "MiB"]
@@ -201,7 +201,7 @@ def overload(
             aim = least_goodput * min(1, factor) * most.goodput
             if found.goodput < aim:
                 faults.append(f"{found.goodput:.0f} right answers a second, not {aim:.0f}")
-            if after > MOST_MEMORY * before:
+            if after > MAX_MEMORY * before:
                 faults.append(f"memory {before:.0f} to {after:.0f} MiB")
             _add(table, f"constant rate, {factor:g} times that", found, after, faults)
     return table

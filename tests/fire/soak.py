@@ -18,9 +18,9 @@ from tests.processes import PATIENCE_S, PLAIN
 
 PART = 0.5
 """Of the rate that saturates the service."""
-MOST_GROWTH = 1.05
+MAX_GROWTH = 1.05
 """Of the memory between the first quarter and the last."""
-MOST_FURTHER = 8
+MAX_FURTHER = 8
 """Threads and descriptors in the last quarter, beyond those in the first."""
 _SAMPLE_S = 2.0
 
@@ -61,9 +61,9 @@ def soak(*, seconds: float = 300, period_s: float = 60) -> Table:
     faults = found.faults()
     if found.right != found.sent:
         faults.append(f"{found.right} of {found.sent} answered right: {found.statuses}")
-    if last.memory_mib > MOST_GROWTH * first.memory_mib:
+    if last.memory_mib > MAX_GROWTH * first.memory_mib:
         faults.append("memory grows")
-    if max(last.threads - first.threads, last.descriptors - first.descriptors) > MOST_FURTHER:
+    if max(last.threads - first.threads, last.descriptors - first.descriptors) > MAX_FURTHER:
         faults.append("threads or descriptors grow")
     name = f"{seconds / 60:.0f} minutes, {found.sent / seconds:.0f} requests a second"
     table.columns[0] = f"{name}, {reloads} reloads"

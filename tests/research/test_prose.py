@@ -25,7 +25,6 @@ PAGES = (
 PAPERS = {
     "0.25": "Sabour 2017, MNIST",
     "5.2": "Sabour 2017, pairs of digits",
-    "99.22": "Sabour 2017, right on moved digits",
     "7.26": "DeepCaps, CIFAR-10, seven networks",
     "5.27": "DeepCaps, Fashion-MNIST, seven networks",
     "5.54": "DeepCaps, Fashion-MNIST, one network",

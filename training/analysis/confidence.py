@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -220,16 +220,25 @@ def _folds(count: int) -> Iterator[tuple[Labels, Labels]]:
 def _compare(bundle: Bundle, other: Recipe) -> str:
     """How the twin's recipe differs, in words.
 
+    The decoder may differ, because it takes no part in the answer.
+
     Raises:
-        DatasetError: it is of another network or of other images.
+        DatasetError: the twin is of another encoder or of other images.
     """
-    own, twin = recipe_of(bundle).to_dict(), other.to_dict()
+    own, twin = (_without_decoder(one) for one in (recipe_of(bundle), other))
     for name in ("network", "dataset", "task"):
         if own[name] != twin[name]:
             raise DatasetError(f"the twin has another {name} than {bundle.manifest.name}")
     different = [key for key in own if own[key] != twin[key] and key not in ("name", "keep")]
     said = (f"{key} {twin[key]}, not {own[key]}" for key in different)
     return f" ({'; '.join(said)})" if different else ""
+
+
+def _without_decoder(recipe: Recipe) -> dict[str, Any]:
+    fields = recipe.to_dict()
+    del fields["decoder"]
+    network = fields["network"]
+    return fields | {"network": {key: network[key] for key in network if "decoder" not in key}}
 
 
 def _chosen(run: Run) -> str:

@@ -11,8 +11,8 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -25,18 +25,16 @@ from service.api.v2.messages import SERVICE
 from service.budget import Budget
 from service.errors import Busy
 from service.http.body import ARRIVES_WHOLE
+from service.http.context import Context
 from service.http.keys import KEY_HEADER
 from service.http.middleware import TIMEOUT_HEADER
 from service.http.problems import REQUEST_ID
-from service.settings import Settings
 
 log = logging.getLogger(__name__)
 MAX_STREAMS = 64
 """A connection may have this many calls at once; others wait."""
 CALL_BYTES = 1_000_000
-"""A call counts as this in the budget until its answer is sent, besides its message and answer.
-
-So calls without a key, from few addresses, cannot take the place of others'.
+"""A call adds this to the budget until its answer is sent, on top of its message and answer.
 """
 CONNECTION_AGE_S = 60
 """A connection takes no more calls after this long. Clients open another by themselves."""
@@ -76,6 +74,8 @@ _METHODS = {
 """The HTTP statuses that each method answers with a message: 200 with the app's own, any other with
 `false`. A status that is not listed ends the call with an error.
 """
+_PUBLIC = frozenset({"ServerLive", "ServerReady"})
+"""The methods that need no key. They leave half of the budget to others."""
 _FALSE = b""
 """A message whose only field is false."""
 _IDENTITY = 1
@@ -91,28 +91,17 @@ class Answer(NamedTuple):
 
 
 @asynccontextmanager
-async def serve_grpc(
-    app: ASGIApp,
-    settings: Settings,
-    budget: Budget,
-    loaded: asyncio.Event,
-    on_fault: Callable[[str], object],
-    *,
-    ending: asyncio.Event | None = None,
-) -> AsyncIterator[None]:
+async def serve_grpc(app: ASGIApp, context: Context) -> AsyncIterator[None]:
     """Answer calls once the bundles are loaded. At the end, finish those that are running.
 
-    Until then nothing listens: the port is shared with workers that are ready (SO_REUSEPORT).
+    Until then nothing listens: the port is shared with workers that are ready (SO_REUSEPORT). Calls
+    drain at the same time as HTTP requests.
 
     Args:
         app: answers the requests that calls become.
-        settings: the address, the largest message and the time to finish.
-        budget: counts calls and their bytes.
-        loaded: set once the bundles are.
-        on_fault: told why the port cannot be opened.
-        ending: set to stop the server early, so that calls drain at the same time as HTTP requests.
-            Without it, the server stops when the context ends.
+        context: of the process, which fails if the port cannot be opened.
     """
+    settings, ending = context.settings, context.ending
     idle_ms = round(1000 * settings.upload_timeout_s)
     options = {
         "grpc.compression_enabled_algorithms_bitset": _IDENTITY,
@@ -127,21 +116,19 @@ async def serve_grpc(
         "grpc.so_reuseport": 1,
     }
     server = grpc.aio.server(options=list(options.items()))
-    server.add_generic_rpc_handlers((_handlers(app, budget),))
+    server.add_generic_rpc_handlers((_handlers(app, context.budget),))
 
     async def start() -> None:
-        await loaded.wait()
+        await context.has_bundles.wait()
         host, port = settings.host, settings.grpc_port
         try:
             for address in addresses(host, port):
                 server.add_insecure_port(address)
         except (OSError, RuntimeError):
-            on_fault(f"cannot listen on {host}:{port} for gRPC")
+            context.fail(f"cannot listen on {host}:{port} for gRPC")
             return
         await server.start()
         log.info("gRPC: listening on %s:%d", host, port)
-
-    ending = ending or asyncio.Event()
 
     async def stop() -> None:
         await ending.wait()
@@ -163,9 +150,7 @@ def _handlers(app: ASGIApp, budget: Budget) -> grpc.GenericRpcHandler:
     message has arrived, and is not over before its answer is sent.
     """
     handlers = {
-        name: grpc.stream_stream_rpc_method_handler(
-            partial(_call, app, budget, f"/{SERVICE}/{name}", statuses)
-        )
+        name: grpc.stream_stream_rpc_method_handler(partial(_call, app, budget, name, statuses))
         for name, statuses in _METHODS.items()
     }
     return grpc.method_handlers_generic_handler(SERVICE, handlers)
@@ -174,7 +159,7 @@ def _handlers(app: ASGIApp, budget: Budget) -> grpc.GenericRpcHandler:
 async def _call(
     app: ASGIApp,
     budget: Budget,
-    path: str,
+    method: str,
     expected: tuple[int, ...],
     _requests: Any,
     context: Any,
@@ -183,8 +168,10 @@ async def _call(
     share = budget.share(client_address(context.peer())[0])
     try:
         try:
-            share.hold(CALL_BYTES)
-            failure = await _ask(app, _scope(context, path), context, expected)
+            spare = budget.limit_bytes // 2 if method in _PUBLIC else 0
+            share.hold(CALL_BYTES, spare_bytes=spare)
+            scope = _scope(context, f"/{SERVICE}/{method}")
+            failure = await _ask(app, scope, context, expected)
         except Busy as busy:
             text = json.dumps(busy.to_dict()).encode()
             failure = Answer(busy.status, {"retry-after": "1"}, text)
@@ -193,7 +180,7 @@ async def _call(
             told = tuple((name, failure.headers[name]) for name in _TOLD if name in failure.headers)
             await context.abort(code, json.loads(failure.body)["detail"], told)
     except grpc.aio.InternalError as error:
-        raise asyncio.CancelledError from error  # the call has ended, nobody is told
+        raise asyncio.CancelledError from error  # the client has left
     finally:
         share.release()
 
@@ -216,8 +203,9 @@ async def _ask(
         nonlocal taken
         if not taken:
             taken = True
-            message = await context.read()
-            return {"type": "http.request", "body": b"" if message is grpc.aio.EOF else message}
+            with _noting_end(left):
+                message = await context.read()
+                return {"type": "http.request", "body": b"" if message is grpc.aio.EOF else message}
         await left.wait()
         return {"type": "http.disconnect"}
 
@@ -228,7 +216,7 @@ async def _ask(
         parts.append(message.get("body", b""))
         if start["status"] in expected and not message.get("more_body"):
             is_ok = start["status"] == HTTPStatus.OK
-            with suppress(grpc.aio.InternalError):  # the client has left
+            with _noting_end(left):
                 await context.write(b"".join(parts) if is_ok else _FALSE)
 
     answering = asyncio.ensure_future(app(scope, receive, send))
@@ -237,10 +225,21 @@ async def _ask(
     except asyncio.CancelledError:
         left.set()
         raise
+    if left.is_set():  # gRPC would log an error if the call went on
+        raise asyncio.CancelledError
     if start["status"] in expected:
         return None
     headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
     return Answer(start["status"], headers, b"".join(parts))
+
+
+@contextmanager
+def _noting_end(left: asyncio.Event) -> Iterator[None]:
+    """Set the event if the call has ended, or the server."""
+    try:
+        yield
+    except grpc.aio.BaseError:
+        left.set()
 
 
 def addresses(host: str, port: int) -> list[str]:

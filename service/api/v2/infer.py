@@ -12,7 +12,7 @@ from service.api.v2.models import ProtocolModel, Tensors
 from service.api.v2.request import Work, read_work
 from service.http.middleware import TENSOR_HEADER
 from service.http.negotiation import JSON
-from service.http.route import Request
+from service.http.request import Request
 from service.inference.engine import graph_of
 
 BINARY = "application/octet-stream"
@@ -39,9 +39,9 @@ async def compute(request: Request, model: ProtocolModel, work: Work) -> Tensors
         Problem: an image file cannot be read.
     """
     request.scope["state"]["share"].reserve_answer(work.answer_bytes)
-    price = request.pipeline.engine.price(model.manifest.name, graph_of(model.needs))
-    request.pipeline.admit(model.cost(work.rows, work.wanted), price=price)
-    return await model.compute(request.pipeline, work.inputs, work.wanted)
+    price = request.engine.price(model.manifest.name, graph_of(model.needs))
+    request.admit(model.cost(work.rows, work.wanted), price=price)
+    return await model.compute(request, work.inputs, work.wanted)
 
 
 def _answer(model: ProtocolModel, work: Work, outputs: Tensors) -> Response:

@@ -12,7 +12,8 @@ from service.api.probes import livez, readyz
 from service.api.v2.models import Decoder, Encoder, ProtocolModel, Routing
 from service.api.v2.tensors import TensorSpec
 from service.errors import UnknownModel
-from service.http.route import Query, Request
+from service.http.request import Request
+from service.http.route import Query
 
 PLATFORM = "onnxruntime_onnx"
 
@@ -37,7 +38,7 @@ def find(request: Request, query: ProtocolModelPath) -> ProtocolModel:
         ".decoder": (Decoder, MAX_POSES),
         ".routing": (Routing, 1),
     }.get(dot + role, (None, 0))
-    manifest = request.pipeline.engine.manifests.get(bundle)
+    manifest = request.engine.manifests.get(bundle)
     if manifest is None or kind is None or (kind.needs and kind.needs not in manifest.offers):
         raise UnknownModel(f"there is no model {query.name!r}", parameter="model")
     if query.version not in (None, manifest.version):

@@ -15,9 +15,8 @@ from model.views.net import encode_all
 from model.views.novelty import score_encoded
 from service.api.v2.tensors import Tensor, TensorSpec
 from service.errors import InvalidParameter, unwrap
-from service.net import ServedNet
+from service.http.request import Request
 from service.pictures import ImageSpec
-from service.pipeline import Pipeline
 
 Tensors = dict[str, Tensor]
 """Tensors by name."""
@@ -64,7 +63,7 @@ class ProtocolModel(ABC):
         return rows
 
     @abstractmethod
-    async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
+    async def compute(self, request: Request, inputs: Tensors, wanted: set[str]) -> Tensors:
         """The outputs that are wanted, perhaps others too.
 
         Raises:
@@ -97,10 +96,10 @@ class Encoder(ProtocolModel):
         """Return the rows that a request costs. Novelty decodes every image too."""
         return rows * (2 if "novelty" in wanted else 1)
 
-    async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
+    async def compute(self, request: Request, inputs: Tensors, wanted: set[str]) -> Tensors:
         """Encode the images as one batch."""
-        images = await _read_images(pipeline, self.manifest, inputs)
-        net = ServedNet(pipeline, self.manifest)
+        images = await _read_images(request, self.manifest, inputs)
+        net = request.net(self.manifest)
         encoding = await encode_all(net, list(images))
         labels = encoding.presence.argmax(axis=1)
         outputs: Tensors = {**encoding._asdict(), "label": labels[:, None]}
@@ -132,13 +131,13 @@ class Decoder(ProtocolModel):
         """Images (M, C, H, W)."""
         return [TensorSpec("images", "FP32", self.manifest.image_shape)]
 
-    async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
+    async def compute(self, request: Request, inputs: Tensors, wanted: set[str]) -> Tensors:
         """Decode the poses as one batch."""
         del wanted
         if missing := {"poses", "labels"} - inputs.keys():
             raise InvalidParameter(f"the input {min(missing)} is missing", parameter=min(missing))
         poses, labels = np.asarray(inputs["poses"]), np.asarray(inputs["labels"])
-        return {"images": await pipeline.decode(self.manifest, poses, labels.ravel())}
+        return {"images": await request.net(self.manifest).decode(poses, labels.ravel())}
 
 
 class Routing(ProtocolModel):
@@ -172,11 +171,11 @@ class Routing(ProtocolModel):
             rows[f"{layer.name}.presence"] = (layer.iterations, *grid)
         return [TensorSpec(name, "FP32", row) for name, row in rows.items()]
 
-    async def compute(self, pipeline: Pipeline, inputs: Tensors, wanted: set[str]) -> Tensors:
+    async def compute(self, request: Request, inputs: Tensors, wanted: set[str]) -> Tensors:
         """Trace the routing of one image."""
         del wanted
-        (image,) = await _read_images(pipeline, self.manifest, inputs)
-        trace = await pipeline.trace(self.manifest, image)
+        (image,) = await _read_images(request, self.manifest, inputs)
+        trace = await request.net(self.manifest).trace(image)
         return {name: array[None] for name, array in trace.named().items()}
 
 
@@ -187,7 +186,7 @@ def _image_inputs(manifest: Manifest) -> list[TensorSpec]:
     ]
 
 
-async def _read_images(pipeline: Pipeline, manifest: Manifest, inputs: Tensors) -> Floats:
+async def _read_images(request: Request, manifest: Manifest, inputs: Tensors) -> Floats:
     """Read images (N, C, H, W) from a tensor, or decode them from files.
 
     Raises:
@@ -199,6 +198,6 @@ async def _read_images(pipeline: Pipeline, manifest: Manifest, inputs: Tensors) 
             return images
         case {"image": list() as files} if len(inputs) == 1:
             spec = ImageSpec(manifest.image_shape, manifest.preprocess)
-            prepared = await pipeline.prepare([*files], spec)
+            prepared = await request.decode([*files], spec)
             return np.stack([unwrap(item).image for item in prepared])
     raise InvalidParameter("send either images or image", parameter="images")

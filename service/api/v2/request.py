@@ -16,7 +16,7 @@ from service.api.v2.tensors import TensorSpec
 from service.errors import InvalidParameter, MalformedRequest, TooLarge, UnsupportedFormat
 from service.http.middleware import TENSOR_HEADER
 from service.http.problems import invalid
-from service.http.route import Request
+from service.http.request import Request
 
 _MAX_INLINE_BYTES = 100_000
 """A body of more bytes is inflated and parsed off the event loop: that takes milliseconds."""

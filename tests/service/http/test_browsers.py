@@ -13,12 +13,9 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from service.app import create_app
-from service.budget import Budget
-from service.health import Health
-from service.http.keys import Access
+from service.http.context import Context
 from service.http.middleware import PAGE_POLICY, Middleware
 from service.settings import Settings
-from service.telemetry.metrics import Metrics
 from tests.serving import serve
 
 ORIGIN = "https://notebook.example"
@@ -90,7 +87,7 @@ def test_a_page_may_use_its_own_files_alone() -> None:
 
     app = Starlette(routes=[Route("/", page)])
     settings = Settings()
-    middleware = Middleware(app, Access(settings), settings, Budget(1_000), Metrics(), Health(60))
+    middleware = Middleware(app, Context(settings))
     headers = TestClient(middleware, base_url="http://localhost").get("/").headers
     assert PAGE_POLICY == headers["content-security-policy"]
     assert "DENY" == headers["x-frame-options"]

@@ -7,8 +7,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import Message, Scope
 
+from service.net import ServedNet
 from service.pictures import SAMPLES
-from service.pipeline import Pipeline
 from service.settings import Settings
 from tests.serving import serve
 
@@ -86,7 +86,7 @@ def test_the_answer_has_to_be_made_in_time(
     async def take_long(*_arguments: object) -> None:
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(Pipeline, "encode", take_long)
+    monkeypatch.setattr(ServedNet, "encode", take_long)
     assert 504 == answers(settings, body_after_s=LIMIT_S / 5)[0]["status"]
 
 

@@ -7,13 +7,10 @@ from collections.abc import Iterable
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.budget import Budget
-from service.health import Health
 from service.http import body
-from service.http.keys import Access
+from service.http.context import Context
 from service.http.middleware import Middleware
 from service.settings import Settings
-from service.telemetry.metrics import Metrics
 
 POST: Scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
 BODY: Message = {"type": "http.request", "body": b"picture", "more_body": False}
@@ -23,7 +20,7 @@ LEFT: Message = {"type": "http.disconnect"}
 def wrap(app: ASGIApp, *, upload_timeout_s: float = 60) -> Middleware:
     """What is around an app, without keys."""
     settings = Settings(upload_timeout_s=upload_timeout_s)
-    return Middleware(app, Access(settings), settings, Budget(1_000), Metrics(), Health(60))
+    return Middleware(app, Context(settings))
 
 
 class Client:

@@ -155,9 +155,9 @@ def test_releasing_reaches_what_an_error_came_from() -> None:
 
 
 def test_a_connection_keeps_no_network(client: TestClient) -> None:
-    """A request that was answered holds no pipeline, though its connection may idle for long."""
+    """A request that was answered holds no engine, though its connection may idle for long."""
     scope = request("/classify", announced=7)
     body = {"type": "http.request", "body": b"picture", "more_body": False}
     send(client.app, scope, [body])  # type: ignore[arg-type]
     assert "request_id" in scope["state"]
-    assert "pipeline" not in scope["state"]
+    assert not {"engine", "request"} & scope["state"].keys()

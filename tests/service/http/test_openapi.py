@@ -46,7 +46,7 @@ def client(client: TestClient, settings: Settings) -> TestClient:
     """The service with all of its routes; the bundles are those of the other."""
     assert isinstance(client.app, FastAPI)
     app = create_app(settings.model_copy(update={"admin_keys": WITH_ADMIN_KEY.admin_keys}))
-    app.state.health, app.state.reload = client.app.state.health, partial(no_reload, app)
+    app.state.loaded, app.state.reload = client.app.state.loaded, partial(no_reload, app)
     app.state.decode_pools, app.state.drawing = (
         client.app.state.decode_pools,
         client.app.state.drawing,

@@ -1,4 +1,4 @@
-"""A runner that computes when it is let, a clock that stands, and a batcher with them."""
+"""A function that computes when it is let, a clock that stands, and a batcher with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from service.inference.batcher import Batcher, Results, Runner, RunnerLost
+from service.inference.batcher import Batcher, BatcherLost, Queue, Results
 from service.inference.job import Job
 
 PATIENCE_S = 10
@@ -19,14 +19,14 @@ PATIENCE_S = 10
 def double(rows: list[Any]) -> Sequence[Any]:
     """Double numbers; fail on "poison", and be lost on "lost"."""
     if "lost" in rows:
-        raise RunnerLost("the device fell off")
+        raise BatcherLost("the device fell off")
     if "poison" in rows:
         raise ValueError("poison")
     return [2 * row for row in rows]
 
 
 class Gate:
-    """A runner that notes its batches and threads, and computes one batch each time it is let."""
+    """A function that notes its batches and threads, and computes one batch each time it is let."""
 
     def __init__(
         self, run: Callable[[list[Any]], Sequence[Any]] = double, *, is_open: bool = False
@@ -71,8 +71,8 @@ async def batching(
     gate: Gate, *keys: Hashable, max_rows: int = 4, row_s: float = 1.0, **settings: Any
 ) -> AsyncIterator[Batcher]:
     """A batcher whose queues, by default "q", lead to the gate, which opens at the end."""
-    runner = Runner(gate, max_rows, row_s=lambda: row_s)
-    batcher = Batcher(dict.fromkeys(keys or ("q",), runner), **settings)
+    queues = {key: Queue(gate, max_rows, row_s=lambda: row_s) for key in keys or ("q",)}
+    batcher = Batcher(queues, **settings)
     try:
         yield batcher
     finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from service.inference.batcher import Batcher, BatchReport, Results, Runner
+from service.inference.batcher import Batcher, BatchReport, Queue, Results
 from service.inference.job import Closed, DeadlineExceeded, Job
 from tests.service.inference.gates import PATIENCE_S, Clock, Gate, batching, rows_of, start
 
@@ -143,7 +143,7 @@ async def test_a_bad_row_leaves_the_others_of_its_caller(row_s: float) -> None:
 
 
 async def test_results_that_do_not_match_the_rows_are_errors() -> None:
-    """A runner that loses one does not shift the others."""
+    """A function that loses one does not shift the others."""
     gate = Gate(lambda rows: rows[1:], is_open=True)
     async with batching(gate) as batcher:
         (results,) = await rows_of(start(batcher, 1, 2))
@@ -273,11 +273,11 @@ async def test_results_say_how_long_they_waited_and_were_computed() -> None:
 
 
 async def test_a_batch_is_reported_with_its_padding() -> None:
-    """The runner says how far it fills a batch up; the report says so too."""
+    """The queue says how far a batch is filled up; the report says so too."""
     reports: list[BatchReport] = []
     clock, gate = Clock(), Gate()
-    runner = Runner(gate, 8, lambda rows: 8 - rows)
-    batcher = Batcher({"q": runner}, clock=clock, on_batch=reports.append)
+    queue = Queue(gate, 8, lambda rows: 8 - rows)
+    batcher = Batcher({"q": queue}, clock=clock, on_batch=reports.append)
     await asyncio.gather(start(batcher, 1, 2, 3), advance(gate, clock, 2.0))
     assert batcher.close(PATIENCE_S)
     assert [BatchReport("q", 3, 2.0, 5)] == reports
@@ -318,7 +318,7 @@ async def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None
 
 
 async def test_closing_waits_no_longer_than_it_is_told() -> None:
-    """A runner that does not return is reported, not waited for."""
+    """A function that does not return is reported, not waited for."""
     gate = Gate()
     async with batching(gate) as batcher:
         call = start(batcher, 1)
@@ -329,7 +329,7 @@ async def test_closing_waits_no_longer_than_it_is_told() -> None:
         assert batcher.close(PATIENCE_S)
 
 
-async def test_a_lost_runner_answers_everybody_and_is_told() -> None:
+async def test_a_lost_batcher_answers_everybody_and_is_told() -> None:
     """Those in the batch, those that wait and those that come later."""
     gate, told = Gate(), list[Exception]()
     async with batching(gate, on_lost=told.append) as batcher:
@@ -344,7 +344,7 @@ async def test_a_lost_runner_answers_everybody_and_is_told() -> None:
     assert ["the device fell off"] == [str(error) for error in told]
 
 
-async def test_a_runner_that_is_lost_on_the_loop_ends_the_thread_too() -> None:
+async def test_a_batcher_that_is_lost_on_the_loop_ends_its_thread_too() -> None:
     """Nobody would ever compute for those who come later."""
     told: list[Exception] = []
     async with quick(on_lost=told.append) as (batcher, _):
@@ -365,8 +365,8 @@ async def test_a_batch_that_cannot_be_counted_ends_nothing(
         raise OSError(errno.EMFILE, "too many open files")
 
     told: list[Exception] = []
-    runner = Runner(lambda rows: rows, 4, row_s=lambda: row_s)
-    batcher = Batcher({"q": runner}, on_batch=fail, on_lost=told.append)
+    queue = Queue(lambda rows: rows, 4, row_s=lambda: row_s)
+    batcher = Batcher({"q": queue}, on_batch=fail, on_lost=told.append)
     assert [[1], [2]] == [(await start(batcher, row)).rows for row in (1, 2)]
     assert batcher.close(PATIENCE_S)
     assert [] == told
@@ -392,7 +392,7 @@ async def test_a_thread_that_cannot_form_a_batch_is_told() -> None:
 def test_a_caller_whose_loop_has_ended_harms_nobody() -> None:
     """The next loop is answered by the same batcher."""
     gate = Gate()
-    batcher = Batcher({"q": Runner(gate, 4)})
+    batcher = Batcher({"q": Queue(gate, 4)})
 
     async def leave() -> None:
         start(batcher, 1)
@@ -409,7 +409,7 @@ def test_a_caller_whose_loop_has_ended_harms_nobody() -> None:
 
 @pytest.mark.parametrize("row_s", [1.0, 0.0], ids=["on the thread", "on the loop"])
 async def test_nothing_outlives_its_use(row_s: float) -> None:
-    """Rows go with their results, and the runner goes with the batcher, without a collector."""
+    """Rows go with their results, and the function goes with the batcher, without a collector."""
 
     class Row:
         pass
@@ -417,7 +417,7 @@ async def test_nothing_outlives_its_use(row_s: float) -> None:
     gc.disable()
     try:
         gate = Gate(list, is_open=True)
-        batcher = Batcher({"q": Runner(gate, 4, row_s=lambda: row_s)})
+        batcher = Batcher({"q": Queue(gate, 4, row_s=lambda: row_s)})
         row = Row()
         await start(batcher, row)
         gate.batches.clear()
@@ -434,7 +434,7 @@ async def test_preparations_are_made_on_the_thread_that_works() -> None:
     """Before the constructor returns."""
     prepared: list[int] = []
     gate = Gate(is_open=True)
-    async with batching(gate, prepare=lambda: prepared.append(threading.get_ident())) as batcher:
+    async with batching(gate, warm_up=lambda: prepared.append(threading.get_ident())) as batcher:
         assert 1 == len(prepared)
         await start(batcher, 1)
     assert gate.threads == set(prepared)
@@ -450,7 +450,7 @@ async def test_what_the_preparations_raise_is_raised_by_the_constructor() -> Non
         raise OSError("the device is missing")
 
     with pytest.raises(OSError, match="missing"):
-        Batcher({"q": Runner(Gate(), 1)}, prepare=fail)
+        Batcher({"q": Queue(Gate(), 1)}, warm_up=fail)
     (worker,) = workers
     worker.join(PATIENCE_S)
     assert not worker.is_alive()
@@ -553,7 +553,7 @@ async def test_the_thread_does_not_compute_beside_the_loop() -> None:
         return rows
 
     here = threading.get_ident()
-    batcher = Batcher({"q": Runner(run, 4, row_s=lambda: 0.0)})
+    batcher = Batcher({"q": Queue(run, 4, row_s=lambda: 0.0)})
     assert [list(range(6))] == await rows_of(start(batcher, *range(6)))
     assert batcher.close(PATIENCE_S)
     assert ["begun", "ended"] * 2 == steps
@@ -568,7 +568,7 @@ async def test_the_thread_ends_after_the_last_batch_on_the_loop() -> None:
         closer.join(0.05)  # until the inference thread has seen that it must wait
         return rows
 
-    batcher = Batcher({"q": Runner(run, 4, row_s=lambda: 0.0)})
+    batcher = Batcher({"q": Queue(run, 4, row_s=lambda: 0.0)})
     closer = threading.Thread(target=lambda: ended.append(batcher.close(PATIENCE_S)))
     assert [[1]] == await rows_of(start(batcher, 1))
     await asyncio.to_thread(closer.join)

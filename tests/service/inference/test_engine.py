@@ -13,6 +13,7 @@ import pytest
 from model.bundle import Bundle
 from model.preprocess import Floats
 from model.runtime import DeviceError, DeviceLostError, Encoding, Runtime
+from service.errors import Problem
 from service.inference.engine import Engine, open_engine
 from service.inference.job import Closed, DeadlineExceeded, Job
 from service.telemetry.timings import collect
@@ -64,7 +65,7 @@ def engine(watched: Watched) -> Iterator[Engine]:
     engine = open_engine({"mnist": watched})
     yield engine
     watched.gate.let(100)
-    assert engine.backend.close(PATIENCE_S)
+    assert engine.close(PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +79,7 @@ async def test_images_are_encoded_as_the_runtime_does(
 ) -> None:
     """In their places, also where they fill several batches."""
     order = [place % 7 for place in range(75)]
-    encodings = await ask(engine).encode(
-        engine.manifests["mnist"], [images[place] for place in order]
-    )
+    encodings = await ask(engine).encode([images[place] for place in order])
     presence, poses = runtime.encode(images)
     assert 75 == len(encodings)
     for place, encoding in zip(order, encodings, strict=True):
@@ -94,7 +93,7 @@ async def test_poses_are_decoded_each_for_its_class(
 ) -> None:
     """As the runtime does, (M, C, H, W)."""
     poses, classes = runtime.encode(images).poses[3], np.arange(10)
-    decoded = await ask(engine).decode(engine.manifests["mnist"], poses, classes)
+    decoded = await ask(engine).decode(poses, classes)
     np.testing.assert_allclose(decoded, runtime.decode(poses, classes), atol=1e-5)
 
 
@@ -107,8 +106,8 @@ async def test_routing_is_traced_as_the_runtime_does(
     manifest = runtime.bundle.manifest
     engine = open_engine({manifest.name: runtime})
     expected = runtime.trace(images[:1])
-    actual = await ask(engine).trace(manifest, images[0])
-    assert engine.backend.close(PATIENCE_S)
+    actual = await ask(engine, model=manifest.name).trace(images[0])
+    assert engine.close(PATIENCE_S)
     assert expected.hidden.keys() == actual.hidden.keys()
     assert (family == "matrix") == bool(actual.hidden)
     layers = [expected.classes, *expected.hidden.values()]
@@ -121,9 +120,7 @@ async def test_callers_share_a_batch_and_get_their_own(
     engine: Engine, watched: Watched, runtime: Runtime, images: Floats
 ) -> None:
     """A hundred calls at once are answered as the network answers them one by one."""
-    calls = (
-        ask(engine).encode(engine.manifests["mnist"], [images[place % 10]]) for place in range(100)
-    )
+    calls = (ask(engine).encode([images[place % 10]]) for place in range(100))
     presence = runtime.encode(images).presence
     for place, (encoding,) in enumerate(await asyncio.gather(*calls)):
         assert isinstance(encoding, Encoding)
@@ -136,45 +133,43 @@ async def test_the_loop_is_free_while_a_network_works(bundle_path: Path, images:
     watched = Watched(Bundle.open(bundle_path))
     watched.gate = Gate(lambda rows: rows)
     engine = open_engine({"mnist": watched})
-    call = asyncio.create_task(ask(engine).encode(engine.manifests["mnist"], images[:1]))
+    call = asyncio.create_task(ask(engine).encode(images[:1]))
     await watched.gate.running()
     assert not call.done()
     watched.gate.let()
     assert 1 == len(await call)
-    assert engine.backend.close(PATIENCE_S)
+    assert engine.close(PATIENCE_S)
 
 
 async def test_one_thread_owns_a_network_that_needs_it(
     engine: Engine, watched: Watched, images: Floats
 ) -> None:
     """The one that has warmed it up, which is not the event loop's."""
-    await ask(engine).encode(engine.manifests["mnist"], images)
+    await ask(engine).encode(images)
     assert 1 == len(watched.gate.threads)
     assert threading.get_ident() not in watched.gate.threads
 
 
 async def test_a_bad_image_fails_alone(engine: Engine, images: Floats) -> None:
-    """The exception stands in its place, and the others get their encodings."""
+    """A problem stands in its place, and the others get their encodings."""
     bad = np.ones_like(images[0])
-    encodings = await ask(engine).encode(engine.manifests["mnist"], [images[0], bad, images[1]])
-    assert [Encoding, RuntimeError, Encoding] == [type(one) for one in encodings]
+    encodings = await ask(engine).encode([images[0], bad, images[1]])
+    assert [Encoding, Problem, Encoding] == [type(one) for one in encodings]
 
 
 async def test_nan_is_no_answer(engine: Engine, images: Floats) -> None:
     """Only who sent the image gets an error."""
     odd = np.full_like(images[0], 3)
-    encodings = await ask(engine).encode(engine.manifests["mnist"], [images[0], odd, images[1]])
-    assert [Encoding, ArithmeticError, Encoding] == [type(one) for one in encodings]
+    encodings = await ask(engine).encode([images[0], odd, images[1]])
+    assert [Encoding, Problem, Encoding] == [type(one) for one in encodings]
 
 
 async def test_what_is_wrong_with_the_only_row_is_raised(engine: Engine) -> None:
     """There is no image for a bad pose, and no trace of a bad image."""
     with pytest.raises(Exception, match="poses"):
-        await ask(engine).decode(
-            engine.manifests["mnist"], np.zeros((1, 3), np.float32), np.zeros(1, np.int64)
-        )
+        await ask(engine).decode(np.zeros((1, 3), np.float32), np.zeros(1, np.int64))
     with pytest.raises(Exception, match="images"):
-        await ask(engine).trace(engine.manifests["mnist"], np.zeros((1, 3, 3), np.float32))
+        await ask(engine).trace(np.zeros((1, 3, 3), np.float32))
 
 
 async def test_a_lost_device_ends_the_engine(watched: Watched, images: Floats) -> None:
@@ -184,19 +179,19 @@ async def test_a_lost_device_ends_the_engine(watched: Watched, images: Floats) -
     engine = open_engine(runtimes, on_lost=told.append)
     for image in (np.full_like(images[0], 2), images[0]):
         with pytest.raises(Closed):
-            await ask(engine).encode(engine.manifests["mnist"], [image])
-    assert engine.backend.close(PATIENCE_S)
+            await ask(engine).encode([image])
+    assert engine.close(PATIENCE_S)
     assert ["the device fell off"] == [str(error) for error in told]
 
 
 async def test_times_are_noted_for_the_request(engine: Engine, images: Floats) -> None:
     """Of a call that was too late, the time in the queue alone."""
     seconds = collect()
-    await ask(engine).encode(engine.manifests["mnist"], images)
+    await ask(engine).encode(images)
     assert {"queue", "compute"} == seconds.keys()
     seconds = collect()
     with pytest.raises(DeadlineExceeded):
-        await ask(engine, Job(0.0, deadline=0.0)).encode(engine.manifests["mnist"], images)
+        await ask(engine, Job(0.0, deadline=0.0)).encode(images)
     assert {"queue"} == seconds.keys()
 
 
@@ -204,8 +199,8 @@ async def test_batches_are_reported_with_their_graph(runtime: Runtime, images: F
     """By bundle, for metrics."""
     reports: list[Any] = []
     engine = open_engine({"mnist": runtime}, on_batch=reports.append)
-    await ask(engine).encode(engine.manifests["mnist"], images[:2])
-    assert engine.backend.close(PATIENCE_S)
+    await ask(engine).encode(images[:2])
+    assert engine.close(PATIENCE_S)
     assert [(("mnist", "encode"), 2, 0)] == [(one.key, one.rows, one.padding) for one in reports]
 
 
@@ -249,8 +244,8 @@ async def test_threads_suit_the_device_that_is_left_after_the_warm_up(
     """CUDA, which wants one for itself, may turn out not to work."""
     runtime = FallenBack(Bundle.open(bundle_path), device="cpu", threads=1)
     engine = open_engine({"mnist": runtime})
-    await ask(engine).encode(engine.manifests["mnist"], images[:1])
-    assert engine.backend.close(PATIENCE_S)
+    await ask(engine).encode(images[:1])
+    assert engine.close(PATIENCE_S)
     assert threading.get_ident() == runtime.thread
 
 

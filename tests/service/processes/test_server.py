@@ -57,8 +57,8 @@ async def _seconds_until_served(listener: socket.socket) -> float:
             served.set()
             transport.close()
 
-    health = SimpleNamespace(can_answer=True, failure=None, draining=False)
-    app = cast("Any", SimpleNamespace(state=SimpleNamespace(health=health, budget=None)))
+    state = SimpleNamespace(can_answer=True, failure=None, draining=False, budget=None)
+    app = cast("Any", SimpleNamespace(state=state))
     server = Server(app, Settings(), lambda _: None, lambda: True)
     server.config.http_protocol_class = cast("Any", lambda **_: Accepted())
     server.lifespan = cast("Any", SimpleNamespace(state={}))

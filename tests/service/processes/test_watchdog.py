@@ -12,13 +12,11 @@ PROGRAM = """
 import asyncio, time
 from service.processes.watchdog import Watchdog
 
-class Health:
-    running_s, batch_limit_s = {running_s}, {limit_s}
-
 async def main():
     Watchdog(
         asyncio.get_running_loop(),
-        Health(),
+        lambda: {running_s},
+        inference_timeout_s={limit_s},
         heartbeat_timeout_s=2,
         send_to_supervisor=lambda reason: print(reason, flush=True),
         leave=lambda: None,

@@ -168,7 +168,7 @@ def test_all_digits_are_decoded_as_one_batch(
 ) -> None:
     """One request, one call of the decoder, whatever the count."""
     calls = []
-    engine = client.app.state.health.engine  # type: ignore[attr-defined]
+    engine = client.app.state.engine  # type: ignore[attr-defined]
     submit = engine.submit
 
     async def record(key: tuple[str, str], rows: list[Any], job: Any) -> Any:

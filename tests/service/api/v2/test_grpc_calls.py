@@ -15,6 +15,7 @@ from service.api.v2 import grpc as server
 from service.api.v2.grpc import serve_grpc
 from service.api.v2.messages import SERVICE, messages
 from service.budget import Budget
+from service.http.context import Context
 from service.settings import Settings
 from tests.attack.http2 import DATA, END_STREAM, PREFACE, SETTINGS, frame, head, message
 from tests.processes import free_port
@@ -62,27 +63,27 @@ async def serving(
     **limits: float,
 ) -> AsyncIterator[int]:
     """The app behind gRPC, and its port; a channel to it is added to the list and outlives it."""
-    port, loaded, faults = free_port(), asyncio.Event(), list[str]()
-    loaded.set()
-    settings = Settings(grpc_port=port, drain_timeout_s=PATIENCE_S, **limits)  # type: ignore[arg-type]
-    budget = budget or Budget(settings.max_waiting_bytes)
-    async with serve_grpc(app, settings, budget, loaded, faults.append):
+    port = free_port()
+    context = Context(Settings(grpc_port=port, drain_timeout_s=PATIENCE_S, **limits))  # type: ignore[arg-type]
+    context.budget = budget or context.budget
+    context.has_bundles.set()
+    async with serve_grpc(app, context):
         channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
         channel_to.append(channel)
         await asyncio.wait_for(channel.channel_ready(), PATIENCE_S)
         yield port
-    assert [] == faults
+    assert context.failure is None
 
 
-def is_ready(channel: grpc.aio.Channel) -> grpc.aio.UnaryUnaryCall:
-    """Ask whether the server is ready."""
+def is_ready(channel: grpc.aio.Channel, of: str = "Server") -> grpc.aio.UnaryUnaryCall:
+    """Ask whether the server, which needs no key, or its model is ready."""
     known = messages()
     ask = channel.unary_unary(
-        f"/{SERVICE}/ServerReady",
-        request_serializer=known["ServerReadyRequest"].SerializeToString,
-        response_deserializer=known["ServerReadyResponse"].FromString,
+        f"/{SERVICE}/{of}Ready",
+        request_serializer=known[f"{of}ReadyRequest"].SerializeToString,
+        response_deserializer=known[f"{of}ReadyResponse"].FromString,
     )
-    return ask(known["ServerReadyRequest"](), timeout=PATIENCE_S)
+    return ask(known[f"{of}ReadyRequest"](), timeout=PATIENCE_S)
 
 
 async def test_a_cancelled_call_is_a_client_that_left() -> None:
@@ -114,16 +115,33 @@ async def test_too_many_calls_are_refused() -> None:
     """Those that are accepted are answered; one address may hold half of the budget."""
     app, channels = App(), list[grpc.aio.Channel]()
     async with serving(app, channels, budget=Budget(4 * server.CALL_BYTES)):
-        first, second = is_ready(channels[0]), is_ready(channels[0])
+        first, second = is_ready(channels[0], "Model"), is_ready(channels[0], "Model")
         async with asyncio.timeout(PATIENCE_S):
             while len(app.scopes) < 2:  # noqa: ASYNC110  as many as are let in
                 await asyncio.sleep(0.01)
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await is_ready(channels[0])
+                await is_ready(channels[0], "Model")
         assert grpc.StatusCode.RESOURCE_EXHAUSTED == refused.value.code()
         app.let.set()
         assert (await first).ready
         assert (await second).ready
+    await channels[0].close()
+
+
+async def test_calls_that_need_no_key_leave_room_for_those_that_do() -> None:
+    """Also if they come from the same address."""
+    app, channels = App(), list[grpc.aio.Channel]()
+    async with serving(app, channels, budget=Budget(8 * server.CALL_BYTES)):
+        public = [is_ready(channels[0]) for _ in range(8)]
+        async with asyncio.timeout(PATIENCE_S):
+            codes = [await one.code() for one in public[2:]]
+            assert {grpc.StatusCode.RESOURCE_EXHAUSTED} == set(codes)
+            with_key = is_ready(channels[0], "Model")
+            while len(app.scopes) < 3:  # noqa: ASYNC110  as many as are let in
+                await asyncio.sleep(0.01)
+        app.let.set()
+        assert (await with_key).ready
+        assert [True] * 2 == [(await one).ready for one in public[:2]]
     await channels[0].close()
 
 

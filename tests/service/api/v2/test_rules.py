@@ -49,7 +49,7 @@ def test_while_it_drains_it_is_not_ready(settings: Settings) -> None:
     """So that load balancers turn elsewhere."""
     with serve(settings) as client:
         assert {"ready": True} == client.get("/v2/health/ready").json()
-        client.app.state.health.draining = True
+        client.app.state.draining = True
         assert 503 == client.get("/v2/health/ready").status_code
         assert 200 == client.post(INFER, content=BLACK, headers=RAW).status_code
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,16 +13,16 @@ from model.preprocess import Prepared
 from model.runtime import Runtime
 from model.views.net import encode_all, encode_picture
 from service.errors import Problem, UnsupportedFormat, unwrap
+from service.http.context import Context
+from service.http.request import Request
 from service.inference.engine import Engine, open_engine
 from service.inference.job import Admission, Job, QueueFull
-from service.net import ServedNet
 from service.pictures import ImageSpec
-from service.pictures.pools import DecodePools
-from service.pipeline import Pipeline
+from service.settings import Settings
 from tests.service.inference.gates import Clock
 
 FRAME = ImageSpec((1, 28, 28), "digit")
-Open = Callable[..., Pipeline]
+Open = Callable[[], Request]
 
 
 @pytest.fixture(scope="module")
@@ -28,49 +30,50 @@ def engine(runtime: Runtime) -> Iterator[Engine]:
     """One small network."""
     engine = open_engine({"mnist": runtime})
     yield engine
-    engine.backend.close(10)
+    engine.close(10)
 
 
 @pytest.fixture
-def admission() -> Admission:
-    """With room for three rows."""
-    return Admission(3)
+def context(engine: Engine) -> Iterator[Context]:
+    """A process with room for three rows."""
+    context = Context(Settings(max_waiting_rows=3))
+    context.loaded = engine
+    yield context
+    context.loaded = None
+    context.close()
 
 
 @pytest.fixture
-def inspect(engine: Engine, admission: Admission) -> Iterator[Open]:
-    """`inspect(job)` is what one request asks."""
-    preparation = DecodePools(max_pixels=5_000_000, processes=2)
+def begin(context: Context) -> Open:
+    """`begin()` is a request to a route that declares at most four rows."""
 
-    def open_inspector(job: Job | None = None) -> Pipeline:
-        return Pipeline(
-            engine,
-            job or Job(time.monotonic()),
-            admission=admission,
-            decode_pools=preparation,
-            default_model="mnist",
-            max_cost=4,
-        )
+    async def nothing(*_: Any) -> Any:
+        raise NotImplementedError
 
-    yield open_inspector
-    preparation.close()
+    def begin_request() -> Request:
+        scope = {"type": "http", "app": SimpleNamespace(state=context), "headers": []}
+        request = Request(scope, nothing, nothing, max_cost=4)
+        request.engine = context.engine
+        return request
+
+    return begin_request
 
 
-def test_no_more_is_admitted_than_the_route_declares(inspect: Open) -> None:
+def test_no_more_is_admitted_than_the_route_declares(begin: Open) -> None:
     """Else a request could be larger than what admission ever lets in."""
     with pytest.raises(ValueError, match="declares at most 4 rows, not 5"):
-        inspect().admit(5)
+        begin().admit(5)
 
 
-def test_a_full_queue_refuses_before_anything_is_decoded(inspect: Open) -> None:
+def test_a_full_queue_refuses_before_anything_is_decoded(begin: Open) -> None:
     """What is no image would otherwise be told so."""
-    inspect().admit(3)
+    begin().admit(3)
     with pytest.raises(QueueFull):
-        inspect().admit(1)
+        begin().admit(1)
 
 
-def test_a_drawing_that_would_be_late_is_refused_at_once(inspect: Open) -> None:
-    """The deadline that counts is that of the end of the body, after the pipeline was made."""
+def test_a_drawing_that_would_be_late_is_refused_at_once(begin: Open, context: Context) -> None:
+    """The deadline that counts is that of the end of the body, after the request began."""
     now = time.monotonic()
     clock = Clock()
     clock.now = now - 100
@@ -79,23 +82,23 @@ def test_a_drawing_that_would_be_late_is_refused_at_once(inspect: Open) -> None:
     clock.now = now
     drawing.record_completed(first, 1)  # a hundred seconds for each
     drawing.admit(Job(now))
-    pipeline = inspect()
-    pipeline.drawing = drawing
-    pipeline.job.deadline = now + 60
+    request = begin()
+    request.drawing = drawing
+    request.job.deadline = now + 60
     with pytest.raises(QueueFull):
-        pipeline.admit(1)
-    pipeline.release()
-    assert (0, 1) == (pipeline.admission.waiting, drawing.waiting)
+        request.admit(1)
+    request.release()
+    assert (0, 1) == (context.admission.waiting, drawing.waiting)
 
 
-def test_others_go_between_the_rows_of_a_large_request(inspect: Open) -> None:
+def test_others_go_between_the_rows_of_a_large_request(begin: Open) -> None:
     """One that came while a hundred images are encoded does not wait for all of them."""
-    large, small = inspect(), inspect()
+    large, small = begin(), begin()
     images = list(np.zeros((100, 1, 28, 28), np.float32))
     order: list[str] = []
 
-    async def encode(pipeline: Pipeline, count: int, name: str) -> None:
-        encoding = await encode_all(ServedNet(pipeline, pipeline.manifest(None)), images[:count])
+    async def encode(request: Request, count: int, name: str) -> None:
+        encoding = await encode_all(request.net(request.manifest(None)), images[:count])
         assert (count, 10) == encoding.presence.shape
         order.append(name)
 
@@ -110,17 +113,16 @@ def test_others_go_between_the_rows_of_a_large_request(inspect: Open) -> None:
 
 
 def test_a_job_waits_no_more_once_its_rows_are_computed(
-    inspect: Open, admission: Admission, digits: list[bytes]
+    begin: Open, context: Context, digits: list[bytes]
 ) -> None:
     """Encoding and decoding count alike."""
-    one = inspect()
-    manifest = one.manifest(None)
+    request, admission = begin(), context.admission
+    net = request.net(request.manifest(None))
 
     async def ask() -> list[int]:
-        one.admit(3)
+        request.admit(3)
         waiting = [admission.waiting]
-        (prepared,) = await one.prepare([digits[7]], FRAME)
-        net = ServedNet(one, manifest)
+        (prepared,) = await request.decode([digits[7]], FRAME)
         capsule = (await encode_picture(net, unwrap(prepared))).capsule()
         waiting.append(admission.waiting)
         await net.decode(capsule.pose[None].repeat(2, axis=0), capsule.label)
@@ -129,10 +131,10 @@ def test_a_job_waits_no_more_once_its_rows_are_computed(
     assert [3, 2, 0] == asyncio.run(ask())
 
 
-def test_bad_images_keep_their_places(inspect: Open, digits: list[bytes]) -> None:
+def test_bad_images_keep_their_places(begin: Open, digits: list[bytes]) -> None:
     """The others are prepared as if they had come alone."""
 
     async def ask() -> list[Prepared | Problem]:
-        return await inspect().prepare([digits[1], b"no image", digits[2]], FRAME)
+        return await begin().decode([digits[1], b"no image", digits[2]], FRAME)
 
     assert [Prepared, UnsupportedFormat, Prepared] == [type(each) for each in asyncio.run(ask())]

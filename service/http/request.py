@@ -1,0 +1,169 @@
+"""What a handler receives: the HTTP request, what it may compute, and its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import fastapi
+from starlette.types import Receive, Scope, Send
+
+from model.bundle import Manifest
+from model.bundle.manifest import Offer
+from model.preprocess import Prepared
+from model.views.net import require
+from service.errors import InvalidParameter, Problem, UnknownModel
+from service.http.context import Context
+from service.http.middleware import TIMEOUT_HEADER
+from service.inference.engine import Engine
+from service.inference.job import Admission, Job
+from service.net import ServedNet
+from service.pictures import ImageSpec, Upload
+from service.pictures.pools import Weighed
+
+
+class Request(fastapi.Request):
+    """A request, which is admitted and charged before it computes.
+
+    Args:
+        scope: ASGI's, and so are the next two.
+        receive: gives the body.
+        send: takes the answer.
+        max_cost: the most rows that a request to this route may cost.
+        limited: whether its client is charged, where the settings limit rows.
+    """
+
+    engine: Engine
+    """What computes it, whatever is loaded meanwhile; set only where the route has `needs_models`.
+    """
+    media_type: str
+    """The media type of the answer, negotiated from `Accept`; set only on routes that negotiate."""
+    drawing: Admission | None = None
+    """The admission of drawings, where the response has to be drawn in a process."""
+    timeout: asyncio.Timeout | None = None
+    """Ends the handling of the request at its deadline."""
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, *, max_cost: int = 0, limited: bool = True
+    ) -> None:
+        super().__init__(scope, receive, send)
+        self.context: Context = scope["app"].state
+        self.job = Job(time.monotonic())
+        self._drawn = Job(self.job.arrived)
+        self._max_cost = max_cost
+        self._rate_limit = self.context.rate_limit if limited else None
+
+    @property
+    def limit_s(self) -> float:
+        """The seconds from the end of the body until the answer has to be ready.
+
+        Raises:
+            InvalidParameter: the client asks for none.
+        """
+        longest_s = self.context.settings.request_timeout_s
+        try:
+            wanted_s = float(self.headers.get(TIMEOUT_HEADER, longest_s))
+        except ValueError:
+            wanted_s = math.nan
+        if not 0 < wanted_s < math.inf:
+            text = f"{TIMEOUT_HEADER} is a positive number of seconds"
+            raise InvalidParameter(text, parameter=TIMEOUT_HEADER)
+        return min(wanted_s, longest_s)
+
+    async def body(self) -> bytes:
+        """Read the whole body, once: it is not kept.
+
+        The deadline starts at its end: the upload has its own time limit.
+        """
+        content = b"".join([part async for part in self.stream()])
+        self.start_deadline()
+        return content
+
+    def start_deadline(self) -> None:
+        """Let the time run, for the request and its rows, if the route has a limit."""
+        if self.timeout:
+            now, limit_s = time.monotonic(), self.limit_s
+            self.job.arrived, self.job.deadline = now, now + limit_s
+            self.timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
+
+    def admit(self, rows: int, *, files: int = 0, price: int = 1) -> None:
+        """Admit the request with the price of its rows, and its drawing, before files are decoded.
+
+        A request of a higher price than the limit of admission has the queue for itself. Its client
+        is charged for at least one row for each of the files.
+
+        Args:
+            rows: of the request.
+            files: that are decoded.
+            price: of one row: see `Engine.price`.
+
+        Raises:
+            QueueFull: see `Admission.admit`.
+            RateLimited: the client has asked for too many.
+            ValueError: the route declares less, by which the limit of admission is chosen.
+        """
+        if rows > self._max_cost:
+            raise ValueError(f"the route declares at most {self._max_cost} rows, not {rows}")
+        self.job.cost = min(rows * price, self.context.admission.limit)
+        self.context.admission.admit(self.job)
+        if self.drawing:
+            self._drawn = Job(self.job.arrived, self.job.deadline)
+            self.drawing.admit(self._drawn)
+        self.charge(max(rows * price, files), paid=1)
+
+    def charge(self, rows: int = 1, *, paid: int = 0) -> None:
+        """Charge the client for rows, if the settings limit them: see `RateLimit.spend`.
+
+        Raises:
+            RateLimited: the client has asked for too many.
+        """
+        if self._rate_limit:
+            self._rate_limit.spend(self.scope["state"]["caller"], rows, paid=paid)
+
+    def record_drawing(self) -> None:
+        """Record that the response is drawn."""
+        if self.drawing:
+            self.drawing.record_completed(self._drawn, 1)
+
+    def release(self, owed: int = 0) -> None:
+        """Give back the admitted rows that were not computed.
+
+        Args:
+            owed: the price in rows of what else it has made the service compute.
+        """
+        self.context.admission.release(self.job)
+        if self.drawing:
+            self.drawing.release(self._drawn)
+        if owed and self._rate_limit:
+            self._rate_limit.owe(self.scope["state"]["caller"], owed)
+
+    def manifest(self, model: str | None, *, needs: Offer | None = None) -> Manifest:
+        """The manifest of a loaded bundle, or of the default one.
+
+        Raises:
+            UnknownModel: it is not loaded.
+            NotOffered: its network cannot do what is needed.
+        """
+        manifests = self.engine.manifests
+        name = model or self.engine.default_model(self.context.settings.default_model)
+        if name not in manifests:
+            near = get_close_matches(name, manifests, 1)
+            hint = "".join(f". Did you mean {known!r}?" for known in near)
+            loaded = ", ".join(sorted(manifests))
+            raise UnknownModel(f"{name!r} is not loaded; loaded: {loaded}{hint}", parameter="model")
+        require(manifests[name], needs)
+        return manifests[name]
+
+    def net(self, manifest: Manifest) -> ServedNet:
+        """The network of a manifest, for this request's rows."""
+        context = self.context
+        return ServedNet(manifest, self.engine, self.job, context.admission, context.slow)
+
+    async def decode(
+        self, uploads: Sequence[Upload | Weighed], spec: ImageSpec
+    ) -> list[Prepared | Problem]:
+        """Decode and fit all uploads, in order. One that cannot be read yields its problem."""
+        return await self.context.decode_pools.decode(uploads, spec, deadline=self.job.deadline)
