@@ -17,6 +17,7 @@ import torch
 from model.bundle import NEIGHBOURS, NOVELTY, Bundle, BundleError, Manifest
 from model.bundle.confidence import Input
 from model.bundle.manifest import EIGHT_BITS
+from model.canvas import showing
 from model.capsnet import Network, build
 from model.capsnet.weights import load
 from model.preprocess import Floats, scale
@@ -71,6 +72,11 @@ def analyse(
         training.data.datasets.DatasetError: there are no such images, or this is no twin.
         training.state.CheckpointError: there is no such run or bundle.
     """
+    with showing(bundle.manifest.shown_channels):
+        return _analyse(bundle, data_dir, folder=folder, twin=twin)
+
+
+def _analyse(bundle: Bundle, data_dir: Path, *, folder: Path | None, twin: Path | None) -> Bundle:
     examples, offers = validation_examples(bundle, data_dir, folder=folder), bundle.manifest.offers
     bundle = analyse_confidence(bundle, examples, twin=twin)
     bundle = analyse_eight_bits(bundle, data_dir, folder=folder)
