@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
@@ -22,7 +21,7 @@ from service.slow import SlowThread
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
-TURN_ROWS = 32
+TURN_ROWS = 16
 """A large request computes this many rows at a time."""
 
 
@@ -70,7 +69,7 @@ class ServedNet:
         results: list[Row | Exception] = []
         for start in range(0, len(rows), TURN_ROWS):
             if start:
-                self.job.arrived = time.monotonic()
+                self.admission.queue(self.job)
             turn, before_s = rows[start : start + TURN_ROWS], self.job.computed_s
             results += await self.engine.submit((self.manifest.name, graph), turn, self.job)
             seconds = self.job.computed_s - before_s

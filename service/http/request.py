@@ -49,8 +49,7 @@ class Request(fastapi.Request):
     ) -> None:
         super().__init__(scope, receive, send)
         self.context: Context = scope["app"].state
-        self.job = Job(time.monotonic())
-        self._drawn = Job(self.job.arrived)
+        self.job, self._drawn = Job(), Job()
         self._max_cost = max_cost
         self._rate_limit = self.context.rate_limit if limited else None
 
@@ -83,8 +82,8 @@ class Request(fastapi.Request):
     def start_deadline(self) -> None:
         """Let the time run, for the request and its rows, if the route has a limit."""
         if self.timeout:
-            now, limit_s = time.monotonic(), self.limit_s
-            self.job.arrived, self.job.deadline = now, now + limit_s
+            limit_s = self.limit_s
+            self.job.deadline = time.monotonic() + limit_s
             self.timeout.reschedule(asyncio.get_running_loop().time() + limit_s)
 
     def admit(self, rows: int, *, files: int = 0) -> None:
@@ -99,10 +98,10 @@ class Request(fastapi.Request):
         """
         if rows > self._max_cost:
             raise ValueError(f"the route declares at most {self._max_cost} rows, not {rows}")
-        self.job.cost = rows
+        self.job.cost, self.job.client = rows, self.scope.get("state", {}).get("caller")
         self.context.admission.admit(self.job)
         if self.drawing:
-            self._drawn = Job(self.job.arrived, self.job.deadline)
+            self._drawn = Job(deadline=self.job.deadline)
             self.drawing.admit(self._drawn)
         self.charge(max(rows, files), paid=1)
 

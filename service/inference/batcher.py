@@ -73,7 +73,7 @@ class Queue:
     row_s: Callable[[], float] = lambda: math.inf
     """Seconds that one row takes; infinite where only the batcher's thread may compute rows."""
     calls: list[_Call] = field(default_factory=list, init=False)
-    """The calls with waiting rows, ordered by the arrival of their jobs."""
+    """The calls with waiting rows, ordered by the positions of their jobs."""
     last_s: float = field(default=0.0, init=False)
     last_rows: int = field(default=1, init=False)
     """Seconds and rows of the last batch."""
@@ -88,6 +88,11 @@ class Queue:
                 break
         return self.last_s * min(1.0, min(rows, self.max_rows) / self.last_rows)
 
+    def rows_within(self, seconds: float) -> int:
+        """The largest batch that takes so long if its rows take as long as those of the last."""
+        rows = self.last_rows * seconds / self.last_s if self.last_s else math.inf
+        return max(1, int(min(rows, self.max_rows)))
+
 
 class Batcher:
     """Forms batches of all waiting rows whenever its thread is free, up to the queue's limit.
@@ -95,12 +100,11 @@ class Batcher:
     There is no fixed delay.
 
     In the service, each graph of each bundle has a queue. The next batch is of the queue whose
-    first job arrived first, so no queue starves and the later rows of a job come before those of
-    later jobs. Rows whose caller has left are skipped. Rows that cannot be computed before their
-    deadline are answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that
-    a bad row fails alone. Rows that take less than `QUICK_S` are computed on the event loop: those
-    of a lone caller always, because waking a thread takes longer than a small network; those of
-    several if there is no second core for the thread.
+    first job has the lowest position, so no queue starves. Rows whose caller has left are skipped.
+    Rows that cannot be computed before their deadline are answered with `DeadlineExceeded`. A batch
+    that fails is retried by halves, so that a bad row fails alone. Rows that take less than
+    `QUICK_S` are computed on the event loop: those of a lone caller always, because waking a thread
+    takes longer than a small network; those of several if there is no second core for the thread.
 
     Args:
         queues: by the key that callers name.
@@ -108,6 +112,7 @@ class Batcher:
         warm_up: called once on the thread before any batch; the constructor waits.
         on_batch: called on the thread after every run.
         on_lost: called on the thread if the batcher is lost.
+        batch_s: a batch of several rows takes about this long at most.
         one_core: whether the thread and the event loop share one core.
 
     Raises:
@@ -122,8 +127,10 @@ class Batcher:
         warm_up: Callable[[], None] = lambda: None,
         on_batch: Callable[[BatchReport], None] = lambda _report: None,
         on_lost: Callable[[Exception], None] = lambda _error: None,
+        batch_s: float = math.inf,
         one_core: bool = False,
     ) -> None:
+        self._batch_s = batch_s
         self._queues = dict(queues)
         self._one_core = one_core
         self._clock = clock
@@ -163,7 +170,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Closed("the service is shutting down")
-            insort(self._queues[key].calls, call, key=lambda queued: queued.job.arrived)
+            insort(self._queues[key].calls, call, key=lambda queued: queued.job.position)
         loop.call_soon(self._run_here)  # after the rows that come at the same time
         return call.future
 
@@ -247,16 +254,17 @@ class Batcher:
         """
         key, queue = min(
             ((key, queue) for key, queue in self._queues.items() if queue.calls),
-            key=lambda item: item[1].calls[0].job.arrived,
+            key=lambda item: item[1].calls[0].job.position,
         )
         now = self._clock()
         ends = now + queue.expected_s
+        most = queue.rows_within(self._batch_s)
         batch: list[_Row] = []
         expired: list[_Outcome] = []
-        while queue.calls and len(batch) < queue.max_rows:
+        while queue.calls and len(batch) < most:
             call = queue.calls[0]
             if not call.future.done():  # its caller has not left
-                rows = call.rows[call.taken : call.taken + queue.max_rows - len(batch)]
+                rows = call.rows[call.taken : call.taken + most - len(batch)]
                 if call.job.deadline < ends:
                     expired.append((call, DeadlineExceeded("the deadline would pass in the queue")))
                 else:

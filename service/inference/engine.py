@@ -19,6 +19,8 @@ from service.telemetry.reports import BatchReport
 
 MAX_TRACED_IMAGES = 8
 """A batch traces at most this many images, because each trace takes megabytes."""
+BATCH_S = 0.05
+"""A batch takes about this long at most, so that who comes next need not wait for longer."""
 Row = tuple[Array, ...]
 """A row: one image, or one pose and its class; or their result."""
 
@@ -100,7 +102,12 @@ def open_engine(
             runtime.warm_up()
 
     batcher = Batcher(
-        queues, warm_up=warm_up, on_batch=on_batch, on_lost=on_lost, one_core=one_core
+        queues,
+        warm_up=warm_up,
+        on_batch=on_batch,
+        on_lost=on_lost,
+        batch_s=BATCH_S,
+        one_core=one_core,
     )
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
     manifests = {name: runtime.bundle.manifest for name, runtime in runtimes.items()}
