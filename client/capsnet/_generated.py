@@ -10,7 +10,17 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from capsnet.answers import Answer, Floats
-from capsnet.calls import Build, Call, call, outcomes, part, picture, with_images, with_poses
+from capsnet.calls import (
+    Build,
+    Call,
+    call,
+    former,
+    outcomes,
+    part,
+    picture,
+    with_images,
+    with_poses,
+)
 from capsnet.errors import Problem
 from capsnet.images import ImageLike, read_image, read_on_thread
 
@@ -54,7 +64,6 @@ __all__ = [
     "SegmentAnswer",
     "SetLabel",
     "SweepAnswer",
-    "TrajectoryAnswer",
     "Votes",
 ]
 
@@ -87,7 +96,6 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
         "target": (0, 999),
     },
     "occlusion": {"patch": (1, 64), "stride": (1, 64), "dim": (0, 999), "target": (0, 999)},
-    "trajectory": {"start": (-180, 180), "stop": (-180, 180), "steps": (2, 64), "target": (0, 999)},
     "rivals": {"count": (1, 64)},
     "morph": {"steps": (2, 64), "target": (0, 999)},
     "neighbours": {"count": (1, 20), "target": (0, 999)},
@@ -113,8 +121,8 @@ class Prediction(Answer):
     """With coverage=: calibrated chance that the label is right, for images like those of the
     calibration."""
     labels: list[SetLabel] | None = None
-    """With coverage=: the smallest set that holds the true label so often, the most probable one
-    first."""
+    """With coverage=: the smallest set that holds the true label with this coverage, the most
+    probable label first."""
     poses: Floats | None = None
     """All K poses, with poses=true."""
     novelty: NoveltyReport | None = None
@@ -182,7 +190,7 @@ class DecodeAnswer(Answer):
     label: int
     class_name: str
     images: list[Image.Image]
-    """One for each pose, in order."""
+    """An image for each pose, in order."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -249,7 +257,7 @@ class RoutingOffAnswer(Answer):
     variants: list[RoutingVariant]
     """The first one is as routed."""
     changed: bool
-    """Whether the labels of any variant are others."""
+    """Whether the labels of any variant differ."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -277,6 +285,14 @@ class EquivarianceAnswer(Answer):
     """To the untransformed pose; None without poses."""
     poses: Floats | None = None
     """Of the class at each step; None without poses."""
+    points: Floats | None = None
+    """(steps, 2), centred: the path of the pose, in the plane in which it varies most; None
+    without poses."""
+    explained: Floats | None = None
+    """(2,), share of the pose's variance along x and along y of `points`; None without poses."""
+    straightness: float | None = None
+    """Distance between the ends of the path over the length of the path, in all dimensions, from
+    0 to 1; None without poses."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -298,7 +314,7 @@ class OcclusionAnswer(Answer):
     dim: int | None = None
     """The pose dimension that was watched; None: presence."""
     value: float
-    """Of what was watched, without the patch."""
+    """Presence, or value of `dim`, without the patch."""
     map: Floats
     """(H, W): how much the value changes where the patch covers a pixel, the mean over its
     places; negative where it falls."""
@@ -325,30 +341,6 @@ class SegmentAnswer(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrajectoryAnswer(Answer):
-    """The path of a pose while the image is moved. Lists over steps follow `values`."""
-
-    model: str
-    version: str
-    """Version of the weights."""
-    label: int
-    class_name: str
-    length: float
-    """Confidence that the class is present, in [0, 1]."""
-    fit: FitReport
-    transform: str
-    values: Floats
-    lengths: Floats
-    """(steps,), presence of the class."""
-    points: Floats
-    """(steps, 2), centred: the pose in the plane in which it varies most."""
-    explained: Floats
-    """(2,), share of the pose's variance along x and along y."""
-    straightness: float
-    """Distance of the ends over the length of the path, in all dimensions, from 0 to 1."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class RivalsAnswer(Answer):
     """The reconstructions of all classes, the most present class first."""
 
@@ -364,7 +356,7 @@ class RivalsAnswer(Answer):
     """The image as the network saw it."""
     classes: list[Rival]
     best_drawn: int
-    """Label, among these, of the smallest error."""
+    """The label with the smallest error among these."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -406,18 +398,18 @@ class NeighboursAnswer(Answer):
     """Confidence that the class is present, in [0, 1]."""
     fit: FitReport
     images: str
-    """Among which images, in words."""
+    """The images that were searched, in words."""
     licence: str
-    """Of the images; empty if none is stated."""
+    """Licence of the images; empty if none is stated."""
     source: str
     drawn: bool
-    """Whether images are drawn by the decoder from their poses, because the bundle has not the
-    images themselves."""
+    """Whether images are drawn by the decoder from their poses, because the bundle does not
+    contain the images."""
     typical_distance: float
     """Median distance, in the class, of a training image from the nearest other one."""
     neighbours: list[Neighbour]
     prototypes: list[Prototype]
-    """Those that stand for most images first."""
+    """The prototypes, those of most images first."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -448,12 +440,12 @@ class HealthAnswer(Answer):
     parse_trees: float
     """Mean number of different parse trees of a class."""
     images_per_class: float
-    """The most that `parse_trees` can be."""
+    """The largest possible `parse_trees`."""
     negated_changed_percent: float | None = None
     """Percentage of answers that change if all input capsules change their sign; None where the
     family does not allow that."""
     negated_presence_change: float | None = None
-    """Mean change of presence by that."""
+    """Mean change of presence in that case."""
     effective_dims: float
     """Mean effective dimensions of a class's poses."""
     class_dim: int
@@ -488,13 +480,13 @@ class NoveltyReport(Answer):
     score: float
     """The highest of the four scores below."""
     length_score: float
-    """By the longest capsule's length."""
+    """The score of the longest capsule's length."""
     margin_score: float
-    """By its lead over the second longest."""
+    """The score of its lead over the second longest capsule."""
     error_score: float
-    """By the error of its reconstruction."""
+    """The score of the error of its reconstruction."""
     distance_score: float | None = None
-    """By the Mahalanobis distance of the poses."""
+    """The score of the Mahalanobis distance of the poses."""
     error: float
     """Of the reconstruction y of x: sum((x-y)^2) / (sum(x^2) + 1)."""
 
@@ -505,7 +497,7 @@ class FitReport(Answer):
 
     fit: str
     polarity: str | None = None
-    """As uploaded; None for photographs."""
+    """Polarity of the upload; None for photographs."""
     box: tuple[int, int, int, int] | None = None
     """Left, top, right and bottom of the strokes, in pixels of the decoded image; None where
     they were not looked for or nothing was found."""
@@ -585,7 +577,7 @@ class RoutingVariant(Answer):
     lengths: Floats
     """(K,), presence of the classes."""
     changed: bool
-    """Whether `labels` are others than as routed."""
+    """Whether `labels` differ from those as routed."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -595,12 +587,12 @@ class Segment(Answer):
     label: int
     class_name: str
     length: float
-    """Confidence, in [0, 1)."""
+    """Length of the capsule, in [0, 1)."""
     mask: Image.Image
     """White where the digit gets at least `mask_threshold` of the ink around the pixel, which
     the returned digits divide. A pixel may belong to several."""
     reconstruction: Image.Image
-    """Its capsule, decoded alone."""
+    """The digit's capsule, decoded alone."""
     ink_share: float
     """Share of the ink in the mask; shared ink counts in each."""
 
@@ -624,7 +616,7 @@ class Neighbour(Answer):
     """A training image of the class."""
 
     distance: float
-    """Of its pose from this image's, in standard deviations of the class's poses."""
+    """Distance of the two poses, in standard deviations of the class's poses."""
     image: Image.Image
 
 
@@ -633,10 +625,10 @@ class Prototype(Answer):
     """A training image that stands for others of the class."""
 
     distance: float
-    """Of its pose from this image's, in standard deviations of the class's poses."""
+    """Distance of the two poses, in standard deviations of the class's poses."""
     image: Image.Image
     share: float
-    """Of the class's images, those it is the nearest prototype of."""
+    """Share of the class's images whose nearest prototype this is."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -644,7 +636,7 @@ class Limits(Answer):
     """The limits of one request."""
 
     images: int
-    """Of one request to /classify."""
+    """Most images of one request to /classify."""
     body_bytes: int
 
 
@@ -658,13 +650,13 @@ class ModelSummary(Answer):
     family: str
     """The kind of network."""
     family_title: str
-    """What that is called, in a few words."""
+    """The name of the family, in a few words."""
     dataset: str
     class_names: list[str]
     channels: int
-    """Of the network's images: 1 for grey, 3 for colour, others for arrays."""
+    """Channels of the network's images: 1 for grey, 3 for colour."""
     height: int
-    """Of the network's images, in pixels."""
+    """Height of the network's images, in pixels."""
     width: int
     any_size: bool
     """Whether /classify also takes larger images, `fit=none`."""
@@ -675,7 +667,7 @@ class ModelSummary(Answer):
     offers: list[str]
     """`decode`: routes that reconstruct; `trace`: /routing."""
     default: bool
-    """Whether it answers requests without `model`."""
+    """Whether this model answers requests without `model`."""
     metrics: dict[str, Any]
     calibrated: bool
     """Whether /classify takes `coverage`."""
@@ -702,9 +694,9 @@ class CouplingHealth(Answer):
 
     layer: str
     entropy: Floats
-    """From 0, each capsule serves one parent, to 1, it serves all alike."""
+    """0: each capsule serves one parent. 1: it serves all alike."""
     polarisation: Floats
-    """From 0, couplings are uniform, to 1, each capsule serves one parent."""
+    """0: couplings are uniform. 1: each capsule serves one parent."""
     within_class: float
     """The standard deviation over images of one class, as a share of the mean coupling."""
     between_classes: float
@@ -719,10 +711,10 @@ class SampleReport(Answer):
     label: int | None = None
     """None where the picture shows none of the classes, or several."""
     class_name: str
-    """What is to be seen."""
+    """What the picture shows."""
     licence: str
     source: str
-    """Who made it, or the data set that it is from."""
+    """The maker of the picture, or its data set."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -748,13 +740,13 @@ class Explained(Answer):
     images: str
     """The images that are explained, in words."""
     count: int
-    """The number of those images; of pairs, that of their objects."""
+    """The number of those images; for pairs, of their objects."""
     pose: float
-    """By the pose of the most present class, decoded; of pairs by those of the labels."""
+    """By the decoded pose of the most present class; for pairs, of the labels."""
     class_mean: float
     """By the mean training image of that class."""
     pca: dict[str, Any]
-    """By so many principal components of training images."""
+    """By `class_dim` principal components of training images."""
     class_dim: int
     """The numbers of a pose, D."""
 
@@ -914,7 +906,7 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -952,8 +944,8 @@ class CapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1026,11 +1018,11 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1078,7 +1070,7 @@ class CapsNetMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1117,17 +1109,14 @@ class CapsNetMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1163,7 +1152,11 @@ class CapsNetMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1173,7 +1166,7 @@ class CapsNetMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1218,11 +1211,9 @@ class CapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1232,7 +1223,7 @@ class CapsNetMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1297,66 +1288,6 @@ class CapsNetMethods:
             )
         )
 
-    def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> TrajectoryAnswer:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
     def rivals(
         self,
         image: ImageLike,
@@ -1370,10 +1301,8 @@ class CapsNetMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1413,10 +1342,8 @@ class CapsNetMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -1424,7 +1351,7 @@ class CapsNetMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1464,16 +1391,14 @@ class CapsNetMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1582,9 +1507,6 @@ class CapsNetMethods:
 
         Each number is defined in the documentation, on the page "Health of a network".
 
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
-
         Args:
             name: name
             timeout_s: deadline in seconds, instead of the client's.
@@ -1611,9 +1533,6 @@ class CapsNetMethods:
     def sample_of(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
         """Get a sample image of a model.
 
-        Raises:
-        InvalidParameter: there is none of that name.
-
         Args:
             name: name
             file: file
@@ -1629,12 +1548,8 @@ class CapsNetMethods:
         """Reload all models.
 
         The key files are read first, and all workers use the new keys. Then each model is opened
-        in
-        a process of its own, workers load the models, and these replace the old ones. If a model
-        cannot be loaded, the old models stay.
-
-        Raises:
-            Forbidden: no admin key is set, so nobody may.
+        in a process of its own, workers load the models, and these replace the old ones. If a
+        model cannot be loaded, the old models stay.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
@@ -1642,6 +1557,8 @@ class CapsNetMethods:
         return self._send(
             call("POST", "/models/reload", ModelsAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)
 
 
 class AsyncCapsNetMethods:
@@ -1799,7 +1716,7 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1837,8 +1754,8 @@ class AsyncCapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1911,11 +1828,11 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1963,7 +1880,7 @@ class AsyncCapsNetMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2002,17 +1919,14 @@ class AsyncCapsNetMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2048,7 +1962,11 @@ class AsyncCapsNetMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2058,7 +1976,7 @@ class AsyncCapsNetMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2103,11 +2021,9 @@ class AsyncCapsNetMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2117,7 +2033,7 @@ class AsyncCapsNetMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2182,66 +2098,6 @@ class AsyncCapsNetMethods:
             )
         )
 
-    async def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> TrajectoryAnswer:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
     async def rivals(
         self,
         image: ImageLike,
@@ -2255,10 +2111,8 @@ class AsyncCapsNetMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2298,10 +2152,8 @@ class AsyncCapsNetMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2309,7 +2161,7 @@ class AsyncCapsNetMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2349,16 +2201,14 @@ class AsyncCapsNetMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2467,9 +2317,6 @@ class AsyncCapsNetMethods:
 
         Each number is defined in the documentation, on the page "Health of a network".
 
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
-
         Args:
             name: name
             timeout_s: deadline in seconds, instead of the client's.
@@ -2498,9 +2345,6 @@ class AsyncCapsNetMethods:
     ) -> Image.Image:
         """Get a sample image of a model.
 
-        Raises:
-        InvalidParameter: there is none of that name.
-
         Args:
             name: name
             file: file
@@ -2516,12 +2360,8 @@ class AsyncCapsNetMethods:
         """Reload all models.
 
         The key files are read first, and all workers use the new keys. Then each model is opened
-        in
-        a process of its own, workers load the models, and these replace the old ones. If a model
-        cannot be loaded, the old models stay.
-
-        Raises:
-            Forbidden: no admin key is set, so nobody may.
+        in a process of its own, workers load the models, and these replace the old ones. If a
+        model cannot be loaded, the old models stay.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
@@ -2529,6 +2369,8 @@ class AsyncCapsNetMethods:
         return await self._send(
             call("POST", "/models/reload", ModelsAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)
 
 
 class DrawingsMethods:
@@ -2552,7 +2394,7 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2590,8 +2432,8 @@ class DrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2664,11 +2506,11 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2716,7 +2558,7 @@ class DrawingsMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2755,17 +2597,14 @@ class DrawingsMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2801,7 +2640,11 @@ class DrawingsMethods:
     ) -> Image.Image:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2811,7 +2654,7 @@ class DrawingsMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2856,11 +2699,9 @@ class DrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -2870,7 +2711,7 @@ class DrawingsMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2935,66 +2776,6 @@ class DrawingsMethods:
             )
         )
 
-    def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(read_image(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
     def rivals(
         self,
         image: ImageLike,
@@ -3008,10 +2789,8 @@ class DrawingsMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3051,10 +2830,8 @@ class DrawingsMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3062,7 +2839,7 @@ class DrawingsMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3102,16 +2879,14 @@ class DrawingsMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3142,9 +2917,6 @@ class DrawingsMethods:
 
         Each number is defined in the documentation, on the page "Health of a network".
 
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
-
         Args:
             name: name
             timeout_s: deadline in seconds, instead of the client's.
@@ -3152,6 +2924,8 @@ class DrawingsMethods:
         return self._send(
             call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)
 
 
 class AsyncDrawingsMethods:
@@ -3175,7 +2949,7 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3213,8 +2987,8 @@ class AsyncDrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3287,11 +3061,11 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3339,7 +3113,7 @@ class AsyncDrawingsMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3378,17 +3152,14 @@ class AsyncDrawingsMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3424,7 +3195,11 @@ class AsyncDrawingsMethods:
     ) -> Image.Image:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3434,7 +3209,7 @@ class AsyncDrawingsMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3479,11 +3254,9 @@ class AsyncDrawingsMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3493,7 +3266,7 @@ class AsyncDrawingsMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3558,66 +3331,6 @@ class AsyncDrawingsMethods:
             )
         )
 
-    async def trajectory(
-        self,
-        image: ImageLike,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        model: str | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-        timeout_s: float | None = None,
-    ) -> Image.Image:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
-            model: a bundle of `GET /models`.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-            timeout_s: deadline in seconds, instead of the client's.
-        """
-        return await self._send(
-            call(
-                "POST",
-                "/trajectory",
-                TrajectoryAnswer,
-                {
-                    "transform": transform,
-                    "start": start,
-                    "stop": stop,
-                    "steps": steps,
-                    "target": target,
-                    "model": model,
-                    "fit": fit,
-                    "polarity": polarity,
-                },
-                with_images(await read_on_thread(image)),
-                timeout_s=timeout_s,
-            )
-        )
-
     async def rivals(
         self,
         image: ImageLike,
@@ -3631,10 +3344,8 @@ class AsyncDrawingsMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3674,10 +3385,8 @@ class AsyncDrawingsMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -3685,7 +3394,7 @@ class AsyncDrawingsMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3725,16 +3434,14 @@ class AsyncDrawingsMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3765,9 +3472,6 @@ class AsyncDrawingsMethods:
 
         Each number is defined in the documentation, on the page "Health of a network".
 
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
-
         Args:
             name: name
             timeout_s: deadline in seconds, instead of the client's.
@@ -3775,3 +3479,5 @@ class AsyncDrawingsMethods:
         return await self._send(
             call("GET", f"/models/{part(name)}/health", HealthAnswer, {}, None, timeout_s=timeout_s)
         )
+
+    trajectory = former("trajectory", equivariance)

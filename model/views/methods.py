@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
+from model.views.former import former
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from model.views.routing_off import RoutingOffAnswer
     from model.views.segment import SegmentAnswer
     from model.views.sweep import SweepAnswer
-    from model.views.trajectory import TrajectoryAnswer
     from model.views.view import A, Q, View
 
 
@@ -117,7 +118,7 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -144,8 +145,8 @@ class ViewMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -188,11 +189,11 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -232,7 +233,7 @@ class ViewMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -256,17 +257,14 @@ class ViewMethods:
         """Ask again with routing switched off.
 
         The presence is computed from the same votes with uniform couplings, after one iteration,
-        and
-        without the coupling bias, if the network has iterations and a bias. Only the routing of
-        the
-        last layer is switched off. An answer that changes needed the routing that the network
-        was
-        trained with. A network that is trained without routing may still be correct.
+        and without the coupling bias, if the network has iterations and a bias. Only the routing
+        of the last layer is switched off. An answer that changes needed the routing that the
+        network was trained with. A network that is trained without routing may still be correct.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -291,7 +289,11 @@ class ViewMethods:
     ) -> EquivarianceAnswer:
         """Transform an image step by step and encode each.
 
-        In an equivariant network, the length stays and the pose changes with the image.
+        In an equivariant network, the length stays and the pose changes with the image. The path
+        of the pose lies in the plane of the two directions in which the pose varies most. Each
+        image and each transform has its own plane. A straight path means that the transform
+        moves the pose in one direction. It does not mean that the prediction is correct, or that
+        the presence stays.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -301,7 +303,7 @@ class ViewMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -338,11 +340,9 @@ class ViewMethods:
         """Hide one patch of the image at a time and encode each result.
 
         For strokes the patch is black, and for photographs it has their mean colour. The map
-        shows what
-        this network loses. It does not show what the class consists of: a patch makes edges that
-        no
-        training image had, and hiding one of two strokes that give the same evidence may change
-        nothing.
+        shows what this network loses. It does not show what the class consists of: a patch makes
+        edges that no training image had, and hiding one of two strokes that give the same
+        evidence may change nothing.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -352,7 +352,7 @@ class ViewMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -400,58 +400,6 @@ class ViewMethods:
 
         return self._ask(VIEW, (image,), {"count": count, "fit": fit, "polarity": polarity})
 
-    def trajectory(
-        self,
-        image: Picture,
-        *,
-        transform: Transform | None = None,
-        start: float | None = None,
-        stop: float | None = None,
-        steps: int | None = None,
-        target: int | None = None,
-        fit: Fit | None = None,
-        polarity: Polarity | None = None,
-    ) -> TrajectoryAnswer:
-        """Follow the pose while the image turns, shifts or grows.
-
-        The path lies in the plane of the two directions in which the pose varies most. Other
-        images and
-        other transforms have other planes. A straight path means that the transform moves the
-        pose in
-        one direction. It does not mean that the prediction is correct, or that the presence
-        stays.
-
-        Args:
-            image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
-                (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            transform: what is done to the fitted image; by default `"turn"`.
-            start: pixels to the right or down, degrees counter-clockwise, or a factor; by
-                default -6, -60 or 0.6.
-            stop: above `start`; by default 6, 60 or 1.4.
-            steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
-            fit: `none` requires the network's size, or a larger one in `/classify` where `GET
-                /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
-                centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
-                `none` if the size matches, else the model's own rule; by default `"auto"`.
-            polarity: `auto` detects it; not used for photographs; by default `"auto"`.
-        """
-        from model.views.trajectory import VIEW  # noqa: PLC0415
-
-        return self._ask(
-            VIEW,
-            (image,),
-            {
-                "transform": transform,
-                "start": start,
-                "stop": stop,
-                "steps": steps,
-                "target": target,
-                "fit": fit,
-                "polarity": polarity,
-            },
-        )
-
     def rivals(
         self,
         image: Picture,
@@ -463,10 +411,8 @@ class ViewMethods:
         """Decode the capsule of every class of one image.
 
         A high error means that the class cannot explain the image. It does not measure how close
-        the
-        class came to winning. The decoder was trained on classes that are present, so it draws a
-        short
-        capsule faintly.
+        the class came to winning. The decoder was trained on classes that are present, so it
+        draws a short capsule faintly.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -495,10 +441,8 @@ class ViewMethods:
         """Turn the pose of one image into that of another.
 
         The direction of the pose follows the great circle, and its length changes linearly. Each
-        frame
-        is encoded again. If its presence is low, the encoder does not recognise what the decoder
-        draws.
-        No training image is known to lie on the way.
+        frame is encoded again. If its presence is low, the encoder does not recognise what the
+        decoder draws. No training image is known to lie on the way.
 
         Args:
             first: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
@@ -506,7 +450,7 @@ class ViewMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -533,16 +477,14 @@ class ViewMethods:
         """Find the training images of a class with the nearest poses.
 
         Only images of this class are searched: the nearest 3 of an 8 is a 3. They do not explain
-        the
-        answer, because the network compares no images. Prototypes are the images of the class
-        with the
-        smallest distances to the others.
+        the answer, because the network compares no images. Prototypes are the images of the
+        class with the smallest distances to the others.
 
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -554,3 +496,5 @@ class ViewMethods:
         return self._ask(
             VIEW, (image,), {"count": count, "target": target, "fit": fit, "polarity": polarity}
         )
+
+    trajectory = former("trajectory", equivariance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
 
 import fastapi
@@ -16,11 +17,12 @@ from model.preprocess import Prepared
 from model.views.net import require
 from service.errors import InvalidParameter, Problem, UnknownModel
 from service.http.context import Context
-from service.http.middleware import TIMEOUT_HEADER
+from service.http.middleware import PRIORITIES, PRIORITY_HEADER, TIMEOUT_HEADER
 from service.inference.engine import Engine
 from service.inference.job import Admission, Job
 from service.net import ServedNet
 from service.pictures import ImageSpec, Upload
+from service.pictures.pools import Weighed
 
 
 class Request(fastapi.Request):
@@ -54,6 +56,12 @@ class Request(fastapi.Request):
         self._rate_limit = self.context.rate_limit if limited else None
 
     @property
+    def caller(self) -> Hashable:
+        """The key or the address that the request comes from."""
+        caller: Hashable = self.scope.get("state", {}).get("caller")
+        return caller
+
+    @property
     def limit_s(self) -> float:
         """The seconds from the end of the body until the answer has to be ready.
 
@@ -69,6 +77,19 @@ class Request(fastapi.Request):
             text = f"{TIMEOUT_HEADER} is a positive number of seconds"
             raise InvalidParameter(text, parameter=TIMEOUT_HEADER)
         return min(wanted_s, longest_s)
+
+    @property
+    def is_bulk(self) -> bool:
+        """Whether the request only takes what interactive requests leave.
+
+        Raises:
+            InvalidParameter: the client asks for an unknown priority.
+        """
+        wanted = self.headers.get(PRIORITY_HEADER, PRIORITIES[0])
+        if wanted not in PRIORITIES:
+            text = f"{PRIORITY_HEADER} is {' or '.join(PRIORITIES)}"
+            raise InvalidParameter(text, parameter=PRIORITY_HEADER)
+        return wanted == PRIORITIES[1]
 
     async def body(self) -> bytes:
         """Read the whole body, once: it is not kept.
@@ -98,7 +119,7 @@ class Request(fastapi.Request):
         """
         if rows > self._max_cost:
             raise ValueError(f"the route declares at most {self._max_cost} rows, not {rows}")
-        self.job.cost, self.job.client = rows, self.scope.get("state", {}).get("caller")
+        self.job.cost, self.job.client = rows, self.caller
         self.context.admission.admit(self.job)
         if self.drawing:
             self._drawn = Job(deadline=self.job.deadline)
@@ -151,8 +172,12 @@ class Request(fastapi.Request):
     def net(self, manifest: Manifest) -> ServedNet:
         """The network of a manifest, for this request's rows."""
         context = self.context
-        return ServedNet(manifest, self.engine, self.job, context.admission, context.slow)
+        return ServedNet(
+            manifest, self.engine, self.job, context.admission, context.slow, caller=self.caller
+        )
 
-    async def prepare(self, uploads: list[Upload], spec: ImageSpec) -> list[Prepared | Problem]:
+    async def decode(
+        self, uploads: Sequence[Upload | Weighed], spec: ImageSpec
+    ) -> list[Prepared | Problem]:
         """Decode and fit all uploads, in order. One that cannot be read yields its problem."""
-        return await self.context.decode_pools.prepare(uploads, spec, deadline=self.job.deadline)
+        return await self.context.decode_pools.decode(uploads, spec, deadline=self.job.deadline)

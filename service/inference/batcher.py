@@ -24,6 +24,8 @@ from service.telemetry.reports import BatchReport
 log = logging.getLogger(__name__)
 QUICK_S = 0.01
 """A batch that takes less may be computed on the event loop."""
+_BULK_S = 0.025
+"""A batch of bulk jobs takes about this long, because interactive jobs wait for its end."""
 
 
 class Results(NamedTuple):
@@ -72,26 +74,40 @@ class Queue:
     """The number of padding rows that are computed with a batch of so many rows."""
     row_s: Callable[[], float] = lambda: math.inf
     """Seconds that one row takes; infinite where only the batcher's thread may compute rows."""
+    batch_s: float = math.inf
+    """A batch of interactive jobs takes about this long at most."""
     calls: list[_Call] = field(default_factory=list, init=False)
-    """The calls with waiting rows, ordered by the positions of their jobs."""
+    """The calls with waiting rows, in the order of their jobs' turns."""
     last_s: float = field(default=0.0, init=False)
     last_rows: int = field(default=1, init=False)
     """Seconds and rows of the last batch."""
 
     @property
+    def next_is_bulk(self) -> bool:
+        """Whether the next batch is of bulk jobs."""
+        return bool(self.calls) and self.calls[0].job.bulk
+
+    @property
+    def most_rows(self) -> int:
+        """The largest next batch, by the seconds that its rows take."""
+        row_s, seconds = self.last_s / self.last_rows, self.batch_s
+        if self.next_is_bulk:
+            row_s, seconds = self.row_s(), _BULK_S
+        if not row_s or math.isinf(row_s):
+            return self.max_rows
+        return max(1, int(min(self.max_rows, seconds / row_s)))
+
+    @property
     def expected_s(self) -> float:
         """The expected seconds of the next batch: the last one's, scaled down to fewer rows."""
-        rows = 0
+        rows, most_rows = 0, self.most_rows
         for call in self.calls:
-            rows += 0 if call.future.done() else len(call.rows) - call.taken
-            if rows >= self.max_rows:
+            if call.job.bulk != self.next_is_bulk:
                 break
-        return self.last_s * min(1.0, min(rows, self.max_rows) / self.last_rows)
-
-    def rows_within(self, seconds: float) -> int:
-        """The largest batch that takes so long if its rows take as long as those of the last."""
-        rows = self.last_rows * seconds / self.last_s if self.last_s else math.inf
-        return max(1, int(min(rows, self.max_rows)))
+            rows += 0 if call.future.done() else len(call.rows) - call.taken
+            if rows >= most_rows:
+                break
+        return self.last_s * min(1.0, min(rows, most_rows) / self.last_rows)
 
 
 class Batcher:
@@ -100,11 +116,14 @@ class Batcher:
     There is no fixed delay.
 
     In the service, each graph of each bundle has a queue. The next batch is of the queue whose
-    first job has the lowest position, so no queue starves. Rows whose caller has left are skipped.
-    Rows that cannot be computed before their deadline are answered with `DeadlineExceeded`. A batch
-    that fails is retried by halves, so that a bad row fails alone. Rows that take less than
-    `QUICK_S` are computed on the event loop: those of a lone caller always, because waking a thread
-    takes longer than a small network; those of several if there is no second core for the thread.
+    first job has the lowest position, so no queue starves. Bulk jobs come after all interactive
+    ones and share no batch with them; their batches are short.
+
+    Rows whose caller has left are skipped. Rows that cannot be computed before their deadline are
+    answered with `DeadlineExceeded`. A batch that fails is retried by halves, so that a bad row
+    fails alone. Rows that take less than `QUICK_S` are computed on the event loop: those of a lone
+    caller always, because waking a thread takes longer than a small network; those of several if
+    there is no second core for the thread.
 
     Args:
         queues: by the key that callers name.
@@ -112,7 +131,6 @@ class Batcher:
         warm_up: called once on the thread before any batch; the constructor waits.
         on_batch: called on the thread after every run.
         on_lost: called on the thread if the batcher is lost.
-        batch_s: a batch of several rows takes about this long at most.
         one_core: whether the thread and the event loop share one core.
 
     Raises:
@@ -127,10 +145,8 @@ class Batcher:
         warm_up: Callable[[], None] = lambda: None,
         on_batch: Callable[[BatchReport], None] = lambda _report: None,
         on_lost: Callable[[Exception], None] = lambda _error: None,
-        batch_s: float = math.inf,
         one_core: bool = False,
     ) -> None:
-        self._batch_s = batch_s
         self._queues = dict(queues)
         self._one_core = one_core
         self._clock = clock
@@ -170,7 +186,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Closed("the service is shutting down")
-            insort(self._queues[key].calls, call, key=lambda queued: queued.job.position)
+            insort(self._queues[key].calls, call, key=lambda queued: queued.job.turn)
         loop.call_soon(self._run_here)  # after the rows that come at the same time
         return call.future
 
@@ -254,17 +270,16 @@ class Batcher:
         """
         key, queue = min(
             ((key, queue) for key, queue in self._queues.items() if queue.calls),
-            key=lambda item: item[1].calls[0].job.position,
+            key=lambda item: item[1].calls[0].job.turn,
         )
-        now = self._clock()
+        now, most_rows, bulk = self._clock(), queue.most_rows, queue.next_is_bulk
         ends = now + queue.expected_s
-        most = queue.rows_within(self._batch_s)
         batch: list[_Row] = []
         expired: list[_Outcome] = []
-        while queue.calls and len(batch) < most:
+        while queue.calls and len(batch) < most_rows and queue.next_is_bulk == bulk:
             call = queue.calls[0]
             if not call.future.done():  # its caller has not left
-                rows = call.rows[call.taken : call.taken + most - len(batch)]
+                rows = call.rows[call.taken : call.taken + most_rows - len(batch)]
                 if call.job.deadline < ends:
                     expired.append((call, DeadlineExceeded("the deadline would pass in the queue")))
                 else:

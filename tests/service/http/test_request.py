@@ -105,7 +105,6 @@ def test_others_go_between_the_rows_of_a_large_request(begin: Open) -> None:
     async def both() -> None:
         first = asyncio.create_task(encode(large, 100, "large"))
         await asyncio.sleep(0)
-        small.job.arrived = time.monotonic()
         await asyncio.gather(first, encode(small, 1, "small"))
 
     asyncio.run(both())
@@ -122,7 +121,7 @@ def test_a_job_waits_no_more_once_its_rows_are_computed(
     async def ask() -> list[int]:
         request.admit(3)
         waiting = [admission.waiting]
-        (prepared,) = await request.prepare([digits[7]], FRAME)
+        (prepared,) = await request.decode([digits[7]], FRAME)
         capsule = (await encode_picture(net, unwrap(prepared))).capsule()
         waiting.append(admission.waiting)
         await net.decode(capsule.pose[None].repeat(2, axis=0), capsule.label)
@@ -135,6 +134,6 @@ def test_bad_images_keep_their_places(begin: Open, digits: list[bytes]) -> None:
     """The others are prepared as if they had come alone."""
 
     async def ask() -> list[Prepared | Problem]:
-        return await begin().prepare([digits[1], b"no image", digits[2]], FRAME)
+        return await begin().decode([digits[1], b"no image", digits[2]], FRAME)
 
     assert [Prepared, UnsupportedFormat, Prepared] == [type(each) for each in asyncio.run(ask())]
