@@ -24,6 +24,8 @@ from service.telemetry.reports import BatchReport
 
 MAX_TRACED_IMAGES = 8
 """A batch traces at most this many images, because each trace takes megabytes."""
+BATCH_S = 0.05
+"""A batch takes about this long at most, so that who comes next need not wait for longer."""
 Row = tuple[Array, ...]
 """A row: one image, or one pose and its class; or their result."""
 
@@ -114,7 +116,7 @@ def open_engine(
             ("trace", _trace(runtime), MAX_TRACED_IMAGES, lambda _rows: 0),
         ):
             row_s = partial(runtime.row_s, graph)
-            queues[name, graph] = Queue(_in_rows(run), max_rows, padding, row_s)
+            queues[name, graph] = Queue(_in_rows(run), max_rows, padding, row_s, BATCH_S)
 
     def warm_up() -> None:
         for runtime in runtimes.values():
