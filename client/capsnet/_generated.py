@@ -1558,6 +1558,7 @@ class CapsNetMethods:
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
+            ReloadNotOffered: no supervisor could have other workers reload.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
@@ -2378,6 +2379,7 @@ class AsyncCapsNetMethods:
 
         Raises:
             Forbidden: no admin key is set, so nobody may.
+            ReloadNotOffered: no supervisor could have other workers reload.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
