@@ -1,7 +1,7 @@
 """The baseline of training: a loop as public PyTorch implementations mostly write it.
 
 Eager float32, votes tiled and routed element by element, the decoder fed all capsules with every
-class but one set to zero, Adam as it comes. Batches are given, so making them costs nothing extra.
+class except one set to zero, Adam as it comes. Batches are given, so making them costs nothing.
 """
 
 from __future__ import annotations

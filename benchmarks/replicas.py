@@ -1,4 +1,4 @@
-"""Ray Serve beside the service alone: `python -m benchmarks.replicas`.
+"""Ray Serve compared with the service alone: `python -m benchmarks.replicas`.
 
 All contenders have the same cores and one bundle, and are started, asked and stopped in turn.
 """

@@ -1,4 +1,4 @@
-"""Ray Data beside onnxruntime alone, on all cores: `python -m benchmarks.scoring`.
+"""Ray Data compared with onnxruntime alone, on all cores: `python -m benchmarks.scoring`.
 
 The rate is that between output files, so that starting Ray and its actors does not count.
 """

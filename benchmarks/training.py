@@ -52,7 +52,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 
 @dataclass(frozen=True)
 class Options:
-    """What both processes are told."""
+    """What both processes get."""
 
     preset: str
     batch: int

@@ -16,7 +16,7 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  asked, not boun
 def main() -> None:
     """Exit with 0 if `/readyz` answers 200, else with 1 and the reason.
 
-    Runs every few seconds beside the service, so it reads its address without loading the settings.
+    Runs every few seconds next to the service, so it reads the address without the settings.
     """
     host = os.environ.get("CAPSNET_HOST") or "127.0.0.1"
     port = int(os.environ.get("CAPSNET_PORT") or 8000)

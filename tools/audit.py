@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 DATABASE = "https://api.osv.dev/v1/query"
 KNOWN = {"package": {"ecosystem": "PyPI", "name": "jinja2"}, "version": "2.4.1"}
-"""A version that has vulnerabilities: whoever answers this is the database."""
+"""A version that has vulnerabilities: the database reports it."""
 PATIENCE_S = 10
 
 

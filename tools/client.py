@@ -113,7 +113,7 @@ class Method:
     member: str = ""
     """Of the answer: the list of outcomes."""
     drawn: bool = False
-    """Whether there is a PNG beside the JSON."""
+    """Whether there is a PNG in addition to the JSON."""
 
 
 def read_document() -> Json:
@@ -300,7 +300,7 @@ def _outcomes(schema: Json, schemas: Json) -> tuple[str, str]:
 
 
 def _answer_types(methods: Iterable[Method], schemas: Json) -> dict[str, Json]:
-    """Names of the answers and of their parts; those of a list have what stands beside it."""
+    """Names of the answers and of their parts; those of a list have the other members too."""
     types: dict[str, Json] = {}
     waiting = []
     for method in methods:

@@ -124,7 +124,7 @@ def coverage_range(count: int, coverage: float) -> tuple[float, float] | None:
     """The coverage, over new images, that 95 % of calibrations on `count` images have.
 
     It has a beta distribution (Vovk 2012; Angelopoulos and Bates 2021, section 3.2). None if so few
-    images promise nothing but the set of all labels.
+    images only promise the set of all labels.
     """
     rank = math.ceil((count + 1) * coverage - 1e-9)
     if rank > count:

@@ -64,14 +64,14 @@ def device_name(device: torch.device) -> str:
 
 def has_bfloat16(device: torch.device) -> bool:
     """Return whether a device has instructions for bfloat16: GPUs, and some CPUs."""
-    # torch.cpu tells since 2.12.
+    # torch.cpu reports it since 2.12.
     known: Mapping[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     names = ("amx_bf16", "avx512_bf16", "sve_bf16")
     return device.type == "cuda" or any(known.get(name, False) for name in names)
 
 
 def keep_freed_memory() -> bool:
-    """Tell the C library to keep freed memory from the kernel. Return whether it could be told.
+    """Tell the C library to keep freed memory from the kernel. Return whether that worked.
 
     A step on a CPU makes and frees the same large tensors, and by default each comes as new pages
     that the kernel must clear at first touch: two fifths of a step's time.

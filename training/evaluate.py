@@ -136,7 +136,7 @@ def evaluate(
 ) -> Scores:
     """Answer a split, one view of each image, through the files that ship.
 
-    A read of a test split goes on record: into the file of test reads beside the bundle, its
+    A read of a test split goes on record: into the file of test reads next to the bundle, its
     manifest and its card. Held-out images may be read as often as one likes; their scores are kept
     where there is no test split.
 
@@ -162,7 +162,7 @@ def evaluate(
         if not unseen_by(runs):
             raise DatasetError(
                 f"{manifest.name} was trained on all training images (--final): none is held out, "
-                "and errors on images that were trained on say nothing of new ones"
+                "and errors on training images say nothing about new images"
             )
         examples = validation_examples(bundle, data_dir, folder=folder)
         which = f"{len(examples.labels):,} held-out training images, which were not trained on"

@@ -1,1 +1,1 @@
-"""The service under load, beside other servers of the same network."""
+"""The service under load, compared with other servers of the same network."""

@@ -1,7 +1,7 @@
 """Images a second over the Open Inference Protocol: requests of 32 images as bytes.
 
-Beside onnxruntime alone, and beside Triton through PyTriton with the same body. Each server and
-each of its settings is measured once a round, one after the other.
+Compared with onnxruntime alone, and with Triton through PyTriton with the same body. Each server
+and each of its settings is measured once a round, one after the other.
 """
 
 from __future__ import annotations

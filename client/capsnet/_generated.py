@@ -121,8 +121,8 @@ class Prediction(Answer):
     """With coverage=: calibrated chance that the label is right, for images like those of the
     calibration."""
     labels: list[SetLabel] | None = None
-    """With coverage=: the smallest set that holds the true label so often, the most probable one
-    first."""
+    """With coverage=: the smallest set that holds the true label with this coverage, the most
+    probable label first."""
     poses: Floats | None = None
     """All K poses, with poses=true."""
     novelty: NoveltyReport | None = None
@@ -190,7 +190,7 @@ class DecodeAnswer(Answer):
     label: int
     class_name: str
     images: list[Image.Image]
-    """One for each pose, in order."""
+    """An image for each pose, in order."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -257,7 +257,7 @@ class RoutingOffAnswer(Answer):
     variants: list[RoutingVariant]
     """The first one is as routed."""
     changed: bool
-    """Whether the labels of any variant are others."""
+    """Whether the labels of any variant differ."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -314,7 +314,7 @@ class OcclusionAnswer(Answer):
     dim: int | None = None
     """The pose dimension that was watched; None: presence."""
     value: float
-    """Of what was watched, without the patch."""
+    """Presence, or value of `dim`, without the patch."""
     map: Floats
     """(H, W): how much the value changes where the patch covers a pixel, the mean over its
     places; negative where it falls."""
@@ -356,7 +356,7 @@ class RivalsAnswer(Answer):
     """The image as the network saw it."""
     classes: list[Rival]
     best_drawn: int
-    """Label, among these, of the smallest error."""
+    """The label with the smallest error among these."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -398,18 +398,18 @@ class NeighboursAnswer(Answer):
     """Confidence that the class is present, in [0, 1]."""
     fit: FitReport
     images: str
-    """Among which images, in words."""
+    """The images that were searched, in words."""
     licence: str
-    """Of the images; empty if none is stated."""
+    """Licence of the images; empty if none is stated."""
     source: str
     drawn: bool
-    """Whether images are drawn by the decoder from their poses, because the bundle has not the
-    images themselves."""
+    """Whether images are drawn by the decoder from their poses, because the bundle does not
+    contain the images."""
     typical_distance: float
     """Median distance, in the class, of a training image from the nearest other one."""
     neighbours: list[Neighbour]
     prototypes: list[Prototype]
-    """Those that stand for most images first."""
+    """The prototypes, those of most images first."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -440,12 +440,12 @@ class HealthAnswer(Answer):
     parse_trees: float
     """Mean number of different parse trees of a class."""
     images_per_class: float
-    """The most that `parse_trees` can be."""
+    """The largest possible `parse_trees`."""
     negated_changed_percent: float | None = None
     """Percentage of answers that change if all input capsules change their sign; None where the
     family does not allow that."""
     negated_presence_change: float | None = None
-    """Mean change of presence by that."""
+    """Mean change of presence in that case."""
     effective_dims: float
     """Mean effective dimensions of a class's poses."""
     class_dim: int
@@ -480,13 +480,13 @@ class NoveltyReport(Answer):
     score: float
     """The highest of the four scores below."""
     length_score: float
-    """By the longest capsule's length."""
+    """The score of the longest capsule's length."""
     margin_score: float
-    """By its lead over the second longest."""
+    """The score of its lead over the second longest capsule."""
     error_score: float
-    """By the error of its reconstruction."""
+    """The score of the error of its reconstruction."""
     distance_score: float | None = None
-    """By the Mahalanobis distance of the poses."""
+    """The score of the Mahalanobis distance of the poses."""
     error: float
     """Of the reconstruction y of x: sum((x-y)^2) / (sum(x^2) + 1)."""
 
@@ -497,7 +497,7 @@ class FitReport(Answer):
 
     fit: str
     polarity: str | None = None
-    """As uploaded; None for photographs."""
+    """Polarity of the upload; None for photographs."""
     box: tuple[int, int, int, int] | None = None
     """Left, top, right and bottom of the strokes, in pixels of the decoded image; None where
     they were not looked for or nothing was found."""
@@ -577,7 +577,7 @@ class RoutingVariant(Answer):
     lengths: Floats
     """(K,), presence of the classes."""
     changed: bool
-    """Whether `labels` are others than as routed."""
+    """Whether `labels` differ from those as routed."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -587,12 +587,12 @@ class Segment(Answer):
     label: int
     class_name: str
     length: float
-    """Confidence, in [0, 1)."""
+    """Length of the capsule, in [0, 1)."""
     mask: Image.Image
     """White where the digit gets at least `mask_threshold` of the ink around the pixel, which
     the returned digits divide. A pixel may belong to several."""
     reconstruction: Image.Image
-    """Its capsule, decoded alone."""
+    """The digit's capsule, decoded alone."""
     ink_share: float
     """Share of the ink in the mask; shared ink counts in each."""
 
@@ -616,7 +616,7 @@ class Neighbour(Answer):
     """A training image of the class."""
 
     distance: float
-    """Of its pose from this image's, in standard deviations of the class's poses."""
+    """Distance of the two poses, in standard deviations of the class's poses."""
     image: Image.Image
 
 
@@ -625,10 +625,10 @@ class Prototype(Answer):
     """A training image that stands for others of the class."""
 
     distance: float
-    """Of its pose from this image's, in standard deviations of the class's poses."""
+    """Distance of the two poses, in standard deviations of the class's poses."""
     image: Image.Image
     share: float
-    """Of the class's images, those it is the nearest prototype of."""
+    """Share of the class's images whose nearest prototype this is."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -636,7 +636,7 @@ class Limits(Answer):
     """The limits of one request."""
 
     images: int
-    """Of one request to /classify."""
+    """Most images of one request to /classify."""
     body_bytes: int
 
 
@@ -650,13 +650,13 @@ class ModelSummary(Answer):
     family: str
     """The kind of network."""
     family_title: str
-    """What that is called, in a few words."""
+    """The name of the family, in a few words."""
     dataset: str
     class_names: list[str]
     channels: int
-    """Of the network's images: 1 for grey, 3 for colour, others for arrays."""
+    """Channels of the network's images: 1 for grey, 3 for colour."""
     height: int
-    """Of the network's images, in pixels."""
+    """Height of the network's images, in pixels."""
     width: int
     any_size: bool
     """Whether /classify also takes larger images, `fit=none`."""
@@ -667,7 +667,7 @@ class ModelSummary(Answer):
     offers: list[str]
     """`decode`: routes that reconstruct; `trace`: /routing."""
     default: bool
-    """Whether it answers requests without `model`."""
+    """Whether this model answers requests without `model`."""
     metrics: dict[str, Any]
     calibrated: bool
     """Whether /classify takes `coverage`."""
@@ -694,9 +694,9 @@ class CouplingHealth(Answer):
 
     layer: str
     entropy: Floats
-    """From 0, each capsule serves one parent, to 1, it serves all alike."""
+    """0: each capsule serves one parent. 1: it serves all alike."""
     polarisation: Floats
-    """From 0, couplings are uniform, to 1, each capsule serves one parent."""
+    """0: couplings are uniform. 1: each capsule serves one parent."""
     within_class: float
     """The standard deviation over images of one class, as a share of the mean coupling."""
     between_classes: float
@@ -711,10 +711,10 @@ class SampleReport(Answer):
     label: int | None = None
     """None where the picture shows none of the classes, or several."""
     class_name: str
-    """What is to be seen."""
+    """What the picture shows."""
     licence: str
     source: str
-    """Who made it, or the data set that it is from."""
+    """The maker of the picture, or its data set."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -740,13 +740,13 @@ class Explained(Answer):
     images: str
     """The images that are explained, in words."""
     count: int
-    """The number of those images; of pairs, that of their objects."""
+    """The number of those images; for pairs, of their objects."""
     pose: float
-    """By the pose of the most present class, decoded; of pairs by those of the labels."""
+    """By the decoded pose of the most present class; for pairs, of the labels."""
     class_mean: float
     """By the mean training image of that class."""
     pca: dict[str, Any]
-    """By so many principal components of training images."""
+    """By `class_dim` principal components of training images."""
     class_dim: int
     """The numbers of a pose, D."""
 
@@ -906,7 +906,7 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -944,8 +944,8 @@ class CapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1018,11 +1018,11 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1070,7 +1070,7 @@ class CapsNetMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1116,7 +1116,7 @@ class CapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1166,7 +1166,7 @@ class CapsNetMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1223,7 +1223,7 @@ class CapsNetMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1351,7 +1351,7 @@ class CapsNetMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1398,7 +1398,7 @@ class CapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1507,9 +1507,6 @@ class CapsNetMethods:
 
         Each number is defined in the documentation, on the page "Health of a network".
 
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
-
         Args:
             name: name
             timeout_s: deadline in seconds, instead of the client's.
@@ -1536,8 +1533,6 @@ class CapsNetMethods:
     def sample_of(self, name: str, file: str, *, timeout_s: float | None = None) -> Image.Image:
         """Get a sample image of a model.
 
-        Raises: InvalidParameter: there is none of that name.
-
         Args:
             name: name
             file: file
@@ -1555,10 +1550,6 @@ class CapsNetMethods:
         The key files are read first, and all workers use the new keys. Then each model is opened
         in a process of its own, workers load the models, and these replace the old ones. If a
         model cannot be loaded, the old models stay.
-
-        Raises:
-            Forbidden: no admin key is set, so nobody may.
-            ReloadNotOffered: no supervisor could have other workers reload.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
@@ -1725,7 +1716,7 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1763,8 +1754,8 @@ class AsyncCapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1837,11 +1828,11 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1889,7 +1880,7 @@ class AsyncCapsNetMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1935,7 +1926,7 @@ class AsyncCapsNetMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -1985,7 +1976,7 @@ class AsyncCapsNetMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2042,7 +2033,7 @@ class AsyncCapsNetMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2170,7 +2161,7 @@ class AsyncCapsNetMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2217,7 +2208,7 @@ class AsyncCapsNetMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2326,9 +2317,6 @@ class AsyncCapsNetMethods:
 
         Each number is defined in the documentation, on the page "Health of a network".
 
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
-
         Args:
             name: name
             timeout_s: deadline in seconds, instead of the client's.
@@ -2357,8 +2345,6 @@ class AsyncCapsNetMethods:
     ) -> Image.Image:
         """Get a sample image of a model.
 
-        Raises: InvalidParameter: there is none of that name.
-
         Args:
             name: name
             file: file
@@ -2376,10 +2362,6 @@ class AsyncCapsNetMethods:
         The key files are read first, and all workers use the new keys. Then each model is opened
         in a process of its own, workers load the models, and these replace the old ones. If a
         model cannot be loaded, the old models stay.
-
-        Raises:
-            Forbidden: no admin key is set, so nobody may.
-            ReloadNotOffered: no supervisor could have other workers reload.
 
         Args:
             timeout_s: deadline in seconds, instead of the client's.
@@ -2412,7 +2394,7 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2450,8 +2432,8 @@ class DrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2524,11 +2506,11 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2576,7 +2558,7 @@ class DrawingsMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2622,7 +2604,7 @@ class DrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2672,7 +2654,7 @@ class DrawingsMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2729,7 +2711,7 @@ class DrawingsMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2857,7 +2839,7 @@ class DrawingsMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2904,7 +2886,7 @@ class DrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -2934,9 +2916,6 @@ class DrawingsMethods:
         """Show the health of a network.
 
         Each number is defined in the documentation, on the page "Health of a network".
-
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
 
         Args:
             name: name
@@ -2970,7 +2949,7 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3008,8 +2987,8 @@ class AsyncDrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3082,11 +3061,11 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3134,7 +3113,7 @@ class AsyncDrawingsMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3180,7 +3159,7 @@ class AsyncDrawingsMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3230,7 +3209,7 @@ class AsyncDrawingsMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3287,7 +3266,7 @@ class AsyncDrawingsMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3415,7 +3394,7 @@ class AsyncDrawingsMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3462,7 +3441,7 @@ class AsyncDrawingsMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             model: a bundle of `GET /models`.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
@@ -3492,9 +3471,6 @@ class AsyncDrawingsMethods:
         """Show the health of a network.
 
         Each number is defined in the documentation, on the page "Health of a network".
-
-        Raises:
-            NotOffered: the model has no routing, or its health was not measured.
 
         Args:
             name: name

@@ -83,7 +83,7 @@ def outcomes(
 
     Args:
         path: of the route.
-        member: the list; what stands beside it is added to each outcome.
+        member: the list. The other members of the answer are added to each outcome.
         kinds: of an outcome, and of one that has a problem.
     """
     read = partial(_read_outcomes, member, kinds)

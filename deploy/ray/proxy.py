@@ -11,7 +11,7 @@ from service.errors import Busy, Problem, TooLate, Unavailable
 from service.http.problems import to_response
 
 _OF_A_REPLICA = {b"server-timing", b"access-control-allow-methods"}
-"""All answers of the service have the first header, but those to CORS preflights the second."""
+"""All answers have the first header; answers to CORS preflights have the second instead."""
 _ID = b"x-request-id"
 _OWN = "/-/"
 """How paths of the proxy itself begin."""

@@ -105,7 +105,7 @@ def options(arguments: Arguments, settings: Settings) -> dict[str, Any]:
 
 
 class Replica:
-    """One copy of the service, which nothing but its arguments is sent to.
+    """One copy of the service. Ray sends only its arguments to it.
 
     Raises:
         RuntimeError: the bundles cannot be loaded.

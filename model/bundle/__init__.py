@@ -4,13 +4,14 @@ encoder.onnx        images float32 (N, C, H, W)  ->  presence (N, K), poses (N, 
 encoder.batch.onnx  the same, faster for several images on a CPU (where that pays)
 encoder.any-size.onnx  the same for larger images too (shared-weight capsules)
 encoder.fp16.onnx   the same, with convolutions and votes in float16: for CUDA (where that pays)
+encoder.int8.onnx   the same, with convolutions in 8 bits: for a CPU (where that pays)
 decoder.onnx        poses float32 (M, D), classes int64 (M,)  ->  images float32 (M, C, H, W)
 routing.onnx        images  ->  the arrays of `model.outputs.Trace`, in the order of its `named`
 weights.safetensors the weights of all of them, stored once, large ones in 16 bits
 novelty.npz         the poses of training images, to measure distances from (if it has poses)
 neighbours.npz      poses and thumbnails of training images, to find the nearest (if it has some)
 manifest.json       what is in the folder: see `Manifest`
-CARD.md             the model card, beside the images that it shows
+CARD.md             the model card, next to the images that it shows
 samples/            pictures to try the network on (or none): see `model.bundle.samples`
 """
 

@@ -24,13 +24,13 @@ class Explained:
     images: str
     """The images that are explained, in words."""
     count: int
-    """The number of those images; of pairs, that of their objects."""
+    """The number of those images; for pairs, of their objects."""
     pose: float
-    """By the pose of the most present class, decoded; of pairs by those of the labels."""
+    """By the decoded pose of the most present class; for pairs, of the labels."""
     class_mean: float
     """By the mean training image of that class."""
     pca: dict[str, float]
-    """By so many principal components of training images."""
+    """By `class_dim` principal components of training images."""
     class_dim: int
     """The numbers of a pose, D."""
 

@@ -33,9 +33,9 @@ class CouplingHealth:
 
     layer: str
     entropy: tuple[float, ...]
-    """From 0, each capsule serves one parent, to 1, it serves all alike."""
+    """0: each capsule serves one parent. 1: it serves all alike."""
     polarisation: tuple[float, ...]
-    """From 0, couplings are uniform, to 1, each capsule serves one parent."""
+    """0: couplings are uniform. 1: each capsule serves one parent."""
     within_class: float
     """The standard deviation over images of one class, as a share of the mean coupling."""
     between_classes: float

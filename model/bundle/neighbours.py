@@ -126,7 +126,7 @@ class NeighbourImages:
     """The images' licence. Empty where none is known; then the bundle has their poses alone."""
     source: str
     gallery: PoseGallery | None = field(default=None, compare=False, repr=False)
-    """The gallery, which has a file of its own beside the manifest."""
+    """The gallery, which has a file of its own next to the manifest."""
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -142,7 +142,7 @@ class NeighbourImages:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the manifest's entry: all but the gallery."""
+        """Return the manifest's entry: all except the gallery."""
         values = asdict(replace(self, gallery=None))
         del values["gallery"]
         return values

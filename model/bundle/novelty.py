@@ -110,7 +110,7 @@ class NoveltyRule:
         return cls(**{**values, **tuples})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the manifest's entry: all but the Gaussians."""
+        """Return the manifest's entry: all except the Gaussians."""
         values = asdict(replace(self, gaussians=None))
         del values["gaussians"]
         return values

@@ -26,7 +26,7 @@ class BaselineConfig(NetworkConfig):
     pooling: bool = False
     """Each convolution is followed by 2x2 max pooling."""
     hidden: tuple[int, ...] = (328, 192)
-    """The widths of the fully connected layers but the last, which has an output for each class."""
+    """The widths of the fully connected layers, except the last: an output for each class."""
     dropout: float = 0.5
     """The share of the last hidden layer's outputs that a training step leaves out."""
     multi_label: Annotated[bool, Field(validation_alias=AliasChoices("multi_label", "several"))] = (

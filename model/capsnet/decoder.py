@@ -15,8 +15,8 @@ from model.capsnet.network import NetworkConfig
 class ClassLayer(nn.Module):
     """The first layer of a decoder: one linear map for each class.
 
-    The paper feeds all capsules with every class but one set to zero. Zeros contribute nothing, so
-    one matrix for each class is stored, and only that of the class asked for is used.
+    The paper feeds all capsules with every class except one set to zero. Zeros contribute nothing,
+    so one matrix for each class is stored, and only that of the class asked for is used.
     """
 
     def __init__(self, config: NetworkConfig, features: int) -> None:

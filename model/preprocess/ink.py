@@ -99,7 +99,7 @@ def illumination(grey: Floats) -> Floats:
 
 
 def flat_background(grey: Floats, polarity: Polarity) -> float:
-    """Estimate the light of an even background: all but the darkest, or lightest, of the picture.
+    """Estimate the light of an even background: the picture without its darkest or lightest part.
 
     Strokes of unknown polarity are taken for the smaller part.
     """

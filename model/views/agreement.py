@@ -56,7 +56,7 @@ def trace_agreement(
         poses: (R, K, D).
         input_presence: (I,).
         activated: whether votes count by their capsules' activations, as those of matrix capsules
-            do; the lengths of other votes tell how present their capsules are.
+            do; the lengths of other votes show how present their capsules are.
     """
     weights = np.asarray(couplings * (input_presence if activated else 1))
     return Agreement(

@@ -108,7 +108,9 @@ class FitReport(Part):
     """The steps that were applied to the image before the network saw it."""
 
     fit: Literal["none", "stretch", "crop", "digit", "pair"]
-    polarity: FoundPolarity | None = Field(description="As uploaded; null for photographs.")
+    polarity: FoundPolarity | None = Field(
+        description="Polarity of the upload; null for photographs."
+    )
     box: tuple[int, int, int, int] | None = Field(
         description="Left, top, right and bottom of the strokes, in pixels of the decoded image; "
         "null where they were not looked for or nothing was found."

@@ -76,11 +76,15 @@ class NoveltyReport(Part):
 
     novel: bool = Field(description="Whether 95 % of training images have a lower score.")
     score: float = Field(description="The highest of the four scores below.")
-    length_score: float = Field(description="By the longest capsule's length.")
-    margin_score: float = Field(description="By its lead over the second longest.")
-    error_score: float = Field(description="By the error of its reconstruction.")
+    length_score: float = Field(description="The score of the longest capsule's length.")
+    margin_score: float = Field(
+        description="The score of its lead over the second longest capsule."
+    )
+    error_score: float = Field(description="The score of the error of its reconstruction.")
     distance_score: float | None = Field(
-        None, description="By the Mahalanobis distance of the poses.", exclude_if=is_none
+        None,
+        description="The score of the Mahalanobis distance of the poses.",
+        exclude_if=is_none,
     )
     error: float = Field(description="Of the reconstruction y of x: sum((x-y)^2) / (sum(x^2) + 1).")
 
@@ -109,8 +113,8 @@ class Prediction(Part):
     )
     labels: list[SetLabel] | None = Field(
         None,
-        description="With coverage=: the smallest set that holds the true label so often, "
-        "the most probable one first.",
+        description="With coverage=: the smallest set that holds the true label with this "
+        "coverage, the most probable label first.",
         exclude_if=is_none,
     )
     poses: Poses | None = Field(

@@ -104,7 +104,7 @@ class DecodeAnswer(ModelAnswer):
 
     label: int
     class_name: str
-    images: list[DataUrl] = Field(description="One for each pose, in order.")
+    images: list[DataUrl] = Field(description="An image for each pose, in order.")
 
 
 async def decode(net: Net, query: DecodeQuery) -> DecodeAnswer:

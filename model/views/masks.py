@@ -42,7 +42,7 @@ def find_masks(image: Floats, reconstructions: Floats, *, threshold: float) -> M
     """Find the pixels of each digit.
 
     What each digit gets is smoothed over neighbours, because reconstructed strokes lie a little
-    beside the true ones.
+    next to the true ones.
 
     Args:
         image: (..., H, W) in [0, 1], light strokes on dark.

@@ -118,7 +118,7 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -145,8 +145,8 @@ class ViewMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             dim: the pose dimension to move, below D.
-            delta: added to it; the paper shows -0.25 to 0.25.
-            target: a label; by default the longest capsule's.
+            delta: the change of this dimension, in the paper -0.25 to 0.25.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -189,11 +189,11 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            dims: repeatable, each below D and once; default: all.
+            dims: dimensions below D, each once; default: all.
             start: first delta; by default `-0.25`.
             stop: last delta; by default `0.25`.
-            step: between deltas; by default `0.05`.
-            target: a label; by default the longest capsule's.
+            step: from delta to delta; by default `0.05`.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -233,7 +233,7 @@ class ViewMethods:
             detail: `false` leaves out arrays with a number for each input capsule (couplings,
                 logits and votes: half a megabyte for the paper's network) and maps of hidden
                 layers; by default `True`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -264,7 +264,7 @@ class ViewMethods:
         Args:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -303,7 +303,7 @@ class ViewMethods:
                 default -6, -60 or 0.6.
             stop: above `start`; by default 6, 60 or 1.4.
             steps: images, both ends included; by default `13`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -352,7 +352,7 @@ class ViewMethods:
             stride: the pixels from one place to the next, at most `patch`. The default is a
                 third of `patch`. There are at most 256 places.
             dim: the pose dimension to watch, below D. The default is the presence.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -450,7 +450,7 @@ class ViewMethods:
             second: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
                 W), (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             steps: frames, both ends included; by default `9`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is
@@ -484,7 +484,7 @@ class ViewMethods:
             image: a path, the bytes of a file, an open file, a Pillow image, or an array (H, W),
                 (H, W, C) or (C, H, W), of 0 to 255 or of floats in [0, 1].
             count: training images, the nearest first; by default `6`.
-            target: a label; by default the longest capsule's.
+            target: a label. The default is the longest capsule's.
             fit: `none` requires the network's size, or a larger one in `/classify` where `GET
                 /models` says `any_size`; `stretch` scales the whole image; `crop` takes the
                 centre; `digit` and `pair` find the strokes of one or two digits; `auto` is

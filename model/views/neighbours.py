@@ -144,7 +144,7 @@ class Neighbour(Part):
     """A training image of the class."""
 
     distance: Number = Field(
-        description="Of its pose from this image's, in standard deviations of the class's poses."
+        description="Distance of the two poses, in standard deviations of the class's poses."
     )
     image: DataUrl
 
@@ -153,25 +153,25 @@ class Prototype(Neighbour):
     """A training image that stands for others of the class."""
 
     share: Number = Field(
-        description="Of the class's images, those it is the nearest prototype of."
+        description="Share of the class's images whose nearest prototype this is."
     )
 
 
 class NeighboursAnswer(CapsuleAnswer):
     """Training images of a class, ordered by the distance of their poses."""
 
-    images: str = Field(description="Among which images, in words.")
-    licence: str = Field(description="Of the images; empty if none is stated.")
+    images: str = Field(description="The images that were searched, in words.")
+    licence: str = Field(description="Licence of the images; empty if none is stated.")
     source: str
     drawn: bool = Field(
         description="Whether images are drawn by the decoder from their poses, because the bundle "
-        "has not the images themselves."
+        "does not contain the images."
     )
     typical_distance: Number = Field(
         description="Median distance, in the class, of a training image from the nearest other one."
     )
     neighbours: list[Neighbour]
-    prototypes: list[Prototype] = Field(description="Those that stand for most images first.")
+    prototypes: list[Prototype] = Field(description="The prototypes, those of most images first.")
     image: Inner[Floats]
     """The image itself, (C, H, W)."""
 

@@ -139,7 +139,7 @@ def measure_features(
 def flatten_poses(presence: Floats, poses: Floats) -> Floats:
     """Flatten poses (N, K, D) to (N, K * D), each scaled to its class's presence.
 
-    That changes matrix capsules alone, whose poses do not tell how present they are.
+    That changes matrix capsules alone, whose poses do not show how present they are.
     """
     sizes = np.linalg.norm(poses, axis=2)
     scaled = poses * (presence / np.maximum(sizes, np.finfo(np.float32).tiny))[..., None]

@@ -188,7 +188,7 @@ class OcclusionAnswer(CapsuleAnswer):
     patch: int = Field(description="Side of the patch, pixels.")
     stride: int = Field(description="Pixels from place to place.")
     dim: int | None = Field(description="The pose dimension that was watched; null: presence.")
-    value: Number = Field(description="Of what was watched, without the patch.")
+    value: Number = Field(description="Presence, or value of `dim`, without the patch.")
     map: Matrix = Field(
         description="(H, W): how much the value changes where the patch covers a pixel, the mean "
         "over its places; negative where it falls."

@@ -20,7 +20,9 @@ class PerturbQuery(TargetQuery):
 
     scale: Scale = 1
     dim: Index = Field(description="The pose dimension to move, below D.", examples=[4])
-    delta: Delta = Field(description="Added to it; the paper shows -0.25 to 0.25.", examples=[0.1])
+    delta: Delta = Field(
+        description="The change of this dimension, in the paper -0.25 to 0.25.", examples=[0.1]
+    )
 
     max_rows = 2
 

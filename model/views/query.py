@@ -82,7 +82,7 @@ class PictureQuery(FitQuery, ViewQuery):
 class TargetQuery(PictureQuery):
     """The parameters of every view of one class of an image."""
 
-    target: Index | None = Field(None, description="A label; by default the longest capsule's.")
+    target: Index | None = Field(None, description="A label. The default is the longest capsule's.")
 
     def check(self, manifest: Manifest) -> None:
         """Refuse a label that the network does not have."""

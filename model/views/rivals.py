@@ -77,7 +77,7 @@ class RivalsAnswer(CapsuleAnswer):
 
     input: DataUrl = Field(description="The image as the network saw it.")
     classes: list[Rival]
-    best_drawn: int = Field(description="Label, among these, of the smallest error.")
+    best_drawn: int = Field(description="The label with the smallest error among these.")
     presence: Inner[str]
     """The word for it."""
 

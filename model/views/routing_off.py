@@ -139,14 +139,14 @@ class RoutingVariant(Part):
     )
     class_names: list[str] = Field(description="Of the labels.")
     lengths: Vector = Field(description="(K,), presence of the classes.")
-    changed: bool = Field(description="Whether `labels` are others than as routed.")
+    changed: bool = Field(description="Whether `labels` differ from those as routed.")
 
 
 class RoutingOffAnswer(CapsuleAnswer):
     """The answers of the same votes with other couplings. `length` is as routed."""
 
     variants: list[RoutingVariant] = Field(description="The first one is as routed.")
-    changed: bool = Field(description="Whether the labels of any variant are others.")
+    changed: bool = Field(description="Whether the labels of any variant differ.")
     image: Inner[Floats]
     """The image (C, H, W)."""
     class_names: Inner[tuple[str, ...]]

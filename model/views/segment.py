@@ -81,7 +81,7 @@ def segment(
         labels: (M,), the candidates.
         decoded: (M, H, W), their capsules decoded.
         threshold: of masks; see `find_masks`.
-        count: `auto` drops candidates that explain little of the image beside longer ones, perhaps
+        count: `auto` drops candidates that explain little of the image beyond longer ones, perhaps
             all.
     """
     if count == "auto":
@@ -113,7 +113,7 @@ def _explaining(image: Floats, lengths: Floats, decoded: Floats) -> list[int]:
 
 
 def paint(image: Floats, reconstructions: Floats) -> Floats:
-    """Paint an image (1, H, W) and beside it reconstructions (M, H, W) in colours: (3, H, 2 W)."""
+    """Paint an image (1, H, W) and next to it reconstructions (M, H, W) in colours: (3, H, 2 W)."""
     return np.concatenate((image.repeat(3, axis=0), colour(reconstructions)), axis=2)
 
 
@@ -144,12 +144,12 @@ class Segment(Part):
 
     label: int
     class_name: str
-    length: Number = Field(description="Confidence, in [0, 1).")
+    length: Number = Field(description="Length of the capsule, in [0, 1).")
     mask: DataUrl = Field(
         description="White where the digit gets at least `mask_threshold` of the ink around the "
         "pixel, which the returned digits divide. A pixel may belong to several."
     )
-    reconstruction: DataUrl = Field(description="Its capsule, decoded alone.")
+    reconstruction: DataUrl = Field(description="The digit's capsule, decoded alone.")
     ink_share: Number = Field(
         description="Share of the ink in the mask; shared ink counts in each."
     )
@@ -200,7 +200,7 @@ async def segment_image(net: Net, query: SegmentQuery, picture: Prepared) -> Seg
 
 
 def draw(answer: SegmentAnswer, query: SegmentQuery) -> bytes:
-    """The image, and beside it the digits in colours."""
+    """The image, and next to it the digits in colours."""
     image = answer.image
     digits = [segment.reconstruction[0] for segment in answer.segments]
     painted = paint(image, np.array(digits, np.float32).reshape(-1, *image.shape[1:]))

@@ -90,12 +90,14 @@ class SweepQuery(TargetQuery):
         None,
         min_length=1,
         max_length=MAX_IMAGES,
-        description="Repeatable, each below D and once; default: all.",
+        description="Dimensions below D, each once; default: all.",
         json_schema_extra={"uniqueItems": True},
     )
     start: Delta = Field(-0.25, description="First delta.")
     stop: Delta = Field(0.25, description="Last delta.")
-    step: float = Field(0.05, ge=1e-6, le=2, allow_inf_nan=False, description="Between deltas.")
+    step: float = Field(
+        0.05, ge=1e-6, le=2, allow_inf_nan=False, description="From delta to delta."
+    )
     scale: int = Field(2, ge=1, le=8, description="PNG: each pixel becomes scale x scale.")
 
     max_rows = MAX_IMAGES

@@ -27,19 +27,17 @@ class ModelSummary(BaseModel):
     name: str
     version: str = Field(description="Version of the weights.")
     family: str = Field(description="The kind of network.")
-    family_title: str = Field(description="What that is called, in a few words.")
+    family_title: str = Field(description="The name of the family, in a few words.")
     dataset: str
     class_names: list[str]
-    channels: int = Field(
-        description="Of the network's images: 1 for grey, 3 for colour, others for arrays."
-    )
-    height: int = Field(description="Of the network's images, in pixels.")
+    channels: int = Field(description="Channels of the network's images: 1 for grey, 3 for colour.")
+    height: int = Field(description="Height of the network's images, in pixels.")
     width: int
     any_size: bool = Field(description="Whether /classify also takes larger images, `fit=none`.")
     class_dim: int = Field(description="D, the size of a pose; 0 where there are none.")
     presence: PresenceKind = Field(description="What `length` and `lengths` in answers are.")
     offers: list[Offer] = Field(description="`decode`: routes that reconstruct; `trace`: /routing.")
-    default: bool = Field(description="Whether it answers requests without `model`.")
+    default: bool = Field(description="Whether this model answers requests without `model`.")
     metrics: dict[str, Any]
     calibrated: bool = Field(description="Whether /classify takes `coverage`.")
     explained: Explained | None = Field(
@@ -51,7 +49,7 @@ class ModelSummary(BaseModel):
 class Limits(BaseModel):
     """The limits of one request."""
 
-    images: int = Field(description="Of one request to /classify.")
+    images: int = Field(description="Most images of one request to /classify.")
     body_bytes: int
 
 
@@ -71,12 +69,14 @@ class HealthAnswer(ModelAnswer):
     capsules: list[CapsuleHealth] = Field(description="The capsules of each layer.")
     couplings: list[CouplingHealth] = Field(description="The couplings of each routed layer.")
     parse_trees: float = Field(description="Mean number of different parse trees of a class.")
-    images_per_class: float = Field(description="The most that `parse_trees` can be.")
+    images_per_class: float = Field(description="The largest possible `parse_trees`.")
     negated_changed_percent: float | None = Field(
         description="Percentage of answers that change if all input capsules change their sign; "
         "null where the family does not allow that."
     )
-    negated_presence_change: float | None = Field(description="Mean change of presence by that.")
+    negated_presence_change: float | None = Field(
+        description="Mean change of presence in that case."
+    )
     effective_dims: float = Field(description="Mean effective dimensions of a class's poses.")
     class_dim: int = Field(description="D, the numbers of a pose.")
 

@@ -41,9 +41,9 @@ class SampleReport(Part):
     label: int | None = Field(
         description="Null where the picture shows none of the classes, or several."
     )
-    class_name: str = Field(description="What is to be seen.")
+    class_name: str = Field(description="What the picture shows.")
     licence: str
-    source: str = Field(description="Who made it, or the data set that it is from.")
+    source: str = Field(description="The maker of the picture, or its data set.")
 
 
 class SamplesAnswer(BaseModel):

@@ -66,7 +66,7 @@ class Body:
 
         Raises:
             TooLarge, UploadTimeout: it is over a limit of one body.
-            Busy: it does not fit beside the others.
+            Busy: it does not fit next to the others.
         """
         self._check(self._announced)
         message = await (self._receive() if self._is_complete else self._receive_in_time())

@@ -19,7 +19,7 @@ from service.errors import Forbidden, Unauthorized
 from service.settings import Settings, SettingsError
 
 Permission = Literal["public", "key", "admin"]
-"""Who may call a route: anybody, a client with an API key, or one with an admin key."""
+"""The callers of a route: anybody, clients with an API key, or clients with an admin key."""
 KEY_HEADER = "X-API-Key"
 SECURITY_SCHEMES = [
     Security(HTTPBearer(auto_error=False, description="An API key.")),

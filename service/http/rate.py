@@ -28,7 +28,7 @@ class RateLimit:
     ) -> None:
         self._rows_per_s, self._burst_rows, self._clock = rows_per_s, burst_rows, clock
         self._full_at: dict[Hashable, float] = {}
-        """When a caller's bucket is full again, whoever spent last at the end."""
+        """When a caller's bucket is full again; the caller that spent last is at the end."""
 
     def __repr__(self) -> str:
         return f"RateLimit({self._rows_per_s:g} rows/s of {len(self._full_at)} callers)"

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import takewhile
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import fastapi
@@ -32,7 +33,7 @@ from service.errors import (
 from service.http.keys import Permission
 from service.http.middleware import MODEL_HEADER
 from service.http.negotiation import JSON, PNG, choose_media_type
-from service.http.openapi import TIMEOUT_PARAMETER, png_answer
+from service.http.openapi import PRIORITY_PARAMETER, TIMEOUT_PARAMETER, png_answer
 from service.http.problems import PROBES, invalid
 from service.http.request import Request
 from service.inference.price import open_meter
@@ -133,13 +134,13 @@ class Route(APIRoute):
             if get_origin(returned) is not DeferredJson:
                 self._media_types, png = (
                     (JSON, PNG),
-                    png_answer("Where `Accept` prefers image/png."),
+                    png_answer("If `Accept` prefers image/png."),
                 )
             (returned,) = get_args(returned)
         elif returned is PngResponse:
-            self._media_types, png = (PNG,), png_answer("There is no other answer.")
+            self._media_types, png = (PNG,), png_answer("The only answer.")
         elif returned is FileResponse:
-            png = png_answer("There is no other answer.")
+            png = png_answer("The only answer.")
         self.problems: set[type[Problem]] = {Problem, *problems}
         own: list[tuple[tuple[type[Problem], ...], object]] = [
             ((InvalidParameter, Unavailable, TooLate), needs_models),
@@ -151,18 +152,18 @@ class Route(APIRoute):
         ]
         for raised, applies in own:
             self.problems.update(raised if applies else ())
-        timeout = {"parameters": [TIMEOUT_PARAMETER]} if needs_models else {}
-        summary, _, description = (inspect.getdoc(handler) or "").partition("\n\n")
+        headers = {"parameters": [TIMEOUT_PARAMETER, PRIORITY_PARAMETER]} if needs_models else {}
+        summary, description = _describe(handler)
         super().__init__(
             path,
             _documented(handler, description, self._query),
             operation_id=handler.__name__,
-            summary=summary.removesuffix("."),
+            summary=summary,
             methods=[method],
             response_model=None if plain else returned,
             response_class=returned if plain else JSONResponse,
             responses={"4XX": {}, **png},  # by which FastAPI adds none of its own; see `complete`
-            openapi_extra={**timeout, **(openapi or {})},
+            openapi_extra={**headers, **(openapi or {})},
             **options,
         )
         self.app = self._run_in_time if needs_models else self._run
@@ -182,13 +183,13 @@ class Route(APIRoute):
         """The route as an ASGI app, with the networks that are loaded.
 
         Raises:
-            InvalidParameter: the request's time limit is none.
+            InvalidParameter: the request's time limit is none, or its priority is unknown.
             Closed: nothing is loaded yet.
             RateLimited: the client has asked for too many rows.
             TooLate: it takes longer than it may.
         """
         request = Request(scope, receive, send, max_cost=self._max_cost, limited=self._limited)
-        limit_s, meter = request.limit_s, open_meter()
+        limit_s, request.job.bulk, meter = request.limit_s, request.is_bulk, open_meter()
         request.engine = request.context.engine
         request.charge()
         try:
@@ -250,6 +251,13 @@ def _read(model: type[Query], request: Request) -> Query:
         return model.model_validate({**values, **lists, **request.path_params})
     except ValidationError as error:
         raise invalid(error) from error
+
+
+def _describe(handler: Handler) -> tuple[str, str]:
+    """Summary and description of a route: the docstring's paragraphs without its sections."""
+    summary, *paragraphs = (inspect.getdoc(handler) or "").split("\n\n")
+    prose = takewhile(lambda one: not one.startswith(("Args:", "Raises:")), paragraphs)
+    return summary.removesuffix("."), "\n\n".join(" ".join(one.split()) for one in prose)
 
 
 def _documented(handler: Handler, description: str, query: type[Query] | None) -> Handler:

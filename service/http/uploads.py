@@ -23,8 +23,8 @@ FILE_FIELD = "file"
 _MAX_INLINE_BYTES = 100_000
 """A body of more bytes is parsed off the event loop: a megabyte takes milliseconds."""
 _MAX_OTHER_FIELDS = 16
-"""A form may have this many parts beside its pictures. They are refused by name; beyond this
-number, without.
+"""A form may have this many parts in addition to its pictures. They are refused by name, and beyond
+this number without.
 """
 _CHUNK = 1 << 18
 """This many characters of base64 are decoded at once: other threads run in between."""

@@ -14,7 +14,7 @@ ROW_S = 0.0027
 
 
 class Meter:
-    """Seconds that one request has taken, besides those of its rows."""
+    """Seconds that one request has taken, without those of its rows."""
 
     seconds = 0.0
 

@@ -24,7 +24,7 @@ class WorkerRegistry:
         replace_text(self.folder / f"serving-{slot}", f"{os.getpid()} {bundles} {keys}")
 
     def clear(self, slot: int) -> None:
-        """Remove the files of a worker that has ended, but for its counters."""
+        """Remove the files of a worker that has ended, except its counters."""
         for pattern in (f"serving-{slot}", f"gauge_live*_{slot}.db"):
             for path in self.folder.glob(pattern):
                 path.unlink()

@@ -41,7 +41,7 @@ export async function drawCompare(scene, others, wanted) {
   ];
 }
 
-/** What one network makes of the picture: the part to be seen beside the other's, and its sweep. */
+/** What one network makes of the picture: the part to be seen next to the other's, and its sweep. */
 async function column(model, { picture, target }, wanted) {
   const query = { model: model.name };
   const decodes = offers(model, "decode");

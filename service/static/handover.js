@@ -14,7 +14,7 @@ export function takeDrops(pad) {
   });
 }
 
-/** Pictures that are pasted, or dropped beside a pad, go to the one that is pointed at, else to an empty one in view. */
+/** Pictures that are pasted, or dropped outside a pad, go to the pad under the pointer, else to an empty pad in view. */
 export function takeStrays(pads) {
   const take = ([file]) => {
     const inView = pads.filter((one) => one.paper.offsetParent !== null);

@@ -1,4 +1,4 @@
-/** Training images that look alike to the network, beside the prediction. */
+/** Training images that look alike to the network, next to the prediction. */
 
 import { ask, upload } from "./api.js";
 import { find, make, pixels } from "./dom.js";

@@ -229,7 +229,7 @@ def _join(
     joints = (
         # The ring lies at the foot of the post, the ball on its top.
         ((0, on_slab, 0), (0, end + 0.8 * ball, 0), (0, ring, 0)),
-        # The ball lies beside the post, the ring on its top.
+        # The ball lies next to the post, the ring on its top.
         ((0, on_slab, 0), (side, lies, 0), (0, end, 0)),
         # The slab lies on the post, the ring is its foot.
         ((0, -on_slab, 0), (side, lies, 0), (0, -end, 0)),

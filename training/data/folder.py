@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import track
 
-from model.bundle.manifest import MOST_CHANNELS
+from model.bundle.manifest import MAX_CHANNELS
 from training.data.datasets import Dataset, Examples
 from training.data.picture_content import (
     KINDS,
@@ -85,8 +85,8 @@ def load_folder(
     Raises:
         DatasetError: nothing can be learnt from the folder; the message says why, with names.
     """
-    if channels is not None and not 1 <= channels <= MOST_CHANNELS:
-        raise DatasetError(f"images have 1 to {MOST_CHANNELS} channels, not {channels}")
+    if channels is not None and not 1 <= channels <= MAX_CHANNELS:
+        raise DatasetError(f"images have 1 to {MAX_CHANNELS} channels, not {channels}")
     least = 2 if held_out_share else 1
     found = _find(folder, least=least)
     looks = _each(found.files, look_at, load=False)

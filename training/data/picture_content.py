@@ -77,7 +77,7 @@ def common_channels(looks: Iterable[Look], asked: int | None) -> int | None:
 
     Returns:
         1 where all are grey, the arrays' number where that is neither 1 nor 3, the number that was
-        asked for; None where grey and colour have to be told apart by their pixels.
+        asked for; None if pixels decide between grey and colour.
 
     Raises:
         DatasetError: arrays differ, or cannot have the channels that were asked for.

@@ -69,7 +69,7 @@ console = SafeConsole(highlight=False, markup=False, emoji=False)
 _CELLS = 32
 """Columns of a network's image in a terminal."""
 _BAR_CELLS = 30
-_LEAST_PX = 256
+_MIN_PX = 256
 _STEPS = 5
 """Of a sweep, in a terminal."""
 
@@ -110,7 +110,7 @@ def show_images(console: Console, images: Sequence[Image.Image]) -> None:
 
 def enlarge(image: Image.Image) -> Image.Image:
     """A small image with larger pixels, which terminals would blur."""
-    factor = max(1, _LEAST_PX // image.width)
+    factor = max(1, _MIN_PX // image.width)
     return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
 
 
@@ -238,7 +238,7 @@ def _show_sweep(answer: SweepAnswer, _draw: object) -> None:
 
 
 def _show_segment(answer: SegmentAnswer, draw: Callable[[], Image.Image]) -> None:
-    """The picture beside its parts, and a table of them."""
+    """The picture next to its parts, and a table of them."""
     if console.is_terminal:
         show_images(console, [draw(), *(one.reconstruction for one in answer.segments)])
     table = Table(title=f"{answer.explained_ink:.0%} of the ink explained", title_justify="left")

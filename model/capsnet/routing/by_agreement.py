@@ -26,7 +26,7 @@ class Routing(nn.Module):
         super().__init__()
         self.iterations = iterations
         self.couplings = nn.Softmax(dim=1)
-        """Logits b to couplings c, (N, K, I), of every iteration but the first, where all are
+        """Logits b to couplings c, (N, K, I), of every iteration except the first, where all are
         1 / K."""
 
     def forward(self, votes: Tensor | FactoredVotes, bias: Tensor | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 Every parent capsule c is a Gaussian over votes. An iteration fits it to the votes of its children,
 weighted by their assignments (M-step), then assigns each child anew among the parents that it
-votes for (E-step). Votes V are kept beside their squares, so that both steps are products of
+votes for (E-step). Votes V are kept next to their squares, so that both steps are products of
 matrices: var = E[V^2] - mu^2.
 """
 

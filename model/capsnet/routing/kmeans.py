@@ -26,7 +26,7 @@ class Routing(nn.Module):
         super().__init__()
         self.iterations = iterations
         self.couplings = nn.Softmax(dim=1)
-        """Logits to couplings, (N, K, I), of every iteration but the first, where all are 1 / K."""
+        """Logits to couplings, (N, K, I), of every iteration except the first (all 1 / K)."""
 
     def forward(self, votes: Tensor) -> Tensor:
         """Return the class capsules (N, K, D) of votes (N, K, I, D), any number I of them."""

@@ -31,7 +31,7 @@ from service.http.route import Route
 _MAX_INLINE_BYTES = 100_000
 """A message of more bytes is read off the event loop."""
 MAX_FIELDS = 1_000
-"""A message may have this many fields beside its image files."""
+"""A message may have this many fields in addition to its image files."""
 _CONTENTS = {"FP32": ("fp32_contents", "<f4"), "INT64": ("int64_contents", "<i8")}
 """The message's field and the numpy type of values that are not raw bytes, by datatype."""
 

@@ -27,14 +27,14 @@ from service.errors import Busy
 from service.http.body import ARRIVES_WHOLE
 from service.http.context import Context
 from service.http.keys import KEY_HEADER
-from service.http.middleware import TIMEOUT_HEADER
+from service.http.middleware import PRIORITY_HEADER, TIMEOUT_HEADER
 from service.http.problems import REQUEST_ID
 
 log = logging.getLogger(__name__)
 MAX_STREAMS = 64
 """A connection may have this many calls at once; others wait."""
 CALL_BYTES = 1_000_000
-"""A call counts as this in the budget until its answer is sent, besides its message and answer.
+"""A call adds this to the budget until its answer is sent, on top of its message and answer.
 """
 CONNECTION_AGE_S = 60
 """A connection takes no more calls after this long. Clients open another by themselves."""
@@ -45,6 +45,7 @@ _HEADERS = {
     KEY_HEADER.lower(),
     REQUEST_ID.lower(),
     TIMEOUT_HEADER.lower(),
+    PRIORITY_HEADER.lower(),
 }
 """The metadata of a call that becomes headers of its request."""
 _TOLD = ("retry-after", REQUEST_ID.lower())
