@@ -110,7 +110,8 @@ class Prediction(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -143,7 +144,8 @@ class ReconstructAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -162,7 +164,8 @@ class PerturbAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -186,7 +189,8 @@ class DecodeAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     images: list[Image.Image]
@@ -199,7 +203,8 @@ class SweepAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -224,7 +229,8 @@ class RoutingAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -248,7 +254,8 @@ class RoutingOffAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -269,7 +276,8 @@ class EquivarianceAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -301,7 +309,8 @@ class OcclusionAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -332,7 +341,8 @@ class SegmentAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     segments: list[Segment]
     """The longest capsule first."""
     explained_ink: float
@@ -346,7 +356,8 @@ class RivalsAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -365,7 +376,8 @@ class MorphAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -391,7 +403,8 @@ class NeighboursAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     label: int
     class_name: str
     length: float
@@ -428,7 +441,8 @@ class HealthAnswer(Answer):
 
     model: str
     version: str
-    """Version of the weights."""
+    """Version of the weights. A precision of the encoder other than float32 follows: `+int8` or
+    `+half`."""
     images: str
     """The images that it was measured on."""
     count: int
