@@ -30,7 +30,7 @@ SETTINGS = {
     "half, no graphs": CudaOptions(precision="half", graphs=False),
     "half, exhaustive search": CudaOptions(precision="half", conv_search="exhaustive"),
 }
-SHORTEST_TURN_S = 0.2
+MIN_TURN_S = 0.2
 """Shorter calls are repeated until a turn lasts about this long."""
 
 Rates = dict[tuple[str, int], float]
@@ -114,7 +114,7 @@ def _seconds(runtime: Runtime, images: Floats) -> float:
     """Seconds of one call, as a mean over a turn."""
     started = time.perf_counter()
     runtime.encode(images)
-    repeats = math.ceil(SHORTEST_TURN_S / (time.perf_counter() - started))
+    repeats = math.ceil(MIN_TURN_S / (time.perf_counter() - started))
     started = time.perf_counter()
     for _ in range(repeats):
         runtime.encode(images)

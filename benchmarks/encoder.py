@@ -36,7 +36,7 @@ SIZES = {
 BASELINE = "straightforward.onnx"
 TOLERANCE = 1e-4
 """How far presence and poses of the two may lie apart."""
-SHORTEST_TURN = 0.2
+MIN_TURN = 0.2
 """Seconds; shorter calls are repeated until a turn lasts about this long."""
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -155,7 +155,7 @@ def caller(session: InferenceSession, images: Floats) -> Callable[[], object]:
 
 def choose_repeats(call: Callable[[], object]) -> int:
     """How often a call is repeated in a turn, after three to warm up."""
-    return max(1, math.ceil(SHORTEST_TURN / seconds(call, 3)))
+    return max(1, math.ceil(MIN_TURN / seconds(call, 3)))
 
 
 def seconds(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,8 @@ from model.preprocess import WHITE, Floats
 PAPER, INK, ACCENT = "#ffffff", "#1b1f24", "#bc4c00"
 MARGIN = 10
 """The pixels around a drawing."""
+_QUALITY = 50
+"""Of a WebP file, from 0 to 100."""
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -42,6 +45,23 @@ def shown_channels(images: NDArray[Any]) -> NDArray[Any]:
     if channels in (1, 3):
         return images
     return images[..., [channels - 1, channels // 2, 0], :, :]
+
+
+def draw_sheet(images: NDArray[np.uint8]) -> bytes:
+    """Tile images (N, C, H, W), as figures show them, side by side, row by row, in a WebP file."""
+    images = shown_channels(images)
+    count, channels, height, width = images.shape
+    columns = math.ceil(math.sqrt(count))
+    rows = math.ceil(count / columns)
+    tiles = np.zeros((rows * columns, channels, height, width), np.uint8)
+    tiles[:count] = images
+    lines = tiles.reshape(rows, columns, channels, height, width).transpose(0, 3, 1, 4, 2)
+    pixels = lines.reshape(rows * height, columns * width, channels)
+    file = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if channels == 1 else pixels).save(
+        file, "WEBP", quality=_QUALITY, method=6
+    )
+    return file.getvalue()
 
 
 def png(image: Image.Image) -> bytes:

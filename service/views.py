@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from service.http.request import Request
 from service.http.route import DeferredJson, Handler, JsonOrPng, Query, Route, SlowJsonOrPng
 from service.http.uploads import FILE_FIELD, content_type, read_picture, read_pictures
 from service.pictures import ImageSpec, Upload
+from service.pictures.pools import Weighed
 
 AnyView = View[Any, Any]
 VIEWS: list[AnyView] = all_views()
@@ -65,16 +66,21 @@ def view_routes(view: AnyView, max_pictures: int, **options: Any) -> Iterator[Ro
     route = partial(
         Route,
         "POST",
-        handler=_handler(view),
         max_cost=view.max_cost(max_pictures),
         problems=(*(BODY_PROBLEMS if view.body else IMAGE_PROBLEMS), *lacking),
-        openapi={**body, **needs},
         tags=[view.tag],
         **options,
     )
-    yield route(path=f"/{view.name}")
-    if view.former_path:
-        yield route(path=view.former_path, include_in_schema=False)
+    yield route(path=f"/{view.name}", handler=_handler(view), openapi={**body, **needs})
+    if former := view.former_path:
+        now = {"x-replaced-by": view.compute.__name__}
+        handler = _handler(view)
+        handler.__name__ = handler.__qualname__ = former.strip("/").replace("/", "_")
+        handler.__doc__ = (
+            f"Former path of `/{view.name}`.\n\nIt has the parameters and the answer of "
+            f"`/{view.name}`, and works for one release more."
+        )
+        yield route(path=former, handler=handler, openapi={**body, **needs, **now}, deprecated=True)
 
 
 def _handler(view: AnyView) -> Handler:
@@ -189,15 +195,17 @@ async def _read_pictures(
         asked.any_size(manifest),
     )
     uploads = await _read_uploads(view, spec, request)
-    files = sum(isinstance(upload, bytes) for upload in uploads)
+    files = sum(not isinstance(upload, Problem) for upload in uploads)
     request.admit(view.cost(asked.rows(manifest), files), files=len(uploads))
-    prepared = await request.prepare(uploads, spec)
+    prepared = await request.decode(uploads, spec)
     if view.pictures[1] is not None or len(prepared) == 1:
         prepared = list(map(unwrap, prepared))
     return prepared, files
 
 
-async def _read_uploads(view: AnyView, spec: ImageSpec, request: Request) -> list[Upload]:
+async def _read_uploads(
+    view: AnyView, spec: ImageSpec, request: Request
+) -> Sequence[Upload | Weighed]:
     """Read the uploads; of any number, with the problems that their headers announce."""
     least, most = view.pictures
     if most == 1:
@@ -205,4 +213,4 @@ async def _read_uploads(view: AnyView, spec: ImageSpec, request: Request) -> lis
     uploads = await read_pictures(request, max_pictures=most or 0)
     if len(uploads) < least:
         raise InvalidParameter("send two images of one class", parameter=FILE_FIELD)
-    return uploads if most else await request.context.decode_pools.check(uploads, spec)
+    return uploads if most else [*await request.context.decode_pools.weigh(uploads, spec)]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_WRONG = 100
+MAX_WRONG = 100
 """The number of wrong answers that are drawn."""
 _DPI, _WIDTH = 100, 9.0
 
@@ -77,32 +77,45 @@ def draw_roc(
 
 
 def draw_confidence(scores: Mapping[str, Mapping[str, Any]], target: Path, *, title: str) -> None:
-    """Draw reliability, risk and sizes of label sets for several kinds of images.
+    """Draw reliability, risk, coverage and sizes of label sets for several kinds of images.
+
+    The area of a point of the first panel is the share of images with such a probability.
 
     Args:
         scores: by kind, as `training.reliability` measures them.
     """
-    figure, axes = make_axes(1, 3, title=title)
-    reliability, risk, size = axes[0]
-    reliability.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
-    for kind, one in scores.items():
-        sets = one["sets"]
-        sizes = [chosen["mean_size"] for chosen in sets.values()]
-        size.plot([float(coverage) for coverage in sets], sizes, "o-", label=kind)
+    from matplotlib import colormaps  # noqa: PLC0415  a run can do without
+
+    figure, axes = make_axes(1, 4, title=title)
+    reliability, risk, coverage, size = axes[0]
+    for axis in (reliability, coverage):
+        axis.axline((0, 0), slope=1, color=INK, linewidth=0.8, linestyle=":")
+    for number, (kind, one) in enumerate(scores.items()):
+        colour_of = {"color": colormaps["tab10"](number)}
+        requested = [float(share) for share in one["sets"]]
+        sizes = [sets["mean_size"] for sets in one["sets"].values()]
+        size.plot(requested, sizes, "o-", markersize=3, label=kind, **colour_of)
         if "bins" not in one:
-            risk.plot([], [])  # the next kind keeps its colour
-            reliability.plot([], [])
             continue
         bins = one["bins"]
-        columns = ([bin_[name] for bin_ in bins] for name in ("probability", "right"))
-        reliability.plot(*columns, "o-", markersize=3)
+        points = [[bin_[name] for bin_ in bins] for name in ("probability", "right")]
+        areas = [4 + 200 * bin_["images"] / one["images"] for bin_ in bins]
+        reliability.plot(*points, linewidth=0.8, **colour_of)
+        reliability.scatter(*points, s=areas, alpha=0.6, **colour_of)
         risks = one["risk_percent"]
-        risk.plot([float(share) for share in risks], list(risks.values()))
-    reliability.set(title="reliability", xlabel="probability", ylabel="share of right answers")
-    risk.set(title="wrong, %", xlabel="share of images, most probable first")
-    size.set(title="labels in a set", xlabel="coverage requested")
-    size.legend(fontsize="x-small", frameon=False)
-    save(figure, target)
+        risk.plot([float(share) for share in risks], list(risks.values()), **colour_of)
+        if all("coverage" in sets for sets in one["sets"].values()):
+            reached = [sets["coverage"] for sets in one["sets"].values()]
+            coverage.plot(requested, reached, "o-", markersize=3, **colour_of)
+    reliability.set(title="right answers, share", xlabel="probability")
+    risk.set(title="wrong, %", xlabel="most probable share")
+    coverage.set(title="sets with the label", xlabel="coverage requested", xlim=(0.88, 1))
+    size.set(title="labels in a set", xlabel="coverage requested", xlim=(0.88, 1))
+    size.set_ylim(0, 1.1 * max(2, size.get_ylim()[1]))
+    for axis in axes.flat:
+        axis.title.set_fontsize("small")
+    figure.legend(loc="outside right center", fontsize="x-small", frameon=False)
+    save(figure, target, 256)
 
 
 def draw_health(health: Health, target: Path, *, title: str) -> None:
@@ -116,8 +129,8 @@ def draw_health(health: Health, target: Path, *, title: str) -> None:
 
 
 def draw_wrong(wrong: WrongAnswers, class_names: Sequence[str], target: Path) -> None:
-    """Draw the first MOST_WRONG: above each its label and presence, below, coloured, answers'."""
-    shown = [np.asarray(part[:MOST_WRONG]) for part in wrong]
+    """Draw the first MAX_WRONG: above each its label and presence, below, coloured, answers'."""
+    shown = [np.asarray(part[:MAX_WRONG]) for part in wrong]
     longest = max(len(_name(classes, class_names)) for part in shown[1:3] for classes in part)
     columns = min(len(shown[0]), max(2, round(_WIDTH / max(0.75, 0.085 * (longest + 6)))))
     figure, axes = make_axes(math.ceil(len(shown[0]) / columns), columns, image=True)

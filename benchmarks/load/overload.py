@@ -13,7 +13,7 @@ from benchmarks.load.servers import Running, resident_mib
 
 NEAR = 0.95
 """Of the best rate: so much counts as saturated."""
-MOST_CONNECTIONS = 128
+MAX_CONNECTIONS = 128
 SAMPLE_S = 1.0
 BATCH_ROWS, QUEUE_ROWS = 32, 1024
 """The service's defaults."""
@@ -23,7 +23,7 @@ def find_saturation(server: Running, *, seconds: float) -> tuple[int, float]:
     """The fewest connections, by doubling, that come near the best rate; and the best rate."""
     rates: dict[int, float] = {}
     connections = 1
-    while connections <= MOST_CONNECTIONS:
+    while connections <= MAX_CONNECTIONS:
         load = server.load(connections, seconds=seconds, warm_up_s=1)
         rates[connections] = generate(load).rate
         connections *= 2

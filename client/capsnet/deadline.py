@@ -12,7 +12,7 @@ from capsnet.errors import DeadlineExceeded, Problem
 
 DEFAULT_PAUSE_S = 1.0
 """Before the next attempt, where the service names no time."""
-_LEAST_PAUSE_S = 0.05
+_MIN_PAUSE_S = 0.05
 MAX_RETRY_AFTER_S = 86_400.0
 """A service that asks for a longer pause is taken to ask for a day."""
 _BUSY = (429, 503)
@@ -51,7 +51,7 @@ class Deadline:
         if not isinstance(error, Problem) or error.status not in _BUSY:
             return False
         wanted = DEFAULT_PAUSE_S if error.retry_after_s is None else error.retry_after_s
-        pause = max(_LEAST_PAUSE_S, wanted)
+        pause = max(_MIN_PAUSE_S, wanted)
         return pause if self.clock() + pause < self.end else False
 
 

@@ -101,7 +101,7 @@ class Scorer:
 
     def _classify(self, rows: Sequence[Row]) -> list[Row | Problem]:
         """Labels, presence and what else is wanted, all pictures in one batch."""
-        pictures = self._prepare([(_file(row, PATH, BYTES), self._query) for row in rows])
+        pictures = self._decode([(_file(row, PATH, BYTES), self._query) for row in rows])
         answer = run(classify(self._net, self._query, *pictures))
         return [
             self._columns(prediction)
@@ -132,23 +132,23 @@ class Scorer:
         try:
             query = read_query(view, self._manifest, {**wanted, **own})
             names = ((PATH, BYTES), (SECOND, SECOND_BYTES))[: view.pictures[0]]
-            pictures = self._prepare([(_file(row, *columns), query) for columns in names])
+            pictures = self._decode([(_file(row, *columns), query) for columns in names])
             answer = run(view.compute(self._net, query, *map(unwrap, pictures)))
         except Problem as problem:
             return problem
         return {"answer": answer.model_dump_json()}
 
-    def _prepare(
+    def _decode(
         self, files: Sequence[tuple[bytes | str | None, ViewQuery]]
     ) -> list[Prepared | Problem]:
         """Decode and fit files, or those at paths."""
 
-        async def prepare_all() -> list[list[Prepared | Problem]]:
-            return await asyncio.gather(*(self._prepare_one(*file) for file in files))
+        async def decode_all() -> list[list[Prepared | Problem]]:
+            return await asyncio.gather(*(self._decode_one(*file) for file in files))
 
-        return [outcome for (outcome,) in self._loop.run_until_complete(prepare_all())]
+        return [outcome for (outcome,) in self._loop.run_until_complete(decode_all())]
 
-    async def _prepare_one(
+    async def _decode_one(
         self, file: bytes | str | None, query: ViewQuery
     ) -> list[Prepared | Problem]:
         assert isinstance(query, PictureQuery)
@@ -156,7 +156,7 @@ class Scorer:
         spec = ImageSpec(
             manifest.image_shape, manifest.preprocess, query.fit, query.polarity, any_size
         )
-        return await self._decode_pools.prepare([self._read(file)], spec)
+        return await self._decode_pools.decode([self._read(file)], spec)
 
     def _read(self, file: bytes | str | None) -> bytes | Problem:
         if file is None:

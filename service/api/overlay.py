@@ -58,6 +58,6 @@ async def _overlay(
     request: Request, uploads: list[Upload], place: OffsetQuery, spec: ImageSpec
 ) -> PngResponse:
     request.admit(len(uploads))
-    first, second = map(unwrap, await request.prepare(uploads, spec))
+    first, second = map(unwrap, await request.decode(uploads, spec))
     image = overlay(first.image, second.image, dx=place.dx, dy=place.dy)
     return PngResponse(await request.context.slow.run(encode_png, image, scale=place.scale))

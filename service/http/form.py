@@ -9,7 +9,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from service.errors import MalformedRequest, TooLarge
 
-_MOST_HEADER_BYTES = 4_096
+_MAX_HEADER_BYTES = 4_096
 
 
 @dataclass
@@ -50,8 +50,8 @@ def read_form(content_type: str, body: bytes, *, max_parts: int) -> list[Part]:
 
 def _read_options(header: bytes) -> dict[bytes, bytes]:
     """The options of a header that is not too long: reading takes the square of its length."""
-    if len(header) > _MOST_HEADER_BYTES:
-        text = f"the form cannot be read: a header has over {_MOST_HEADER_BYTES:,} bytes"
+    if len(header) > _MAX_HEADER_BYTES:
+        text = f"the form cannot be read: a header has over {_MAX_HEADER_BYTES:,} bytes"
         raise MalformedRequest(text)
     return parse_options_header(header)[1]
 

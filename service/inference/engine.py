@@ -13,6 +13,7 @@ from model.bundle import Manifest
 from model.bundle.samples import Sample
 from model.runtime import Array, DeviceLostError, Runtime
 from service.inference.batcher import Batcher, BatcherLost, Queue
+from service.inference.encodings import Encodings
 from service.inference.job import Job
 from service.telemetry import timings
 from service.telemetry.reports import BatchReport
@@ -36,6 +37,8 @@ class Engine:
     """The samples by model name, of the bundles that have some."""
     answers: dict[Hashable, bytes] = field(default_factory=dict)
     """Serialised answers that only another engine changes."""
+    encodings: Encodings = field(default_factory=Encodings)
+    """The encodings of recent images."""
 
     def default_model(self, wanted: str) -> str:
         """Return the model of requests that name none: the wanted one, or the only one."""
@@ -77,10 +80,11 @@ def open_engine(
     on_batch: Callable[[BatchReport], None] = lambda _report: None,
     on_lost: Callable[[Exception], None] = lambda _error: None,
     one_core: bool = False,
+    encoding_cache_bytes: int = 0,
 ) -> Engine:
     """Start an engine in this process: a queue for each graph of each bundle, and one thread.
 
-    See `Batcher` for the arguments.
+    See `Batcher` and `Encodings` for the arguments.
 
     Raises:
         model.runtime.DeviceError: the device that was asked for does not work.
@@ -103,9 +107,10 @@ def open_engine(
         queues, warm_up=warm_up, on_batch=on_batch, on_lost=on_lost, one_core=one_core
     )
     providers = ", ".join(sorted({runtime.provider for runtime in runtimes.values()}))
-    manifests = {name: runtime.bundle.manifest for name, runtime in runtimes.items()}
+    manifests = {name: runtime.manifest for name, runtime in runtimes.items()}
     samples = {name: runtime.bundle.samples for name, runtime in runtimes.items()}
-    return Engine(batcher, manifests, providers, samples)
+    encodings = Encodings(encoding_cache_bytes)
+    return Engine(batcher, manifests, providers, samples, encodings=encodings)
 
 
 def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[Row]]:

@@ -11,7 +11,7 @@ from PIL import Image, PngImagePlugin, UnidentifiedImageError
 
 from model.preprocess import Floats, read_array
 from service.errors import UnreadablePicture
-from service.pictures.header import ARRAY, check_parts, check_size, read_header
+from service.pictures.header import ARRAY, Header, check_parts, check_size, read_header
 
 _AMPLE_PIXELS = 640
 """A reduced image keeps at least this many pixels along its longer side."""
@@ -36,8 +36,8 @@ class Decoded(NamedTuple):
     """The number of the file's pixels along a side for one pixel of the image."""
 
 
-def decode(content: bytes, *, max_pixels: int) -> Decoded:
-    """Decode the first frame of a picture.
+def decode(content: bytes, header: Header | None = None, *, max_pixels: int) -> Decoded:
+    """Decode the first frame of a picture, whose header may have been read already.
 
     Large ones come smaller than they are, which is more than enough for a network and saves time
     (JPEGs, while they are decoded) and memory (all others, before they are made grey).
@@ -49,7 +49,7 @@ def decode(content: bytes, *, max_pixels: int) -> Decoded:
     """
     Image.MAX_IMAGE_PIXELS = None  # Pillow's own limit; that of the settings is checked below
     PngImagePlugin.MAX_TEXT_MEMORY = _MAX_TEXT_BYTES
-    header = read_header(content)
+    header = header or read_header(content)
     check_size(header.width, header.height, max_pixels=max_pixels)
     if header.format == ARRAY:
         return Decoded(_read_array(content), 1.0)

@@ -7,12 +7,13 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
 from PIL import Image
 
 from model.preprocess import Prepared
 from service.errors import Problem, TooLarge, UnreadablePicture
-from service.pictures.header import check_size, read_header
+from service.pictures.header import Header, check_size, read_header
 from service.pictures.spec import (
     ImageSpec,
     Upload,
@@ -38,6 +39,16 @@ _CPU_S, _CPU_S_PER_PIXEL = 0.25, 2e-7
 """The CPU time for a file: ten times what a photograph takes."""
 _MEMORY_BYTES, _MEMORY_BYTES_PER_PIXEL = 64_000_000, 16
 """The memory for a file: four copies of the largest picture, which WebP needs."""
+
+
+class Weighed(NamedTuple):
+    """A file whose header was read."""
+
+    content: bytes
+    header: Header | None = None
+    """None where the event loop decodes the file at once."""
+    weight: int = 0
+    """The cost of decoding it, in pixels."""
 
 
 class DecodePools:
@@ -67,16 +78,12 @@ class DecodePools:
         Image.preinit()
         self.fork_server.start()
 
-    async def check(self, uploads: Sequence[Upload], spec: ImageSpec) -> list[Upload]:
-        """The uploads, with the problem in place of each that its header already rules out."""
-        weights = await self._weigh_all(uploads, spec)
-        return [
-            weight if isinstance(weight, Problem) else upload
-            for upload, weight in zip(uploads, weights, strict=True)
-        ]
-
-    async def prepare(
-        self, uploads: Sequence[Upload], spec: ImageSpec, *, deadline: float = math.inf
+    async def decode(
+        self,
+        uploads: Sequence[Upload | Weighed],
+        spec: ImageSpec,
+        *,
+        deadline: float = math.inf,
     ) -> list[Prepared | Problem]:
         """Decode and fit each upload. An upload that cannot be decoded yields its problem.
 
@@ -90,41 +97,51 @@ class DecodePools:
         """
         began = time.monotonic()
         try:
-            return await self._prepare_all(uploads, spec, deadline)
+            return await self._decode_all(await self.weigh(uploads, spec), spec, deadline)
         finally:
             timings.record("preprocess", time.monotonic() - began)
 
-    async def _prepare_all(
-        self, uploads: Sequence[Upload], spec: ImageSpec, deadline: float
+    async def weigh(
+        self, uploads: Sequence[Upload | Weighed], spec: ImageSpec
+    ) -> list[Weighed | Problem]:
+        """The files with their headers, or the problem of each that its header rules out.
+
+        A request of several parts takes turns with others, and short requests go first.
+        """
+        if len(uploads) <= _HEADERS_AT_ONCE:
+            return [self._weigh(upload, spec) for upload in uploads]
+        weighed: list[Weighed | Problem] = []
+        for start in range(0, len(uploads), _HEADERS_AT_ONCE):
+            async with self._weighing:
+                part = uploads[start : start + _HEADERS_AT_ONCE]
+                weighed += [self._weigh(upload, spec) for upload in part]
+                await asyncio.sleep(0)
+        return weighed
+
+    async def _decode_all(
+        self, files: Sequence[Weighed | Problem], spec: ImageSpec, deadline: float
     ) -> list[Prepared | Problem]:
-        weights = await self._weigh_all(uploads, spec)
-        if weights == [0]:
-            return [await self._prepare(uploads[0], spec, 0)]
+        if len(files) == 1 and not isinstance(files[0], Problem) and not files[0].weight:
+            return [await self._decode(files[0], spec)]
+        weights = [file.weight for file in files if isinstance(file, Weighed)]
         most = _MAX_TOGETHER * self._largest
-        if (
-            sum(weight for weight in weights if isinstance(weight, int) and weight > _LARGE_PIXELS)
-            > most
-        ):
+        if sum(weight for weight in weights if weight > _LARGE_PIXELS) > most:
             raise TooLarge(f"the large pictures of a request may have {most:,} pixels together")
         turns = asyncio.Semaphore(self._processes)
 
-        async def prepare_in_turn(upload: Upload, weight: int | Problem) -> Prepared | Problem:
+        async def decode_in_turn(file: Weighed | Problem) -> Prepared | Problem:
+            if isinstance(file, Problem):
+                return file
             async with turns:
-                if not weight:
+                if not file.weight:
                     await asyncio.sleep(0)  # others are served between quick ones
-                return await self._prepare(upload, spec, weight)
+                return await self._decode(file, spec)
 
         with ExitStack() as reservations:
             for pool in (self.small, self.large):
-                costs = [
-                    weight
-                    for weight in weights
-                    if isinstance(weight, int) and self._pool(weight) is pool
-                ]
-                if costs:
+                if costs := [weight for weight in weights if self._pool(weight) is pool]:
                     reservations.enter_context(pool.reserve(costs, deadline))
-            pairs = zip(uploads, weights, strict=True)
-            tasks = [asyncio.ensure_future(prepare_in_turn(*pair)) for pair in pairs]
+            tasks = [asyncio.ensure_future(decode_in_turn(file)) for file in files]
             try:
                 return await asyncio.gather(*tasks)
             finally:
@@ -142,46 +159,27 @@ class DecodePools:
             return None
         return self.large if weight > _LARGE_PIXELS else self.small
 
-    async def _weigh_all(self, uploads: Sequence[Upload], spec: ImageSpec) -> list[int | Problem]:
-        """Weigh the files, in parts. Requests of several parts take turns, and others go first."""
-        if len(uploads) <= _HEADERS_AT_ONCE:
-            return [self._weigh(upload, spec) for upload in uploads]
-        weights: list[int | Problem] = []
-        for start in range(0, len(uploads), _HEADERS_AT_ONCE):
-            async with self._weighing:
-                weights += [
-                    self._weigh(upload, spec)
-                    for upload in uploads[start : start + _HEADERS_AT_ONCE]
-                ]
-                await asyncio.sleep(0)
-        return weights
-
-    def _weigh(self, upload: Upload, spec: ImageSpec) -> int | Problem:
-        """Return the cost of a file in pixels, by its header and length; zero if it is quick."""
-        if isinstance(upload, Problem):
+    def _weigh(self, upload: Upload | Weighed, spec: ImageSpec) -> Weighed | Problem:
+        """Read a file's header, which decides what decoding it costs."""
+        if not isinstance(upload, bytes):
             return upload
         if is_quick(upload, spec):
-            return 0
+            return Weighed(upload)
         try:
-            _, width, height = read_header(upload)
-            check_size(width, height, max_pixels=self._max_pixels)
+            header = read_header(upload)
+            check_size(header.width, header.height, max_pixels=self._max_pixels)
         except Problem as problem:
             return problem.with_traceback(None)
-        return min(max(width * height, len(upload), _MIN_PIXELS), self._largest)
+        weight = max(header.width * header.height, len(upload), _MIN_PIXELS)
+        return Weighed(upload, header, min(weight, self._largest))
 
-    async def _prepare(
-        self, upload: Upload, spec: ImageSpec, weight: int | Problem
-    ) -> Prepared | Problem:
-        if isinstance(upload, Problem):
-            return upload
-        if isinstance(weight, Problem):
-            return weight
-        pool = self._pool(weight)
+    async def _decode(self, file: Weighed, spec: ImageSpec) -> Prepared | Problem:
+        pool, limits = self._pool(file.weight), (file.header, spec, self._max_pixels)
         if pool is None:
-            return decode_and_fit(upload, spec, self._max_pixels)
-        cpu_s = _CPU_S + _CPU_S_PER_PIXEL * weight
+            return decode_and_fit(file.content, *limits)
+        cpu_s = _CPU_S + _CPU_S_PER_PIXEL * file.weight
         try:
-            result = await pool.run(cpu_s, decode_in_process, spec, self._max_pixels, file=upload)
+            result = await pool.run(cpu_s, decode_in_process, *limits, file=file.content)
             facts, content = result if isinstance(result, tuple) else (result, b"")
             return read_decoded(facts, content, spec)
         except MemoryError:

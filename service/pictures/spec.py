@@ -21,7 +21,7 @@ from service.errors import (
     release,
 )
 from service.pictures.decode import decode
-from service.pictures.header import MAX_SIDE, is_plain_png
+from service.pictures.header import MAX_SIDE, Header, is_plain_png
 
 if TYPE_CHECKING:  # processes that decode do not import pydantic
     from model.bundle import PreprocessRule
@@ -51,10 +51,12 @@ class ImageSpec(NamedTuple):
     any_size: bool = False
 
 
-def decode_and_fit(content: bytes, spec: ImageSpec, max_pixels: int) -> Prepared | Problem:
+def decode_and_fit(
+    content: bytes, header: Header | None, spec: ImageSpec, max_pixels: int
+) -> Prepared | Problem:
     """Decode a file and fit it. Return the problem if that fails."""
     try:
-        picture, shrink = decode(content, max_pixels=max_pixels)
+        picture, shrink = decode(content, header, max_pixels=max_pixels)
         prepared = prepare(
             picture,
             spec.shape,
@@ -73,10 +75,10 @@ def decode_and_fit(content: bytes, spec: ImageSpec, max_pixels: int) -> Prepared
 
 
 def decode_in_process(
-    content: bytes, spec: ImageSpec, max_pixels: int
+    content: bytes, header: Header | None, spec: ImageSpec, max_pixels: int
 ) -> tuple[dict[str, Any], bytes]:
     """As `decode_and_fit`, as JSON and the image's raw bytes; see `read_decoded`."""
-    result = decode_and_fit(content, spec, max_pixels)
+    result = decode_and_fit(content, header, spec, max_pixels)
     if isinstance(result, Problem):
         return {"slug": result.slug, "detail": result.detail, "parameter": result.parameter}, b""
     facts = {"fit": result.fit, "polarity": result.polarity, "box": result.box}

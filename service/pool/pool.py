@@ -32,7 +32,7 @@ _NO_ANSWER = "the process sent what is no answer"
 _KEPT = {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"}
 _KEPT_PREFIXES = ("FONTCONFIG_", "MPL", "PYTHON", "XDG_")
 """The variables that a process inherits: none of the service's, which may be keys."""
-_MOST_FACTS, _MOST_BYTES = 100_000, 500_000_000
+_MAX_JSON_BYTES, _MAX_RAW_BYTES = 100_000, 500_000_000
 """Bytes of JSON and raw bytes in one answer, at most."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """A process with threads cannot be forked safely."""
@@ -271,7 +271,7 @@ async def _ask(child: Child, task: bytes, file: bytes) -> tuple[dict[str, Any], 
     await loop.sock_sendall(child.connection, task)
     await loop.sock_sendall(child.connection, file)
     sizes = FRAME.unpack(await _receive(child.connection, FRAME.size))
-    if sizes[0] > _MOST_FACTS or sizes[1] > _MOST_BYTES:
+    if sizes[0] > _MAX_JSON_BYTES or sizes[1] > _MAX_RAW_BYTES:
         raise Crashed(_NO_ANSWER)
     text, content = [await _receive(child.connection, size) for size in sizes]
     try:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TICK_S = 0.5
 """uvicorn calls `keep_subprocess_alive` once in this many seconds."""
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 30.0
+_FIRST_WAIT_S, _MAX_WAIT_S = 0.1, 30.0
 """The shortest and longest wait between the end of a worker and the start of its replacement."""
 _STARTS = 5
 """A service that never had a ready worker fails after this many failed starts of each slot."""
@@ -303,7 +303,7 @@ class Supervisor(multiprocess.Multiprocess):
 
 
 def _wait_s(process: Process) -> float:
-    return min(_FIRST_WAIT_S * 4.0 ** min(process.failures - 1, 5), _LONGEST_WAIT_S)
+    return min(_FIRST_WAIT_S * 4.0 ** min(process.failures - 1, 5), _MAX_WAIT_S)
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -17,17 +14,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.attack.cases import Case, Site
-from tests.attack.client import Report
-from tests.attack.service import ROOT, Service
-from tests.attack.wire import Outcome, Target, exchange, request
+from tests.attack.client import Report, start_client, stop_client
+from tests.attack.service import Service
+from tests.attack.wire import Outcome, exchange, request
 
 ATTACK_LIMIT_S = 45.0
 """Beyond its own seconds, what an attack may take before it is ended."""
 MEMORY_RETURNS_S = 15.0
 RECOVERS_S = 30.0
-MOST_MEMORY = 1.2
+MAX_MEMORY = 1.2
 """Of what it was before."""
-MOST_REFUSED = 0.1
+MAX_REFUSED = 0.1
 """Of all well-behaved requests, those that may be refused once."""
 _NICENESS = 10
 _SAMPLE_S = 0.5
@@ -108,9 +105,9 @@ def judge(
     faults += [f"{count} of {asked} others: {what}" for what, count in seen.failures.items()]
     if not seen.p99_ms < limits.p99_ms:  # nan is none
         faults.append(f"p99 of others {seen.p99_ms:,.0f} ms")
-    if seen.refused > MOST_REFUSED * asked:
+    if seen.refused > MAX_REFUSED * asked:
         faults.append(f"{seen.refused} of {asked} others refused once")
-    if limits.memory and found.after_mib > MOST_MEMORY * found.before_mib:
+    if limits.memory and found.after_mib > MAX_MEMORY * found.before_mib:
         faults.append(f"memory {found.before_mib:.0f} to {found.after_mib:.0f} MiB")
     return faults
 
@@ -139,24 +136,6 @@ def attack(cases: Sequence[Case], service: Service, seconds: float) -> list[Site
     return sites
 
 
-def start_client(target: Target) -> subprocess.Popen[str]:
-    """The well-behaved client, which asks from now on."""
-    arguments = [str(target.port), *([target.key] if target.key else [])]
-    command = [sys.executable, "-m", "tests.attack.client", *arguments]
-    client = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert client.stdout
-    client.stdout.readline()  # it has begun
-    return client
-
-
-def stop_client(client: subprocess.Popen[str]) -> Report:
-    """What it saw."""
-    output, _ = client.communicate(timeout=60)
-    return Report(**json.loads(output))
-
-
 @contextmanager
 def sampled(service: Service) -> Iterator[list[float]]:
     """Within it, the list grows by the service's MiB twice a second."""
@@ -178,7 +157,7 @@ def sampled(service: Service) -> Iterator[list[float]]:
 def memory_after(service: Service, before: float) -> float:
     """Memory once it has returned to what it was, or the last of some seconds."""
     until = time.monotonic() + MEMORY_RETURNS_S
-    while (now := service.memory_mib()) > MOST_MEMORY * before and time.monotonic() < until:
+    while (now := service.memory_mib()) > MAX_MEMORY * before and time.monotonic() < until:
         time.sleep(_SAMPLE_S)
     return now
 

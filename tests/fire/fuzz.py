@@ -16,7 +16,8 @@ import numpy as np
 from service.http.middleware import TENSOR_HEADER
 from service.pictures import SAMPLES
 from tests.attack.cases import HONEST
-from tests.attack.runner import MOST_MEMORY, start_client, stop_client
+from tests.attack.client import start_client, stop_client
+from tests.attack.runner import MAX_MEMORY
 from tests.attack.service import Service, started, warm_up
 from tests.fire import images, openapi
 from tests.fire.table import Table
@@ -64,7 +65,7 @@ def _add(table: Table, name: str, service: Service, ask: Callable[[str], Counter
     faults += [f"{count} others: {what}" for what, count in seen.failures.items()]
     if not service.alive:
         faults.append("the service ended")
-    if after > MOST_MEMORY * before:
+    if after > MAX_MEMORY * before:
         faults.append(f"memory {before:.0f} to {after:.0f} MiB")
     faults += service.tracebacks(0)[:3]
     table.add(

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,9 +32,9 @@ from training.state import starting_point
 from training.training_data import FolderSplit, same_split
 
 Labels = NDArray[np.int64]
-FEWEST = 2
+MIN_IMAGES = 2
 """The fewest images of a calibration."""
-FEWEST_ISOTONIC = 100
+MIN_ISOTONIC = 100
 """The fewest images from which isotonic regression is tried."""
 RARE = 0.5
 """Classes are rare, so that each gets thresholds of its own, where one has fewer images than this
@@ -93,13 +93,13 @@ def answer_unseen(bundle: Bundle, examples: Examples, twin: Path | None) -> Answ
 
 
 def fit_confidence(answered: Answered, *, kind: Input) -> Confidence | None:
-    """Fit the calibration; None of fewer than FEWEST images.
+    """Fit the calibration; None of fewer than MIN_IMAGES images.
 
     Temperature or isotonic regression is taken, whichever has the lower Brier score of the most
     probable label, cross-validated. The thresholds are those of split conformal prediction.
     """
     presence, labels, described = answered
-    if len(labels) < FEWEST:
+    if len(labels) < MIN_IMAGES:
         return None
     out_of_fold = {method: _cross_validate(answered, method, kind) for method in _methods(labels)}
     method = min(out_of_fold, key=lambda name: out_of_fold[name].brier)
@@ -192,7 +192,7 @@ class _OutOfFold(NamedTuple):
 
 
 def _methods(labels: Labels) -> tuple[Method, ...]:
-    return ("temperature", "isotonic") if len(labels) >= FEWEST_ISOTONIC else ("temperature",)
+    return ("temperature", "isotonic") if len(labels) >= MIN_ISOTONIC else ("temperature",)
 
 
 def _cross_validate(answered: Answered, method: Method, kind: Input) -> _OutOfFold:
@@ -220,16 +220,25 @@ def _folds(count: int) -> Iterator[tuple[Labels, Labels]]:
 def _compare(bundle: Bundle, other: Recipe) -> str:
     """How the twin's recipe differs, in words.
 
+    The decoder may differ, because it takes no part in the answer.
+
     Raises:
-        DatasetError: it is of another network or of other images.
+        DatasetError: the twin is of another encoder or of other images.
     """
-    own, twin = recipe_of(bundle).to_dict(), other.to_dict()
+    own, twin = (_without_decoder(one) for one in (recipe_of(bundle), other))
     for name in ("network", "dataset", "task"):
         if own[name] != twin[name]:
             raise DatasetError(f"the twin has another {name} than {bundle.manifest.name}")
     different = [key for key in own if own[key] != twin[key] and key not in ("name", "keep")]
     said = (f"{key} {twin[key]}, not {own[key]}" for key in different)
     return f" ({'; '.join(said)})" if different else ""
+
+
+def _without_decoder(recipe: Recipe) -> dict[str, Any]:
+    fields = recipe.to_dict()
+    del fields["decoder"]
+    network = fields["network"]
+    return fields | {"network": {key: network[key] for key in network if "decoder" not in key}}
 
 
 def _chosen(run: Run) -> str:

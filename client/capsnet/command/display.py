@@ -69,7 +69,7 @@ console = SafeConsole(highlight=False, markup=False, emoji=False)
 _CELLS = 32
 """Columns of a network's image in a terminal."""
 _BAR_CELLS = 30
-_LEAST_PX = 256
+_MIN_PX = 256
 _STEPS = 5
 """Of a sweep, in a terminal."""
 
@@ -110,7 +110,7 @@ def show_images(console: Console, images: Sequence[Image.Image]) -> None:
 
 def enlarge(image: Image.Image) -> Image.Image:
     """A small image with larger pixels, which terminals would blur."""
-    factor = max(1, _LEAST_PX // image.width)
+    factor = max(1, _MIN_PX // image.width)
     return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
 
 

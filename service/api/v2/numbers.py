@@ -17,8 +17,8 @@ _REST = b"0123456789.eE+-NaInfity \t\r\n"
 """What numbers consist of; some writers of JSON have NaN and Infinity."""
 _TO_SPACES = bytes.maketrans(b"[]\t\r\n", b"     ")
 _UNEVEN = "the lists in data differ in length or depth"
-_MAX_AXES, _MOST_LISTS = 8, 64
-_PIECE = 1 << 16
+_MAX_AXES, _MAX_LISTS = 8, 64
+_PIECE = 1 << 13
 """This many bytes are read, and values written, at once: other threads run in between."""
 
 
@@ -84,7 +84,7 @@ def _pieces(size: int) -> Iterator[tuple[int, int]]:
 def take_numbers(text: bytes) -> tuple[bytes, list[Numbers]]:
     """Replace each list of numbers called `data` by its index. Return the JSON and the lists."""
     kept, lists, position = [], list[Numbers](), 0
-    while len(lists) < _MOST_LISTS and (found := _DATA.search(text, position)):
+    while len(lists) < _MAX_LISTS and (found := _DATA.search(text, position)):
         end = start = found.end()
         while (further := _NUMERIC.match(text, end, end + _PIECE)) and further.end() > end:
             end = further.end()

@@ -122,7 +122,7 @@ def test_a_job_waits_no_more_once_its_rows_are_computed(
     async def ask() -> list[int]:
         request.admit(3)
         waiting = [admission.waiting]
-        (prepared,) = await request.prepare([digits[7]], FRAME)
+        (prepared,) = await request.decode([digits[7]], FRAME)
         capsule = (await encode_picture(net, unwrap(prepared))).capsule()
         waiting.append(admission.waiting)
         await net.decode(capsule.pose[None].repeat(2, axis=0), capsule.label)
@@ -135,6 +135,6 @@ def test_bad_images_keep_their_places(begin: Open, digits: list[bytes]) -> None:
     """The others are prepared as if they had come alone."""
 
     async def ask() -> list[Prepared | Problem]:
-        return await begin().prepare([digits[1], b"no image", digits[2]], FRAME)
+        return await begin().decode([digits[1], b"no image", digits[2]], FRAME)
 
     assert [Prepared, UnsupportedFormat, Prepared] == [type(each) for each in asyncio.run(ask())]

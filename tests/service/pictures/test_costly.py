@@ -41,7 +41,7 @@ def preparation() -> Iterator[DecodePools]:
 
 
 def prepare(preparation: DecodePools, *contents: bytes) -> list[Prepared | Problem]:
-    return asyncio.run(preparation.prepare(contents, FRAME))
+    return asyncio.run(preparation.decode(contents, FRAME))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_small_pictures_do_not_wait_for_large_ones(preparation: DecodePools) -> 
     done = []
 
     async def ask(name: str, *contents: bytes) -> None:
-        await preparation.prepare(contents, FRAME)
+        await preparation.decode(contents, FRAME)
         done.append(name)
 
     async def scenario() -> None:
@@ -147,11 +147,11 @@ def test_many_large_pictures_are_refused_and_small_ones_are_not(preparation: Dec
     async def scenario() -> int:
         deadline = time.monotonic() + 60
         tasks = [
-            asyncio.create_task(preparation.prepare([webp(5_000)], FRAME, deadline=deadline))
+            asyncio.create_task(preparation.decode([webp(5_000)], FRAME, deadline=deadline))
             for _ in range(65)
         ]
         await asyncio.sleep(0)
-        (small,) = await preparation.prepare([png(56, 56)], FRAME)
+        (small,) = await preparation.decode([png(56, 56)], FRAME)
         assert isinstance(small, Prepared)
         for task in tasks:
             task.cancel()
@@ -168,8 +168,8 @@ def test_what_is_longer_than_its_time_limit_is_given_up(preparation: DecodePools
     async def scenario() -> Prepared | Problem:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await preparation.prepare([progressive_jpeg(5_000, MAX_SCANS)], FRAME)
-        (found,) = await preparation.prepare([webp(1_001)], FRAME)
+                await preparation.decode([progressive_jpeg(5_000, MAX_SCANS)], FRAME)
+        (found,) = await preparation.decode([webp(1_001)], FRAME)
         return found
 
     assert isinstance(asyncio.run(scenario()), Prepared)
@@ -179,10 +179,10 @@ def test_a_picture_whose_process_is_killed_is_not_refused(preparation: DecodePoo
     """As a machine without memory kills it: the picture is good, and may be sent again."""
 
     async def scenario() -> Prepared | Problem:
-        await preparation.prepare([webp(1_001)], FRAME)
+        await preparation.decode([webp(1_001)], FRAME)
         pid = await preparation.large.run(60, os.getpid)
         uploads = [*2 * [webp(5_000)], png(56, 56)]
-        decoding = asyncio.create_task(preparation.prepare(uploads, FRAME))
+        decoding = asyncio.create_task(preparation.decode(uploads, FRAME))
         while preparation.large.idle:  # noqa: ASYNC110  it sets no event
             await asyncio.sleep(0)
         os.kill(pid, signal.SIGKILL)
@@ -191,7 +191,7 @@ def test_a_picture_whose_process_is_killed_is_not_refused(preparation: DecodePoo
         for _ in range(5):
             await asyncio.sleep(0)
         assert {asyncio.current_task()} == asyncio.all_tasks()
-        (found,) = await preparation.prepare([webp(5_000)], FRAME)
+        (found,) = await preparation.decode([webp(5_000)], FRAME)
         return found
 
     assert isinstance(asyncio.run(scenario()), Prepared)

@@ -49,7 +49,7 @@ def test_problems_keep_their_places(
 ) -> None:
     """Each upload becomes an image or a problem of its own."""
     uploads = [digits[7], b"no picture", MalformedRequest("the picture is empty")]
-    prepared = asyncio.run(preparation.prepare(uploads, frame_of(manifest)))
+    prepared = asyncio.run(preparation.decode(uploads, frame_of(manifest)))
     expected = [Prepared, UnsupportedFormat, MalformedRequest]
     assert expected == [type(one) for one in prepared]
 
@@ -59,7 +59,7 @@ def test_what_is_quick_needs_no_process(fit: Fit, manifest: Manifest, digits: li
     """A picture in the network's size that is taken as it is; the pool could not be started."""
     without = DecodePools(max_pixels=5_000_000, processes=2)
     frame = frame_of(manifest)._replace(fit=fit)
-    prepared = asyncio.run(without.prepare(digits, frame))
+    prepared = asyncio.run(without.decode(digits, frame))
     assert 10 == len([one for one in prepared if isinstance(one, Prepared)])
     assert 0 == without.fork_server.pid
 
@@ -70,7 +70,7 @@ def test_what_takes_longer_has_a_process(
 ) -> None:
     """A picture whose strokes are looked for, or of another size."""
     (content, *_) = request.getfixturevalue(picture)
-    asyncio.run(preparation.prepare([content], ImageSpec((1, 28, 28), "digit", fit)))
+    asyncio.run(preparation.decode([content], ImageSpec((1, 28, 28), "digit", fit)))
     assert preparation.fork_server.pid
 
 
@@ -83,7 +83,7 @@ def test_the_box_is_in_pixels_of_the_file(
     picture.paste(20, (1600, 400, 1760, 1200))
     file = io.BytesIO()
     picture.save(file, picture_format)
-    (prepared,) = asyncio.run(preparation.prepare([file.getvalue()], frame_of(manifest)))
+    (prepared,) = asyncio.run(preparation.decode([file.getvalue()], frame_of(manifest)))
     assert isinstance(prepared, Prepared)
     assert prepared.box is not None
     assert pytest.approx((1600, 400, 1760, 1200), abs=12) == tuple(prepared.box)
@@ -96,7 +96,7 @@ def test_requests_take_turns(
     done = []
 
     async def prepare(name: str, uploads: list[bytes]) -> None:
-        await preparation.prepare(uploads, frame_of(manifest))
+        await preparation.decode(uploads, frame_of(manifest))
         done.append(name)
 
     async def scenario() -> None:
@@ -115,7 +115,7 @@ def test_many_quick_pictures_do_not_hold_up_the_event_loop(
 
     async def scenario() -> int:
         turns = 0
-        job = asyncio.create_task(preparation.prepare(5 * digits, frame_of(manifest)))
+        job = asyncio.create_task(preparation.decode(5 * digits, frame_of(manifest)))
         while not job.done():
             await asyncio.sleep(0)
             turns += 1
@@ -135,7 +135,7 @@ def test_many_headers_do_not_hold_up_the_event_loop(
 
     async def scenario() -> int:
         turns = 0
-        checks = (preparation.check([stub] * 40, frame_of(manifest)) for _ in range(3))
+        checks = (preparation.weigh([stub] * 40, frame_of(manifest)) for _ in range(3))
         job = asyncio.gather(*checks)
         while not job.done():
             await asyncio.sleep(0)

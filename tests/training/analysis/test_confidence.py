@@ -168,6 +168,15 @@ def test_a_twin_has_the_same_network(
     assert "(epochs 3.0, not " in confidence.images
 
 
+def test_a_twin_may_draw_in_another_way(bundle: Bundle, data_dir: Path, examples: Examples) -> None:
+    """The decoder takes no part in the answer."""
+    network = bundle.manifest.training["recipe"]["network"] | {"decoder_hidden": [8, 9]}
+    other = say_training(bundle.path, data_dir / "drawn", network=network)
+    confidence = analyse_confidence(other, examples, twin=bundle.path).manifest.confidence
+    assert confidence
+    assert "of the same recipe, seed 1" in confidence.images
+
+
 def test_test_images_are_scored_with_changed_and_novel_ones(
     bundle: Bundle, data_dir: Path, examples: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
