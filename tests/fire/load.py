@@ -133,7 +133,7 @@ def _add(table: Table, name: str, load: Outcome, memory_mib: float, faults: list
 
 def quiet_client(*, seconds: float = 8, workers: tuple[int, ...] = (1, 2, 4)) -> Table:
     """Ten requests a second, next to four times what the service can answer, and large requests."""
-    columns = ["workers", "others", "answered, refused once, failed", "p50, p99 ms", "others' answers/s"]
+    columns = ["workers", "others", "answered, refused once, failed", "p50, p99 ms", "others/s"]
     table = Table("A quiet client of ten requests a second", columns)
     for count in workers:
         with started("open", CAPSNET_WORKERS=str(count)) as service:
