@@ -117,10 +117,13 @@ def _in_rows(run: Callable[..., Sequence[Array]]) -> Callable[[list[Row]], list[
     """Convert a function of arrays of rows into one of lists of rows."""
 
     def compute(rows: list[Row]) -> list[Row]:
-        if len({row[0].shape for row in rows}) > 1:  # images of several sizes
+        if len(rows) > 1 and len({row[0].shape for row in rows}) > 1:  # images of several sizes
             return [result for row in rows for result in compute([row])]
         try:
-            outputs = run(*(np.stack(column) for column in zip(*rows, strict=True)))
+            if len(rows) == 1:
+                outputs = run(*(np.asarray(part)[None] for part in rows[0]))
+            else:
+                outputs = run(*(np.stack(column) for column in zip(*rows, strict=True)))
         except DeviceLostError as error:
             raise BatcherLost(str(error)) from error
         if not all(np.isfinite(array).all() for array in outputs):
