@@ -806,7 +806,7 @@ class CapsNetMethods:
         """Classify images by the lengths of the class capsules.
 
         The answer has an entry for each image, in order. If one of several images cannot be
-        read, its entry is a problem.
+        read, its entry has a problem.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
@@ -1616,7 +1616,7 @@ class AsyncCapsNetMethods:
         """Classify images by the lengths of the class capsules.
 
         The answer has an entry for each image, in order. If one of several images cannot be
-        read, its entry is a problem.
+        read, its entry has a problem.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,

@@ -168,7 +168,7 @@ async def classify(net: Net, query: ClassifyQuery, *pictures: Prepared | Problem
     """Classify images by the lengths of the class capsules.
 
     The answer has an entry for each image, in order. If one of several images cannot be read, its
-    entry is a problem.
+    entry has a problem.
     """
     prepared = [picture for picture in pictures if isinstance(picture, Prepared)]
     rows = await net.encode([picture.image for picture in prepared]) if prepared else ()
