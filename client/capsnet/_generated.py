@@ -849,8 +849,8 @@ class CapsNetMethods:
     ) -> Any:
         """Classify images by the lengths of the class capsules.
 
-        There is an entry for each, in order. Of several, one that cannot be read has a problem
-        there.
+        The answer has an entry for each image, in order. If one of several images cannot be
+        read, its entry has a problem.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
@@ -1537,7 +1537,7 @@ class CapsNetMethods:
         return self._send(call("GET", "/models", ModelsAnswer, {}, None, timeout_s=timeout_s))
 
     def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Show a model's manifest, its pose dimensions in words.
+        """Show a model's manifest, with its pose dimensions in words.
 
         Args:
             name: name
@@ -1660,8 +1660,8 @@ class AsyncCapsNetMethods:
     ) -> Any:
         """Classify images by the lengths of the class capsules.
 
-        There is an entry for each, in order. Of several, one that cannot be read has a problem
-        there.
+        The answer has an entry for each image, in order. If one of several images cannot be
+        read, its entry has a problem.
 
         Args:
             images: a path, the bytes of a file, an open file, a Pillow image, or an array (H,
@@ -2348,7 +2348,7 @@ class AsyncCapsNetMethods:
         return await self._send(call("GET", "/models", ModelsAnswer, {}, None, timeout_s=timeout_s))
 
     async def model(self, name: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Show a model's manifest, its pose dimensions in words.
+        """Show a model's manifest, with its pose dimensions in words.
 
         Args:
             name: name
